@@ -1,0 +1,54 @@
+# Every target does its own set-up. `make` alone lists them.
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup python demo test lint types imports format bench lock clean
+
+BIN := .venv/bin
+SPARK := scripts/with-spark
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z%-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+
+setup: ## virtual environment, locked packages, Java, jars; does nothing when all is there
+	@scripts/setup
+
+# Enough for what needs no Spark.
+python:
+	@scripts/setup-python
+
+demo: setup ## the shop: run a day, run it again, kill it, and compare with the unsafe version
+	@$(SPARK) $(BIN)/python -m examples.shop.demo
+
+test: setup lint types imports ## lint, types, import contracts, then all tests
+	@scripts/run-tests
+
+lint: python ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: python ## mypy, strict, on src
+	$(BIN)/mypy
+
+imports: python ## import-linter: who may import whom
+	$(BIN)/lint-imports --no-logo
+
+format: python ## ruff: format and apply the safe fixes
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup ## all benchmarks, one after the other; each ends with one JSON line
+	@set -e; for file in bench/[a-z]*.py; do echo "== $$file"; $(SPARK) $(BIN)/python "$$file"; done
+
+bench-%: setup ## one benchmark: make bench-overhead
+	@$(SPARK) $(BIN)/python bench/$*.py
+
+# The oldest Python that we support decides; the markers in the file carry the differences.
+lock: python ## resolve the development dependencies anew into requirements-dev.lock
+	UV_PYTHON_DOWNLOADS=never $(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url \
+		--no-annotate --python-version 3.10 --upgrade --quiet --custom-compile-command "make lock" \
+		--group dev --output-file requirements-dev.lock pyproject.toml
+
+clean: ## remove the virtual environment, caches and build results
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf spark-warehouse metastore_db derby.log
+	find src tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

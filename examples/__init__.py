@@ -1,0 +1,1 @@
+"""Pipelines to read, run and break: `shop` is the safe reference, `unsafe` what it replaces."""

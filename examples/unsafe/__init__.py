@@ -1,0 +1,1 @@
+"""The shop's jobs as they are often written: plain PySpark scripts that break when they run twice."""

@@ -1,0 +1,1 @@
+"""What a table holds, as Spark expressions: surrogate keys, row hashes, content digests."""

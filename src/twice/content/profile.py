@@ -1,0 +1,182 @@
+"""What the engine asks of staged rows: digest, null keys, gates and key uniqueness, per partition.
+
+One aggregation by partition yields all but uniqueness. Uniqueness is a count of distinct 64-bit hashes
+over partition and key, read from those columns alone; carrying the digest through a grouping by key
+takes more time than both together. Equal keys have equal hashes, so no duplicate is missed. Only when
+there are fewer hashes than rows are the keys grouped by 128 bits and counted per partition; two
+different keys pass for one with a probability of about rows² / 2^129, and `duplicate_samples`, which
+compares the keys themselves, then finds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from twice.content.digest import Digest
+from twice.content.rows import column, row_hashes, schema_fingerprint
+from twice.errors import DefinitionError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_HALF = 1 << 31
+_BIAS = 1 << 63
+
+
+@dataclass(frozen=True)
+class PartitionProfile:
+    """What one partition of a result holds, and what is wrong with it."""
+
+    digest: Digest
+    duplicate_keys: int = 0
+    null_keys: int = 0
+    violations: Mapping[str, int] = field(default_factory=dict)
+
+
+def profile(
+    df: DataFrame,
+    *,
+    partition: Sequence[str],
+    key: Sequence[str],
+    violations: Mapping[str, Column] | None = None,
+) -> dict[tuple[object, ...], PartitionProfile]:
+    """Profile the rows; partitions without rows have no entry.
+
+    `duplicate_keys` counts keys that occur more than once in their partition, `null_keys` rows with a
+    null in any key column, `violations` the rows for which the column is true. The rows are read more
+    than once: hand in a stored table, not a query that may answer differently.
+    """
+    violations = violations or {}
+    _require(df.schema, [*partition, *key])
+    places = _places(df.schema, partition)
+    counts = [_count_where(bad).alias(f"v{i}") for i, bad in enumerate(violations.values())]
+    rows = (
+        df.groupBy(*places)
+        .agg(
+            F.count(F.lit(1)).alias("n"),
+            *_half_sums(*row_hashes(df.schema)),
+            _count_where(_any_null(key)).alias("nulls"),
+            *counts,
+        )
+        .collect()
+    )
+    present = sum(row["n"] - row["nulls"] for row in rows)
+    duplicates = _duplicates(df, partition, key, present) if key and present else {}
+    schema = schema_fingerprint(df.schema)
+    result = {}
+    for row in rows:
+        if row["n"]:  # without partition columns, no rows are still one group
+            place = _place(row, df.schema, partition)
+            result[place] = PartitionProfile(
+                digest=_digest(row, schema),
+                duplicate_keys=duplicates.get(place, 0),
+                null_keys=row["nulls"],
+                violations={name: row[f"v{i}"] for i, name in enumerate(violations)},
+            )
+    return result
+
+
+def _duplicates(
+    df: DataFrame, partition: Sequence[str], key: Sequence[str], present: int
+) -> dict[tuple[object, ...], int]:
+    keyed = df.where(~_any_null(key))
+    quick, _ = row_hashes(df.schema, [*partition, *key])
+    # Nearly every hash occurs once, so a partial aggregation before the shuffle would only cost.
+    if keyed.select(quick.alias("k")).repartition("k").distinct().count() == present:
+        return {}
+    k1, k2 = row_hashes(df.schema, key)
+    groups = keyed.groupBy(*_places(df.schema, partition), k1.alias("k1"), k2.alias("k2"))
+    repeated = groups.agg(F.count(F.lit(1)).alias("n")).where(F.col("n") > 1)
+    rows = repeated.groupBy(*(f"p{i}" for i in range(len(partition)))).agg(F.count(F.lit(1)).alias("n")).collect()
+    return {_place(row, df.schema, partition): row["n"] for row in rows}
+
+
+def _count_where(condition: Column) -> Column:
+    return F.count(F.when(condition, 1))
+
+
+def _any_null(names: Sequence[str]) -> Column:
+    return reduce(lambda left, right: left | right, (column(name).isNull() for name in names), F.lit(False))
+
+
+def _places(schema: T.StructType, names: Sequence[str]) -> list[Column]:
+    return [_comparable(schema, name).alias(f"p{i}") for i, name in enumerate(names)]
+
+
+def _place(row: Row, schema: T.StructType, names: Sequence[str]) -> tuple[object, ...]:
+    return tuple(_python(row[f"p{i}"], schema[name].dataType) for i, name in enumerate(names))
+
+
+def _half_sums(first: Column, second: Column) -> list[Column]:
+    # Both halves lie around zero, so that a bigint sum stays small however many rows there are.
+    halves = [
+        half
+        for value in (first, second)
+        for half in (F.shiftright(value, 32), value.bitwiseAND(2 * _HALF - 1) - _HALF)
+    ]
+    return [F.sum(half).alias(f"s{i}") for i, half in enumerate(halves)]
+
+
+def _digest(row: Row, schema: str) -> Digest:
+    rows = row["n"]
+    sum1, sum2 = (
+        (row[f"s{high}"] << 32) + row[f"s{high + 1}"] + rows * (_HALF + _BIAS) for high in (0, 2)
+    )
+    return Digest(rows, sum1, sum2, schema)
+
+
+def duplicate_samples(
+    df: DataFrame, partition: Sequence[str], key: Sequence[str], limit: int = 5
+) -> list[dict[str, Any]]:
+    """Name keys that occur more than once in their partition; `_rows` says how often each does."""
+    return _samples(df.where(~_any_null(key)), partition, key, F.col("_rows") > 1, limit)
+
+
+def null_key_samples(
+    df: DataFrame, partition: Sequence[str], key: Sequence[str], limit: int = 5
+) -> list[dict[str, Any]]:
+    """Name keys that hold a null; `_rows` says how many rows share each."""
+    return _samples(df.where(_any_null(key)), partition, key, F.lit(True), limit)
+
+
+def _samples(
+    df: DataFrame, partition: Sequence[str], key: Sequence[str], having: Column, limit: int
+) -> list[dict[str, Any]]:
+    names = list(dict.fromkeys([*partition, *key]))
+    _require(df.schema, names)
+    # Sorted, so that the same rows give the same message.
+    found = (
+        df.groupBy(*_places(df.schema, names))
+        .agg(F.count(F.lit(1)).alias("_rows"))
+        .where(having)
+        .orderBy(*(f"p{i}" for i in range(len(names))))
+        .limit(limit)
+        .collect()
+    )
+    return [
+        dict(zip(names, _place(row, df.schema, names), strict=True)) | {"_rows": row["_rows"]} for row in found
+    ]
+
+
+def _require(schema: T.StructType, names: Sequence[str]) -> None:
+    for name in names:
+        if name not in schema.names:
+            raise DefinitionError(f"there is no column {name!r}; there are: {', '.join(sorted(schema.names))}")
+
+
+def _comparable(schema: T.StructType, name: str) -> Column:
+    # PySpark collects timestamps in the local zone of the Python process; microseconds have no zone.
+    value = column(name)
+    return F.unix_micros(value) if isinstance(schema[name].dataType, T.TimestampType) else value
+
+
+def _python(value: object, kind: T.DataType) -> object:
+    if isinstance(kind, T.TimestampType) and isinstance(value, int):
+        return _EPOCH + timedelta(microseconds=value)
+    return value

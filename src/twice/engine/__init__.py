@@ -1,0 +1,1 @@
+"""Runs: claim, recover, stage, gate, publish, record."""

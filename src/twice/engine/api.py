@@ -1,0 +1,88 @@
+"""The same runs as `twice run`, from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from twice import config as configuration
+from twice.engine import session
+from twice.engine.events import Listener, ignore
+from twice.engine.plan import plan
+from twice.engine.run import RunResult, Workshop, execute
+from twice.engine.stores import Stores
+from twice.errors import UsageError
+from twice.ledger import open_ledger
+from twice.model.windows import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from twice.config import Config
+    from twice.ledger import Ledger
+    from twice.model.pipelines import Pipeline
+
+
+def run(
+    pipeline: Pipeline,
+    *,
+    for_: str | Window | None = None,
+    from_: str | None = None,
+    to: str | None = None,
+    steps: Sequence[str] | None = None,
+    dimensions: Mapping[str, str] | None = None,
+    skip_fresh: bool = False,
+    wait: float = 0.0,
+    tags: Mapping[str, str] | None = None,
+    config: Config | None = None,
+    spark: SparkSession | None = None,
+    ledger: Ledger | None = None,
+    listener: Listener = ignore,
+) -> RunResult:
+    """Bring a pipeline up to date for one window, in one run; raise what stopped it.
+
+    `for_` is one partition of the pipeline's grain, or any `Window` made of whole partitions;
+    `from_` and `to` (exclusive) give a window of several partitions as one scope.
+    """
+    window = _window(pipeline, for_, from_, to)
+    stages = plan(pipeline, window, dimensions=dimensions, steps=steps)
+    with workshop(config or configuration.load(), spark=spark, ledger=ledger, listener=listener) as shop:
+        result = execute(shop, pipeline, stages, skip_fresh=skip_fresh, wait=wait, tags=tags)
+    if result.error:
+        raise result.error
+    return result
+
+
+@contextmanager
+def workshop(
+    config: Config,
+    *,
+    spark: SparkSession | None = None,
+    ledger: Ledger | None = None,
+    listener: Listener = ignore,
+) -> Iterator[Workshop]:
+    """Open what runs share; Spark is stopped at the end only if it was started here."""
+    ledger = ledger or open_ledger(config.ledger)
+    mine = spark is None
+    spark = spark or session.start(config)
+    try:
+        yield Workshop(spark, Stores(config), ledger, config.lease, listener)
+    finally:
+        if mine:
+            spark.stop()
+
+
+def _window(pipeline: Pipeline, for_: str | Window | None, from_: str | None, to: str | None) -> Window:
+    if isinstance(for_, Window):
+        return for_
+    if for_ is not None and from_ is None and to is None:
+        return pipeline.grain.unit(for_, pipeline.zone)
+    if for_ is None and from_ is not None and to is not None:
+        zone = pipeline.zone
+        return Window(pipeline.grain.parse(from_, zone), pipeline.grain.parse(to, zone))
+    raise UsageError(
+        "a run needs a window: for_=… for one partition, or from_=… and to=… (exclusive); there is no default date"
+    )

@@ -1,0 +1,101 @@
+"""One attempt of one step: claim, recover, stage, gate, publish, record.
+
+Read top-down, this is the publish protocol. Each verb leaves behind a state from which the
+next attempt can go on; the fail points between them are where the crash tests kill it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from twice.engine import freshness, gating
+from twice.engine.claiming import claim_scope, give_up
+from twice.engine.heartbeat import Heartbeat
+from twice.engine.inputs import pin
+from twice.engine.outputs import Finding, outputs_of
+from twice.engine.staging import Staged, stage
+from twice.failpoints import fail_point
+from twice.model.patterns import Whole
+
+if TYPE_CHECKING:
+    from twice.engine.gating import Verdict
+    from twice.engine.inputs import Pinned
+    from twice.engine.job import Job
+    from twice.ledger import Claim
+
+
+def attempt(job: Job, row: int) -> Finding:
+    """Bring one scope of one table up to date; `row` is the attempt's number in the ledger."""
+    job.store.check(job.session, job.step.writes)
+    claim, waited = claim_scope(job)
+    with Heartbeat(job.ledger, claim, job.lease, on_lost=job.cancel) as heartbeat:
+        try:
+            recover(job, claim)
+            inputs = pin(job)
+            if skipped := freshness.nothing_to_do(job, claim, row, inputs, waited=waited):
+                return skipped
+            staged = stage(job, claim, row, heartbeat, inputs)
+            verdict = gate(job, staged)
+            finding = publish(job, claim, row, heartbeat, inputs, staged, verdict)
+            record(job, claim, row, finding)
+        except BaseException:
+            give_up(job, claim)
+            raise
+    return finding
+
+
+def recover(job: Job, claim: Claim) -> None:
+    """Settle every earlier claim that ended halfway: adopt what landed, fence what did not."""
+    for abandoned in claim.abandoned:
+        landed = job.store.fence(job.session, job.step.writes, abandoned.token)
+        fail_point("recover.dropped")
+        job.ledger.settle(abandoned, landed=landed is not None)
+        what = "had published: adopted" if landed else "had published nothing: dropped"
+        job.tell("recovered", f"an earlier claim ({abandoned.token}) {what}")
+
+
+def gate(job: Job, staged: Staged) -> Verdict:
+    """Judge the staged rows; a verdict that returns is a pass."""
+    gating.refuse_strays(job, staged.stage)
+    if staged.source is None:
+        verdict = gating.judge(job, job.store.staged(job.session, staged.stage))
+    else:
+        verdict = freshness.content_after(job, staged)
+        verdict.remarks += staged.source.remarks
+    fail_point("gate.passed")
+    job.tell("gated", rows=verdict.rows)
+    return verdict
+
+
+def publish(
+    job: Job,
+    claim: Claim,
+    row: int,
+    heartbeat: Heartbeat,
+    inputs: list[Pinned],
+    staged: Staged,
+    verdict: Verdict,
+) -> Finding:
+    """Make the partitions that differ visible in one commit; nothing differs: nothing is committed."""
+    changed = freshness.changed_partitions(job, staged, verdict)
+    files = freshness.files_after(job, staged, changed)
+    if not changed:
+        job.store.discard(job.session, staged.stage)
+        outputs = outputs_of(job, inputs, verdict, files, staged.stage.base)
+        return Finding("unchanged", outputs, verdict.rows, staged.stage.base, staged.details(verdict, changed))
+    heartbeat.require()
+    # Saved before the commit, so that whoever finds the commit without its record can complete it.
+    job.ledger.prepare(claim, row, outputs_of(job, inputs, verdict, files, None))
+    notes = {"twice.run": job.run, "twice.step": f"{job.pipeline.name}.{job.step.name}"}
+    newest = job.scope.window.start.isoformat() if job.scope.window else ""
+    remember = {freshness.NEWEST: newest} if isinstance(job.step.writes.write, Whole) else {}
+    version = job.store.publish(job.session, staged.stage, changed, notes, remember)
+    fail_point("publish.committed")
+    outputs = outputs_of(job, inputs, verdict, files, version)
+    return Finding("published", outputs, verdict.rows, version, staged.details(verdict, changed))
+
+
+def record(job: Job, claim: Claim, row: int, finding: Finding) -> None:
+    """Write down what the table holds now, and release the claim, in one ledger transaction."""
+    job.ledger.record(claim, row, finding.outputs, status=finding.status, details=finding.details)
+    fail_point("record.written")

@@ -1,0 +1,81 @@
+"""Claim a scope, wait for it, or give it back."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from twice.errors import ScopeHeld, TwiceError
+from twice.failpoints import fail_point
+from twice.ledger import Owner
+
+if TYPE_CHECKING:
+    from twice.engine.job import Job
+    from twice.ledger import Claim
+
+_POLL = 0.5
+
+
+def claim_scope(job: Job) -> tuple[Claim, bool]:
+    """Claim the target's scope; return the claim and whether somebody else held it before."""
+    table, waited = job.step.writes, False
+    deadline = time.monotonic() + job.wait
+    while True:
+        floor = job.store.token(job.session, table)
+        try:
+            claim = job.ledger.claim(table.name, [job.target.scope], ttl=job.lease, run=job.run, floor=floor)
+        except ScopeHeld as held:
+            if _replace_dead_holder(job):
+                continue
+            if time.monotonic() >= deadline:
+                raise
+            if not waited:
+                job.tell("waiting", held.message)
+            waited = True
+            time.sleep(_POLL)
+            continue
+        fail_point("claim.leased")
+        job.tell("claimed", f"token {claim.token}", token=claim.token)
+        return claim, waited
+
+
+def give_up(job: Job, claim: Claim) -> None:
+    """Leave no stage and no lease behind; what cannot be cleaned now, the next claim recovers."""
+    try:
+        landed = job.store.fence(job.session, job.step.writes, claim.token)
+        if landed is None:
+            job.ledger.release(claim)
+        elif job.ledger.holds(claim):
+            # The commit is in the table, only its record failed: complete it.
+            job.ledger.settle(job.ledger.take_over(claim.table, claim.token), landed=True)
+    except (TwiceError, Py4JError, PySparkException, OSError, AttributeError):
+        return  # the lease runs out, and the next claim on this scope settles it
+
+
+def _replace_dead_holder(job: Job) -> bool:
+    """Take over from a holder on this machine whose process is gone: no need to wait for its lease.
+
+    It may be that its Spark is still committing; the fence decides that, as for any other takeover.
+    """
+    here, replaced = Owner.here(), False
+    for lease in job.ledger.leases():
+        if lease.table != job.step.writes.name or lease.state != "held" or lease.owner.host != here.host:
+            continue
+        if any(scope.overlaps(job.target.scope) for scope in lease.scopes) and not _alive(lease.owner.pid):
+            job.ledger.take_over(lease.table, lease.token)
+            replaced = True
+    return replaced
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

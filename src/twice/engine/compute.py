@@ -1,0 +1,172 @@
+"""Calling a step and looking at what it returned, before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from twice.content.keys import expand_keys
+from twice.content.nullability import plain
+from twice.engine.guard import inspect_plan
+from twice.engine.inputs import Pinned, bind
+from twice.errors import SchemaRefused, StepFailed, TwiceError
+from twice.model.framework import FRAMEWORK_COLUMNS, LOADED_AT_COLUMN, WINDOW_COLUMN
+from twice.model.patterns import Merge
+
+if TYPE_CHECKING:
+    from twice.engine.job import Job
+
+_BATCH = 50_000
+
+
+def batches(job: Job, inputs: list[Pinned]) -> Iterator[DataFrame]:
+    """Yield the step's result: one DataFrame, or for an extract of rows several, each of bounded size."""
+    bound = {pinned.name: bind(job, pinned) for pinned in inputs}
+    result = _call(job, bound)
+    if isinstance(result, DataFrame):
+        yield _checked(job, result)
+    elif job.step.kind == "extract" and isinstance(result, Iterable) and not isinstance(result, str | bytes | Mapping):
+        for rows in _row_batches(job, result):
+            yield _checked(job, rows)
+    else:
+        wanted = "a DataFrame or an iterable of mappings" if job.step.kind == "extract" else "a DataFrame"
+        raise StepFailed(
+            f"step {job.step.name} returned {type(result).__name__}; it must return {wanted}",
+            safe="nothing was staged",
+        )
+
+
+def _call(job: Job, bound: Mapping[str, DataFrame]) -> Any:  # noqa: ANN401 - whatever the user's function returns
+    step, window = job.step, job.scope.window
+    assert window is not None  # noqa: S101 - a run always has a window
+    if step.query is not None:
+        for name, rows in bound.items():
+            rows.createOrReplaceTempView(name)
+        markers = {"window_start": window.start, "window_end": window.end}
+        query = expand_keys(step.query)
+        try:
+            return job.session.sql(query, args={n: F.lit(v) for n, v in markers.items() if f":{n}" in query})
+        except PySparkException as error:
+            raise _failed(job, error) from error
+    assert step.function is not None  # noqa: S101 - a step has a function or a query
+    offered: dict[str, object] = {"window": window, "spark": job.session}
+    arguments = {**bound, **{name: offered[name] for name in step.wants}}
+    try:
+        return step.function(**arguments)
+    except TwiceError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the user's code may raise anything
+        raise _failed(job, error) from error
+
+
+def _failed(job: Job, error: BaseException) -> StepFailed:
+    what = str(error).strip().split("\n\n")[0].splitlines()
+    return StepFailed(
+        f"step {job.step.name} raised {type(error).__name__}: {what[0] if what else ''}",
+        safe="nothing was staged; the last good version stays readable",
+        to_go_on=f"correct the step, then run it again for {job.target.scope}",
+    )
+
+
+def _row_batches(job: Job, rows: Iterable[Mapping[str, object]]) -> Iterator[DataFrame]:
+    table = job.step.writes
+    if table.schema is None:
+        raise StepFailed(
+            f"extract {job.step.name} yields rows, but {table.name} declares no schema: an empty day would have no columns",
+            to_go_on='add schema="order_id BIGINT, …" to the table',
+        )
+    schema = declared(table.schema)
+    names = schema.names
+    iterator = iter(rows)
+    first = True
+    while True:
+        try:
+            batch = list(islice(iterator, _BATCH))
+        except TwiceError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the user's generator may raise anything
+            raise _failed(job, error) from error
+        if not batch and not first:
+            return
+        for row in batch:
+            if not isinstance(row, Mapping):
+                raise StepFailed(f"extract {job.step.name} yielded {type(row).__name__}; it must yield mappings")
+            if unknown := sorted(set(row) - set(names)):
+                raise StepFailed(
+                    f"extract {job.step.name} yielded the column {', '.join(unknown)}, which {table.name} does not declare",
+                    to_go_on=f"add it to the table's schema, or leave it out of the rows; declared are {', '.join(names)}",
+                )
+        try:
+            yield job.session.createDataFrame([tuple(row.get(name) for name in names) for row in batch], schema)
+        except (TypeError, ValueError) as error:
+            raise _failed(job, error) from error
+        first = False
+
+
+def declared(schema: str | Mapping[str, str]) -> T.StructType:
+    """Read a declared schema."""
+    assert isinstance(schema, str)  # noqa: S101 - a Table keeps its schema as text
+    try:
+        return T.StructType.fromDDL(schema)
+    except PySparkException as error:
+        raise SchemaRefused(f"the declared schema cannot be read: {str(error).splitlines()[0]}: {schema}") from None
+
+
+def _checked(job: Job, result: DataFrame) -> DataFrame:
+    """Refuse a result that cannot be a version of the table; add the framework's columns."""
+    table, step = job.step.writes, job.step
+    names = result.columns
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise SchemaRefused(f"step {step.name} returns two columns named {', '.join(repeated)}: rename or drop one")
+    if taken := sorted(set(names) & FRAMEWORK_COLUMNS):
+        raise SchemaRefused(f"step {step.name} returns the column {', '.join(taken)}, which belongs to twice")
+    version = (table.write.version,) if isinstance(table.write, Merge) else ()
+    tombstone = (table.write.tombstone,) if isinstance(table.write, Merge) and table.write.tombstone else ()
+    for column, role in [
+        *((name, "partition") for name in table.partition_columns),
+        *((name, "key") for name in table.key),
+        *((name, "version") for name in version),
+        *((name, "tombstone") for name in tombstone),
+        *((name, "personal") for name in table.personal),
+    ]:
+        if column not in names:
+            raise SchemaRefused(
+                f"step {step.name} returns no column {column}, which is a {role} column of {table.name}; "
+                f"it returns {', '.join(names)}",
+                safe="nothing was staged",
+                to_go_on=f"add {column} to the step's result, or correct the table's contract",
+            )
+    if table.schema is not None:
+        _match_declared(job, result)
+    inspect_plan(step, result)
+    if isinstance(table.write, Merge):
+        result = result.withColumn(WINDOW_COLUMN, F.lit(str(job.scope.window)))
+    if table.loaded_at:
+        result = result.withColumn(LOADED_AT_COLUMN, F.lit(job.ledger.clock.now()))
+    return result
+
+
+def _match_declared(job: Job, result: DataFrame) -> None:
+    table = job.step.writes
+    assert table.schema is not None  # noqa: S101 - the caller asked
+    wanted = {field.name: field.dataType for field in declared(table.schema).fields}
+    found = {field.name: field.dataType for field in result.schema.fields}
+    problems = [f"{name} is missing" for name in wanted if name not in found]
+    problems += [f"{name} is not declared" for name in found if name not in wanted]
+    problems += [
+        f"{name} is {found[name].simpleString()}, declared {kind.simpleString()}"
+        for name, kind in wanted.items()
+        if name in found and plain(found[name]) != plain(kind)
+    ]
+    if problems:
+        raise SchemaRefused(
+            f"step {job.step.name}: the result does not have the schema that {table.name} declares: {'; '.join(problems)}",
+            safe="nothing was staged",
+            to_go_on="cast in the step, or change schema= of the table",
+        )

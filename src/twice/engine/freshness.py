@@ -1,0 +1,127 @@
+"""Skip what need not be done, decided against the table and not only against the record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from twice.content.digest import Digest
+from twice.content.filters import scope_filter
+from twice.engine import gating
+from twice.engine.gating import Verdict
+from twice.engine.outputs import Finding
+from twice.model.patterns import Whole
+
+if TYPE_CHECKING:
+    from twice.engine.inputs import Pinned
+    from twice.engine.job import Job
+    from twice.engine.staging import Staged
+    from twice.ledger import Claim, InputRecord, Output
+    from twice.model.scopes import Scope
+
+# Table property of whole-table writes: the start of the newest window that was published.
+NEWEST = "twice.window_start"
+
+
+def nothing_to_do(job: Job, claim: Claim, row: int, inputs: list[Pinned], *, waited: bool) -> Finding | None:
+    """End the attempt early if the scope is fresh (and that was asked for) or superseded."""
+    if isinstance(job.step.writes.write, Whole):
+        newest = job.store.property(job.session, job.step.writes, NEWEST)
+        assert job.scope.window is not None  # noqa: S101 - a run always has a window
+        if newest and datetime.fromisoformat(newest) > job.scope.window.start:
+            return _end(job, claim, row, "superseded", [], {"newest": newest})
+    if (job.skip_fresh or waited) and (outputs := fresh_outputs(job, inputs)) is not None:
+        return _end(job, claim, row, "fresh", outputs, {})
+    return None
+
+
+def _end(
+    job: Job, claim: Claim, row: int, status: str, outputs: Sequence[Output], details: Mapping[str, object]
+) -> Finding:
+    job.ledger.release(claim)
+    job.ledger.finish_attempt(row, status, details=details)
+    version = outputs[0].version if outputs else None
+    return Finding(status, outputs, sum(output.rows for output in outputs), version, details)
+
+
+def fresh_outputs(job: Job, inputs: list[Pinned]) -> list[Output] | None:
+    """Return the recorded outputs if inputs, code and the table's files are the recorded ones."""
+    known = known_outputs(job)
+    files = job.store.files(job.session, job.target, job.store.version(job.session, job.step.writes))
+    found = []
+    for partition in job.target.partitions:
+        output = known.get(partition)
+        if output is None or output.files != files[partition] or output.code != job.code:
+            return None
+        if not same_inputs(output.inputs, [pinned.record for pinned in inputs]):
+            return None
+        found.append(output)
+    return found
+
+
+def same_inputs(recorded: Sequence[InputRecord], now: Sequence[InputRecord]) -> bool:
+    """Compare inputs by content; a `.latest()` read is not tracked, so its version does not count."""
+    before = {(record.name, record.table, record.mode): dict(record.partitions) for record in recorded}
+    after = {(record.name, record.table, record.mode): dict(record.partitions) for record in now}
+    return before == after
+
+
+def known_outputs(job: Job) -> dict[Scope, Output]:
+    """Return the recorded outputs of the target's partitions."""
+    outputs = job.ledger.outputs(job.step.writes.name, job.target.scope.window)
+    return {output.scope: output for output in outputs}
+
+
+def content_after(job: Job, staged: Staged) -> Verdict:
+    """Return the content of a merged scope after the publish, and check its keys."""
+    if not staged.changed and (before := _content_before(job, staged)) is not None:
+        return Verdict(before)
+    rows = (
+        job.store.staged(job.session, staged.stage)
+        if staged.changed
+        else job.store.read(job.session, job.step.writes, staged.stage.base).where(scope_filter(job.target))
+    )
+    found = gating.profiled(job, rows, key=job.step.writes.key)
+    gating.refuse_bad_keys(job, rows, found, where="the merged table")
+    return Verdict({partition: seen.digest for partition, seen in found.items()})
+
+
+def changed_partitions(job: Job, staged: Staged, verdict: Verdict) -> list[Scope]:
+    """Return the partitions whose staged content is not what the table holds now."""
+    if staged.source is not None:
+        return list(job.target.partitions) if staged.changed else []
+    before = _content_before(job, staged)
+    if before is None:
+        rows = job.store.read(job.session, job.step.writes, staged.stage.base).where(scope_filter(job.target))
+        before = {partition: seen.digest for partition, seen in gating.profiled(job, rows, key=()).items()}
+    return [partition for partition, digest in verdict.digests.items() if not _equal(digest, before[partition])]
+
+
+def files_after(job: Job, staged: Staged, changed: Sequence[Scope]) -> dict[Scope, str]:
+    """Fingerprint each partition's files as they are once the changed ones are published."""
+    kept = job.store.files(job.session, job.target, staged.stage.base)
+    if not changed:
+        return dict(kept)
+    new = job.store.files(job.session, job.target, staged.stage.version)
+    return {partition: new[partition] if partition in changed else kept[partition] for partition in kept}
+
+
+def _content_before(job: Job, staged: Staged) -> dict[Scope, Digest] | None:
+    """Return what the scope held at the claim, if its files are the recorded ones (or none)."""
+    files = job.store.files(job.session, job.target, staged.stage.base)
+    known = known_outputs(job)
+    found: dict[Scope, Digest] = {}
+    for partition, fingerprint in files.items():
+        output = known.get(partition)
+        if not fingerprint:
+            found[partition] = Digest.empty("")
+        elif output is not None and output.files == fingerprint:
+            found[partition] = Digest.parse(output.digest)
+        else:
+            return None
+    return found
+
+
+def _equal(left: Digest, right: Digest) -> bool:
+    return left == right or (left.rows == 0 and right.rows == 0)

@@ -1,0 +1,209 @@
+"""Gate: the staged rows are judged, partition by partition, before anyone can read them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from twice.content.digest import Digest
+from twice.content.filters import partition_filter
+from twice.content.profile import PartitionProfile, duplicate_samples, null_key_samples, profile
+from twice.content.rows import column
+from twice.content.schema import schema_fingerprint
+from twice.engine.samples import LIMIT, rows_text
+from twice.errors import GateFailed, KeyViolation, OutOfScope, SchemaRefused
+from twice.model import gates as g
+
+if TYPE_CHECKING:
+    from twice.engine.job import Job
+    from twice.model.scopes import Scope
+    from twice.store.protocol import Stage
+
+_ENOUGH = 3
+_SAFE = "nothing was published; the last good version stays readable"
+
+
+@dataclass
+class Verdict:
+    """What the gates saw: the content of each partition, and remarks that stop nothing."""
+
+    digests: dict[Scope, Digest]
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        """Rows of all partitions."""
+        return sum(digest.rows for digest in self.digests.values())
+
+
+def refuse_strays(job: Job, stage: Stage) -> None:
+    """Refuse a stage that holds rows outside the scope."""
+    if not stage.strays:
+        return
+    stray = stage.strays[0]
+    samples = job.store.stray_rows(job.session, stage, LIMIT)
+    raise OutOfScope(
+        f"step {job.step.name} returned {stray.rows} row{'s' if stray.rows != 1 else ''} outside its scope "
+        f"{job.target.scope} of {job.step.writes.name}, in {'; '.join(stray.values[:LIMIT])}:"
+        f"{rows_text(job.step.writes, samples)}",
+        safe=_SAFE,
+        to_go_on="filter the step's result to the window, or give it the right partition value; "
+        "a null partition value belongs to no partition",
+    )
+
+
+def judge(job: Job, rows: DataFrame, *, check_keys: bool = True) -> Verdict:
+    """Profile rows in one pass and apply every gate of the table to each partition."""
+    table = job.step.writes
+    found = profiled(job, rows, key=table.key if check_keys else (), violations=_violations(job, rows))
+    verdict = Verdict({partition: found[partition].digest for partition in job.target.partitions})
+    if check_keys:
+        refuse_bad_keys(job, rows, found)
+    for partition, seen in found.items():
+        for gate in table.gates:
+            _apply(job, gate, partition, seen, rows, verdict)
+    return verdict
+
+
+def profiled(
+    job: Job, rows: DataFrame, *, key: tuple[str, ...] | list[str] | object, violations: Mapping[str, Column] | None = None
+) -> dict[Scope, PartitionProfile]:
+    """Profile rows by the target's partitions; a partition without rows has an empty profile."""
+    table = job.step.writes
+    keys = tuple(key) if isinstance(key, tuple | list) else ()
+    by_values = profile(rows, partition=table.partition_columns, key=keys, violations=violations)
+    empty = Digest.empty(schema_fingerprint(rows.schema))
+    merged = {partition: PartitionProfile(empty, violations={}) for partition in job.target.partitions}
+    for values, seen in by_values.items():
+        value, dimensions = (values[0], values[1:]) if table.partition else (None, values)
+        partition = job.target.partition_of(value, dimensions)
+        if partition is not None:
+            merged[partition] = _sum(merged[partition], seen)
+    return merged
+
+
+def _sum(left: PartitionProfile, right: PartitionProfile) -> PartitionProfile:
+    names = {*left.violations, *right.violations}
+    return PartitionProfile(
+        left.digest + right.digest,
+        left.duplicate_keys + right.duplicate_keys,
+        left.null_keys + right.null_keys,
+        {name: left.violations.get(name, 0) + right.violations.get(name, 0) for name in names},
+    )
+
+
+def refuse_bad_keys(
+    job: Job, rows: DataFrame, found: Mapping[Scope, PartitionProfile], *, where: str = "the result"
+) -> None:
+    """Refuse duplicate and null business keys, by name."""
+    table = job.step.writes
+    nulls = sum(seen.null_keys for seen in found.values())
+    if nulls:
+        samples = null_key_samples(rows, table.partition_columns, table.key, LIMIT)
+        raise KeyViolation(
+            f"{table.name}: {nulls} row{'s' if nulls != 1 else ''} of {where} of step {job.step.name} have a null in "
+            f"the business key ({', '.join(table.key)}):{rows_text(table, samples)}",
+            safe=_SAFE,
+            to_go_on="filter or repair these rows in the step",
+        )
+    duplicates = sum(seen.duplicate_keys for seen in found.values())
+    if duplicates:
+        samples = duplicate_samples(rows, table.partition_columns, table.key, LIMIT)
+        raise KeyViolation(
+            f"{table.name}: {duplicates} business key{'s' if duplicates != 1 else ''} ({', '.join(table.key)}) occur "
+            f"more than once in {where} of step {job.step.name}:{rows_text(table, samples)}",
+            safe=_SAFE,
+            to_go_on="deduplicate in the step by a version that decides, or correct key= of the table",
+        )
+
+
+def _violations(job: Job, rows: DataFrame) -> dict[str, Column]:
+    """Say the row-by-row gates as conditions that are true for a bad row."""
+    found = {}
+    for gate in job.step.writes.gates:
+        if isinstance(gate, g.NotNull | g.Accepted | g.Range):
+            if gate.column not in rows.columns:
+                raise SchemaRefused(f"{job.step.writes.name}: a gate looks at {gate.column}, which the step does not return")
+            value = column(gate.column)
+            if isinstance(gate, g.NotNull):
+                found[gate.text] = value.isNull()
+            elif isinstance(gate, g.Accepted):
+                found[gate.text] = ~value.isin(list(gate.values))
+            else:
+                found[gate.text] = _outside(value, gate)
+    return found
+
+
+def _outside(value: Column, gate: g.Range) -> Column:
+    low = value < F.lit(gate.min) if gate.min is not None else F.lit(False)  # noqa: FBT003 - a literal
+    high = value > F.lit(gate.max) if gate.max is not None else F.lit(False)  # noqa: FBT003 - a literal
+    return low | high
+
+
+def _apply(
+    job: Job, gate: g.Gate, partition: Scope, seen: PartitionProfile, rows: DataFrame, verdict: Verdict
+) -> None:
+    count = seen.digest.rows
+    if isinstance(gate, g.NotNull | g.Accepted | g.Range):
+        if bad := seen.violations.get(gate.text, 0):
+            wrong = _violations(job, rows)[gate.text]
+            samples = _only(job, rows, partition).where(wrong).limit(LIMIT).collect()
+            raise _failed(job, gate, partition, f"{bad} of {count} rows fail", [row.asDict(recursive=True) for row in samples])
+    elif isinstance(gate, g.RowCount):
+        if (gate.min is not None and count < gate.min) or (gate.max is not None and count > gate.max):
+            raise _failed(job, gate, partition, f"it has {count}")
+    elif isinstance(gate, g.RowCountChange):
+        _judge_change(job, gate, partition, count, verdict)
+    elif isinstance(gate, g.Unique):
+        part = _only(job, rows, partition)
+        if samples := duplicate_samples(part, (), gate.columns, LIMIT):
+            raise _failed(job, gate, partition, "some values occur more than once", samples)
+    elif isinstance(gate, g.Sql):
+        _only(job, rows, partition).createOrReplaceTempView("staged")
+        if found := job.session.sql(gate.query).limit(LIMIT).collect():
+            raise _failed(job, gate, partition, "it returned rows", [row.asDict(recursive=True) for row in found])
+    else:
+        said = gate.function(_only(job, rows, partition))
+        if isinstance(said, DataFrame):
+            if found := said.limit(LIMIT).collect():
+                raise _failed(job, gate, partition, "it returned rows", [row.asDict(recursive=True) for row in found])
+        elif isinstance(said, str) or said is False:
+            raise _failed(job, gate, partition, said or "it said no")
+
+
+def _judge_change(job: Job, gate: g.RowCountChange, partition: Scope, count: int, verdict: Verdict) -> None:
+    table = job.step.writes.name
+    before = job.ledger.output(table, partition)
+    if before is not None:
+        usual, of_what = float(before.rows), "at its last publish"
+    else:
+        history = job.ledger.row_history(table, partition, gate.history)
+        if len(history) < _ENOUGH:
+            verdict.remarks.append(f"{gate.text}: not judged, only {len(history)} earlier partitions are known")
+            return
+        usual, of_what = float(statistics.median(history)), f"in the last {len(history)} partitions"
+    low, high = usual * (1 - gate.ratio), usual * (1 + gate.ratio)
+    if not low <= count <= high:
+        change = f"{count / usual - 1:+.0%}" if usual else "from none"
+        raise _failed(job, gate, partition, f"it has {count}, usual {of_what} was {usual:g} ({change})")
+
+
+def _only(job: Job, rows: DataFrame, partition: Scope) -> DataFrame:
+    return rows.where(partition_filter(job.target, partition)) if len(job.target.partitions) > 1 else rows
+
+
+def _failed(
+    job: Job, gate: g.Gate, partition: Scope, what: str, samples: list[dict[str, object]] | None = None
+) -> GateFailed:
+    table = job.step.writes
+    return GateFailed(
+        f"{table.name}, {job.target.name(partition)}: the gate “{gate.text}” stopped step {job.step.name}: {what}"
+        + (f":{rows_text(table, samples)}" if samples else ""),
+        safe=_SAFE,
+        to_go_on="correct the input or the step, or the gate if this is the new normal; then run it again",
+    )

@@ -1,0 +1,97 @@
+"""Inputs: pinned to versions at the claim, cut to the window, and recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from twice.content.filters import all_of, happened_in, partitions_between, valid_during
+from twice.content.rows import column
+from twice.errors import StoreRefused
+from twice.ledger import InputRecord
+from twice.model.scopes import Scope
+from twice.model.tables import Cut, Read
+from twice.model.targets import Target
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from twice.engine.job import Job
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """One input at the version that the run reads."""
+
+    name: str
+    read: Read
+    cut: Cut
+    version: str | None
+    record: InputRecord
+
+
+def pin(job: Job) -> list[Pinned]:
+    """Resolve every input's version now; what the step reads later is this and nothing else."""
+    return [_pin(job, name, read) for name, read in job.step.reads.items()]
+
+
+def bind(job: Job, pinned: Pinned) -> DataFrame:
+    """Read a pinned input, cut to what the step may see."""
+    table = pinned.read.table
+    rows = job.stores.of(table).read(job.session, table, pinned.version)
+    terms = [column(name) == value for name, value in job.scope.dimensions if name in table.dimensions]
+    if pinned.cut.partitions:
+        terms.append(partitions_between(table, pinned.cut.partitions, job.pipeline.zone))
+    if pinned.cut.event and table.event_time and pinned.read.mode == "window":
+        terms.append(happened_in(rows.schema, table.event_time, pinned.cut.event, job.pipeline.zone, table.name))
+    if pinned.cut.event and pinned.read.mode == "as_of" and table.valid:
+        terms.append(valid_during(*table.valid, pinned.cut.event))
+    return rows.where(all_of(terms)) if terms else rows
+
+
+def _pin(job: Job, name: str, read: Read) -> Pinned:
+    store = job.stores.of(read.table)
+    assert job.scope.window is not None  # noqa: S101 - a run always has a window
+    own = read.table.id == job.step.writes.id
+    if not store.exists(job.session, read.table):
+        if own:  # the first partition of a step that builds on its past
+            return Pinned(name, read, Cut(None, None), None, InputRecord(name, read.table.name, read.mode, None, {}))
+        raise StoreRefused(
+            f"step {job.step.name}: its input {name} ({read.table.name}) does not exist",
+            safe="nothing was changed",
+            to_go_on=_producer_hint(job, read),
+        )
+    version = store.version(job.session, read.table)
+    cut = read.cut(job.scope.window, job.step.writes.lateness, job.pipeline.zone)
+    if own and cut.partitions:
+        # A step that depends on its past sees what lies before its own partition.
+        start = cut.partitions.start
+        cut = Cut(type(cut.partitions)(start, job.scope.window.start), None)
+    record = InputRecord(name, read.table.name, read.mode, version, _partitions(job, read, cut, version))
+    return Pinned(name, read, cut, version, record)
+
+
+def _partitions(job: Job, read: Read, cut: Cut, version: str | None) -> dict[str, str]:
+    """Fingerprint what is read, by partition: content where twice wrote it, else the files."""
+    if cut.partitions is None:
+        return {}
+    scope = Scope.of(cut.partitions, dict(job.scope.dimensions))
+    target = Target.of(read.table, scope, job.pipeline.zone)
+    files = job.stores.of(read.table).files(job.session, target, version)
+    outputs = {output.scope: output for output in job.ledger.outputs(read.table.name, cut.partitions)}
+    found = {}
+    for partition, fingerprint in files.items():
+        known = outputs.get(partition)
+        assert partition.window is not None  # noqa: S101 - cut by partition
+        start = partition.window.start.isoformat()
+        found[start] = f"digest:{known.digest}" if known and known.files == fingerprint else f"files:{fingerprint}"
+    return found
+
+
+def _producer_hint(job: Job, read: Read) -> str:
+    producer = job.pipeline.producer(read.table)
+    if producer is None:
+        return f"create {read.table.name}, or correct the name in its Table(…)"
+    return f"twice run {job.pipeline.name} --step {producer.name} --for … first, or leave --step out"
+
+

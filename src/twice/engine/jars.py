@@ -1,0 +1,60 @@
+"""The jars that Spark needs, fetched once by Spark's own package resolution."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from twice.errors import EnvironmentProblem
+
+_ICEBERG = {
+    "4.1": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
+    "4.0": "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.12.0",
+    "3.5": "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.12.0",
+}
+_SQLITE = "org.xerial:sqlite-jdbc:3.50.3.0"
+_POSTGRES = "org.postgresql:postgresql:42.7.7"
+# These bring everything they need, so that a fetched file can be handed to Spark as it is.
+_ALONE = ("org.apache.iceberg:iceberg-spark-runtime", "org.xerial:sqlite-jdbc", "org.postgresql:postgresql")
+
+
+def default_packages(spark_version: str, catalogs: list[str]) -> tuple[str, ...]:
+    """Return the packages for a Spark version and the catalogs in use."""
+    minor = ".".join(spark_version.split(".")[:2])
+    if minor not in _ICEBERG:
+        raise EnvironmentProblem(
+            f"no Iceberg runtime is known for Spark {spark_version}; known are {', '.join(_ICEBERG)}",
+            to_go_on="name the packages yourself: packages = [\"group:artifact:version\"] under [profiles.default]",
+        )
+    drivers = []
+    if any(catalog.startswith("sqlite") for catalog in catalogs):
+        drivers.append(_SQLITE)
+    if any(catalog.startswith("postgres") for catalog in catalogs):
+        drivers.append(_POSTGRES)
+    return (_ICEBERG[minor], *drivers)
+
+
+def cache() -> Path:
+    """Return the folder where fetched jars stay."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "twice" / "ivy"
+
+
+def fetched(package: str) -> Path:
+    """Return where a package's jar lies once it has been fetched."""
+    group, artifact, version = package.split(":")
+    return cache() / "jars" / f"{group}_{artifact}-{version}.jar"
+
+
+def missing(packages: tuple[str, ...]) -> list[str]:
+    """Name the packages that have not been fetched."""
+    return [package for package in packages if not fetched(package).is_file()]
+
+
+def settings(packages: tuple[str, ...]) -> dict[str, str]:
+    """Return the Spark configuration that brings the packages in."""
+    if not packages:
+        return {}
+    if all(package.startswith(_ALONE) for package in packages) and not missing(packages):
+        return {"spark.jars": ",".join(str(fetched(package)) for package in packages)}
+    return {"spark.jars.packages": ",".join(packages), "spark.jars.ivy": str(cache())}

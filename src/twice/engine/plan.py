@@ -1,0 +1,87 @@
+"""A run as a list of stages: `--explain` prints the same objects that the run executes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from twice.errors import UsageError
+from twice.model.patterns import InsertOnly, Merge
+from twice.model.pipelines import Pipeline
+from twice.model.scopes import Scope
+from twice.model.steps import Step
+from twice.model.targets import Target
+from twice.model.windows import Window
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step for one scope."""
+
+    step: Step
+    scope: Scope
+    target: Target
+
+    @property
+    def text(self) -> str:
+        """The stage in words."""
+        table = self.step.writes
+        assert table.write is not None  # noqa: S101 - a produced table has a pattern
+        reads = "; ".join(f"{name} = {read.text}" for name, read in self.step.reads.items()) or "the outside"
+        count = len(self.target.partitions)
+        return (
+            f"{self.step.name}: read {reads} → {table.write.text} {self.target.scope} of {table.name} "
+            f"({count} partition{'s' if count != 1 else ''})"
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """Return the stage as JSON scalars."""
+        return {
+            "step": self.step.name,
+            "kind": self.step.kind,
+            "table": self.step.writes.name,
+            "pattern": type(self.step.writes.write).__name__,
+            "scope": self.target.scope.to_json(),
+            "partitions": [self.target.name(partition) for partition in self.target.partitions],
+            "reads": {name: read.text for name, read in self.step.reads.items()},
+            "gates": [gate.text for gate in self.step.writes.gates],
+        }
+
+
+def plan(
+    pipeline: Pipeline,
+    window: Window,
+    *,
+    dimensions: Mapping[str, str] | None = None,
+    steps: Sequence[str] | None = None,
+) -> list[Stage]:
+    """List the stages of one run, upstream first; bad parameters are refused here, before anything starts."""
+    if not pipeline.steps:
+        raise UsageError(f"pipeline {pipeline.name} has no steps")
+    chosen = {pipeline.find(name).name for name in steps} if steps else set(pipeline.steps)
+    scope = Scope.of(window, dimensions)
+    units = list(pipeline.grain.partitions(window, pipeline.zone))
+    stages = []
+    for step in pipeline.ordered():
+        if step.name in chosen:
+            _check_dimensions(pipeline, step, scope)
+            if step.depends_on_past and len(units) > 1:
+                raise UsageError(
+                    f"step {step.name} builds on its own past, so it runs one {pipeline.grain} at a time, not {window}",
+                    to_go_on=f"twice run {pipeline.name} --from … --to … runs them one after the other",
+                )
+            stages.append(Stage(step, scope, Target.of(step.writes, scope, pipeline.zone)))
+    return stages
+
+
+def _check_dimensions(pipeline: Pipeline, step: Step, scope: Scope) -> None:
+    for name, _ in scope.dimensions:
+        if name not in pipeline.dimensions:
+            known = ", ".join(sorted(pipeline.dimensions)) or "none"
+            raise UsageError(f"pipeline {pipeline.name} has no dimension {name!r}; its dimensions are: {known}")
+        if name not in step.writes.dimensions and not isinstance(step.writes.write, Merge | InsertOnly):
+            raise UsageError(
+                f"step {step.name} writes {step.writes.name}, which has no dimension {name}: a run for one {name} "
+                "would replace everybody's rows",
+                to_go_on=f'add "{name}" to dimensions= of the table, or choose other steps with --step',
+            )

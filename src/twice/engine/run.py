@@ -1,0 +1,202 @@
+"""A run: the stages of a plan, one after the other, each tried as often as its weather needs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import stamina
+
+from twice.engine.attempt import attempt
+from twice.engine.events import Event, Listener, State, ignore
+from twice.engine.fingerprint import fingerprint
+from twice.engine.job import Job, StepResult
+from twice.engine.problems import explained
+from twice.engine.retries import is_transient, wait_hint
+from twice.errors import Interrupted, LeaseLost, RetriesExhausted, ScopeHeld, TransientError, TwiceError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from twice.engine.outputs import Finding
+    from twice.engine.plan import Stage
+    from twice.engine.stores import Stores
+    from twice.ledger import Ledger
+    from twice.model.pipelines import Pipeline
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """What every run of a process shares."""
+
+    spark: SparkSession
+    stores: Stores
+    ledger: Ledger
+    lease: timedelta = timedelta(seconds=60)
+    listener: Listener = ignore
+
+
+@dataclass
+class RunResult:
+    """How a run ended, step by step."""
+
+    run: str
+    pipeline: str
+    scope: str
+    status: str = "running"
+    steps: list[StepResult] = field(default_factory=list)
+    error: TwiceError | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """What the command line exits with."""
+        return self.error.exit_code if self.error else 0
+
+    def to_json(self) -> dict[str, object]:
+        """Return the result as JSON scalars."""
+        return {
+            "run": self.run,
+            "pipeline": self.pipeline,
+            "scope": self.scope,
+            "status": self.status,
+            "exit_code": self.exit_code,
+            "error": str(self.error) if self.error else "",
+            "steps": [step.to_json() for step in self.steps],
+        }
+
+
+def execute(
+    workshop: Workshop,
+    pipeline: Pipeline,
+    stages: Sequence[Stage],
+    *,
+    skip_fresh: bool = False,
+    wait: float = 0.0,
+    command: str = "",
+    tags: Mapping[str, str] | None = None,
+) -> RunResult:
+    """Execute a plan; the first step that fails ends the run, and what it read stays as it is."""
+    scope = stages[0].scope
+    run = workshop.ledger.start_run(pipeline.name, scope, command=command, tags=tags)
+    result = RunResult(run, pipeline.name, str(scope))
+    _tell(workshop, result, "started")
+    try:
+        for stage in stages:
+            job = _job(workshop, pipeline, stage, run, skip_fresh=skip_fresh, wait=wait)
+            result.steps.append(_step(job))
+        result.status = "done"
+    except KeyboardInterrupt:
+        result.status = "interrupted"
+        result.error = Interrupted(
+            f"run {run} of {pipeline.name} was interrupted",
+            safe="finished steps are published, the current one left nothing behind",
+            to_go_on=command or f"run {pipeline.name} again for {scope}",
+        )
+    except TwiceError as error:
+        result.status = "held" if isinstance(error, ScopeHeld) else "failed"
+        result.error = error
+    error_text = str(result.error) if result.error else ""
+    workshop.ledger.finish_run(run, result.status, error_text)
+    _tell(workshop, result, "finished" if result.status == "done" else "failed", error_text)
+    return result
+
+
+def _step(job: Job) -> StepResult:
+    """Run one step, with retries for weather."""
+    started = time.monotonic()
+    retry = job.step.retry
+    numbers = 0
+
+    def weather(error: Exception) -> bool | float:
+        if not is_transient(error, job.step.transient):
+            return False
+        if numbers < retry.attempts:
+            job.tell("retrying", str(error).splitlines()[0], attempt=numbers)
+        return wait_hint(error) or True
+
+    try:
+        for tries in stamina.retry_context(
+            on=weather,
+            attempts=retry.attempts,
+            timeout=retry.deadline,
+            wait_initial=retry.wait_initial,
+            wait_max=retry.wait_max,
+            wait_jitter=retry.wait_initial,
+        ):
+            with tries:
+                numbers += 1
+                finding = _attempt(job, numbers)
+    except TransientError as error:
+        if numbers < 2:  # noqa: PLR2004 - one attempt is not exhausted, it was the only one allowed
+            raise
+        raise RetriesExhausted(
+            f"step {job.step.name} failed {numbers} times, last: {error.message}",
+            safe=error.safe,
+            to_go_on="run it again later; exit code 75 tells an orchestrator that it may",
+        ) from error
+    seconds = time.monotonic() - started
+    state: State = finding.status  # type: ignore[assignment]
+    job.tell(state, rows=finding.rows, digest=finding.digest, seconds=seconds, **finding.details)
+    return StepResult(
+        job.step.name,
+        job.step.writes.name,
+        str(job.target.scope),
+        finding.status,
+        finding.rows,
+        finding.digest,
+        finding.version,
+        numbers,
+        seconds,
+        details=finding.details,
+    )
+
+
+def _attempt(job: Job, number: int) -> Finding:
+    """Make one attempt and write down how it ended."""
+    table = job.step.writes.name
+    row = job.ledger.start_attempt(job.run, job.step.name, table, number, job.target.scope, code=job.code)
+    job.session.sparkContext.setJobGroup(job.group, f"{job.pipeline.name}.{job.step.name} {job.target.scope}", True)  # noqa: FBT003
+    try:
+        return attempt(job, row)
+    except KeyboardInterrupt:
+        job.cancel()
+        job.ledger.finish_attempt(row, "interrupted")
+        raise
+    except Exception as error:
+        problem = explained(job, error)
+        status = "lost" if isinstance(problem, LeaseLost) else "held" if isinstance(problem, ScopeHeld) else "failed"
+        transient = is_transient(problem, job.step.transient)
+        job.ledger.finish_attempt(row, status, error=str(problem), transient=transient)
+        if problem is error:
+            raise
+        raise problem from error
+
+
+def _job(
+    workshop: Workshop, pipeline: Pipeline, stage: Stage, run: str, *, skip_fresh: bool, wait: float
+) -> Job:
+    # A session of its own: temporary views and settings of one step do not reach another.
+    session = workshop.spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", pipeline.zone.key)
+    return Job(
+        pipeline=pipeline,
+        step=stage.step,
+        scope=stage.scope,
+        target=stage.target,
+        run=run,
+        code=fingerprint(stage.step),
+        session=session,
+        stores=workshop.stores,
+        ledger=workshop.ledger,
+        lease=workshop.lease,
+        wait=wait,
+        skip_fresh=skip_fresh,
+        listener=workshop.listener,
+    )
+
+
+def _tell(workshop: Workshop, result: RunResult, state: State, detail: str = "") -> None:
+    workshop.listener(Event(state, result.run, result.pipeline, result.scope, detail=detail))

@@ -1,0 +1,117 @@
+"""Starting Spark as a profile says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from twice.engine import jars
+from twice.errors import ConfigError, EnvironmentProblem
+from twice.store.iceberg.settings import EXTENSIONS, spark_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from twice.config import Config
+
+_JAVA = 17
+_DEFAULTS = {
+    "spark.master": "local[*]",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.extensions": EXTENSIONS,
+    # A retried map stage whose rows came in another order must not mix with the first try's rows.
+    "spark.sql.shuffle.orderIndependentChecksum.enabled": "true",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "true",
+    "spark.log.level": "ERROR",
+}
+
+
+def settings(config: Config) -> dict[str, str]:
+    """Return the whole Spark configuration of a profile."""
+    import pyspark  # noqa: PLC0415 - the bare package works without it
+
+    master = config.spark.get("spark.master", _DEFAULTS["spark.master"])
+    catalogs = [store.options.get("catalog", "sqlite:///") for store in config.stores.values()]
+    packages = config.packages
+    if packages is None:
+        packages = jars.default_packages(pyspark.__version__, catalogs)
+    found = {**_DEFAULTS, **jars.settings(packages)}
+    if master.startswith("local"):
+        found["spark.driver.bindAddress"] = "127.0.0.1"
+        found["spark.driver.host"] = "127.0.0.1"
+        found["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
+    for store in config.stores.values():
+        found |= spark_settings(store, config.root)
+    return found | dict(config.spark)
+
+
+def start(config: Config) -> SparkSession:
+    """Start Spark, or join the application that is already running in this process."""
+    try:
+        from pyspark.errors import PySparkException  # noqa: PLC0415 - the bare package works without it
+        from pyspark.sql import SparkSession  # noqa: PLC0415
+    except ImportError:
+        raise EnvironmentProblem(
+            "PySpark is not installed", to_go_on="pip install 'twice[spark]', or run where Spark is"
+        ) from None
+    wanted = settings(config)
+    if not wanted["spark.master"].startswith("local") and config.ledger.startswith("sqlite"):
+        raise ConfigError(
+            f"profile {config.profile} runs on {wanted['spark.master']}, but its ledger is a file on one machine's disk",
+            safe="nothing was run",
+            to_go_on="give the profile a shared ledger: [profiles.NAME.ledger] url = \"postgresql://…\"",
+        )
+    if SparkSession.getActiveSession() is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        require_java()
+    builder = SparkSession.builder.appName("twice")
+    for name, value in wanted.items():
+        builder = builder.config(name, value)
+    try:
+        session = builder.getOrCreate()
+    except (PySparkException, RuntimeError) as error:
+        absent = jars.missing(tuple(wanted.get("spark.jars.packages", "").split(","))) if "spark.jars.packages" in wanted else []
+        hint = f"; these jars could not be fetched: {', '.join(absent)}" if absent else ""
+        raise EnvironmentProblem(
+            f"Spark did not start: {str(error).splitlines()[0]}{hint}",
+            safe="nothing was run",
+            to_go_on="twice doctor",
+        ) from error
+    session.sparkContext.setLogLevel(wanted["spark.log.level"])
+    return session
+
+
+def java_version() -> tuple[str, int] | None:
+    """Return the path and major version of the Java that Spark would use; None without one."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if not java or not Path(java).exists():
+        return None
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 - the user's Java
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', said.stderr + said.stdout)
+    if not match:
+        return None
+    major = int(match[2]) if match[1] == "1" and match[2] else int(match[1])
+    return java, major
+
+
+def require_java() -> None:
+    """Refuse to start without Java 17 or newer, and say what to install."""
+    found = java_version()
+    if found is None:
+        raise EnvironmentProblem(
+            f"Spark needs Java {_JAVA} or newer, and there is none on this machine",
+            safe="nothing was run",
+            to_go_on="apt-get install openjdk-17-jre-headless (or brew install openjdk@17), or set JAVA_HOME",
+        )
+    if found[1] < _JAVA:
+        raise EnvironmentProblem(
+            f"Spark needs Java {_JAVA} or newer; {found[0]} is Java {found[1]}",
+            safe="nothing was run",
+            to_go_on="install a newer Java, or point JAVA_HOME to it",
+        )

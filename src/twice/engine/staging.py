@@ -1,0 +1,180 @@
+"""Compute and stage: the result is written once, where no reader looks.
+
+A scope-replaced table gets the rows as they are. A merged or insert-only table gets only the
+rows that change it: the source is materialised once, cut to one row per key, and compared with
+the table as it was at the claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from twice.content import changes
+from twice.content.filters import scope_filter
+from twice.content.rows import column
+from twice.engine import gating
+from twice.engine.compute import batches
+from twice.engine.gating import Verdict
+from twice.engine.samples import LIMIT, rows_text
+from twice.errors import KeyViolation, MergeRefused
+from twice.failpoints import fail_point
+from twice.model.patterns import InsertOnly, Merge
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from twice.engine.heartbeat import Heartbeat
+    from twice.engine.inputs import Pinned
+    from twice.engine.job import Job
+    from twice.ledger import Claim
+    from twice.model.scopes import Scope
+    from twice.store.protocol import Stage
+
+
+@dataclass
+class Staged:
+    """A stage, and what was found out on the way: whether anything is in it, and counts."""
+
+    stage: Stage
+    changed: bool = True
+    counts: Mapping[str, int] = field(default_factory=dict)
+    source: Verdict | None = None
+
+    def details(self, verdict: Verdict, changed: Sequence[Scope]) -> dict[str, object]:
+        """Return what is worth keeping about the attempt."""
+        return {"published_partitions": len(changed), **self.counts, "remarks": verdict.remarks}
+
+
+def stage(job: Job, claim: Claim, row: int, heartbeat: Heartbeat, inputs: list[Pinned]) -> Staged:
+    """Compute the step's result and write it to a stage that can be fenced."""
+    job.tell("computing")
+    results = batches(job, inputs)
+    first = next(results)
+    job.store.prepare(job.session, job.step.writes, first.schema)
+    opened = job.store.open(job.session, job.target, claim.token)
+    pinned = [known.record for known in inputs]
+    job.ledger.bind_attempt(row, claim, base_version=opened.base, inputs=pinned)
+    # Whoever took over before the stage existed found nothing to fence: look once more.
+    heartbeat.require()
+    fail_point("claim.fenced")
+    if isinstance(job.step.writes.write, Merge | InsertOnly):
+        staged = _stage_changes(job, opened, [first, *results])
+    else:
+        job.store.stage(job.session, opened, first)
+        for rows in results:
+            job.store.stage(job.session, opened, rows, first=False)
+        staged = Staged(opened)
+    fail_point("stage.written")
+    job.tell("staged")
+    return staged
+
+
+def _stage_changes(job: Job, stage: Stage, parts: list[DataFrame]) -> Staged:
+    source = parts[0]
+    for part in parts[1:]:
+        source = source.unionByName(part)
+    # Read several times below: a lost block must fail the attempt, not be computed anew.
+    source = source.localCheckpoint()
+    verdict = _judge_source(job, source)
+    table = job.step.writes
+    matched = [*table.key, *(name for name in table.partition_columns if name not in table.key)]
+    one_each = _one_row_per_key(job, source, matched)
+    target = job.store.read(job.session, table, stage.base).where(scope_filter(job.target))
+    _require_unique_target(job, stage, target)
+    version = table.write.version if isinstance(table.write, Merge) else None
+    compared = changes.compare(
+        one_each, target, matched=matched, version=version, window=str(job.scope.window)
+    ).localCheckpoint()
+    counts = changes.kinds(compared)
+    if counts.get("disputed") and not _keeps(table.write):
+        raise _disputed(job, compared, counts["disputed"])
+    written = changes.of_kind(compared, *changes.WRITTEN)
+    changed = any(counts.get(kind) for kind in changes.WRITTEN)
+    if changed:
+        job.store.stage_changes(job.session, stage, written, insert_only=not isinstance(table.write, Merge))
+    return Staged(stage, changed, counts, verdict)
+
+
+def _judge_source(job: Job, source: DataFrame) -> Verdict:
+    """Apply gates to the step's own rows; several rows for one key are settled by version later."""
+    table = job.step.writes
+    nulls = source.where(_any_null(table.key)).limit(LIMIT).collect()
+    if nulls:
+        shown = rows_text(table, [row.asDict(recursive=True) for row in nulls])
+        raise KeyViolation(
+            f"{table.name}: step {job.step.name} returns rows with a null in the business key ({', '.join(table.key)}):{shown}",
+            safe="nothing was published; the last good version stays readable",
+            to_go_on="filter or repair these rows in the step",
+        )
+    if isinstance(table.write, Merge):
+        absent = source.where(column(table.write.version).isNull()).limit(LIMIT).collect()
+        if absent:
+            shown = rows_text(table, [row.asDict(recursive=True) for row in absent])
+            raise MergeRefused(
+                f"{table.name}: step {job.step.name} returns rows without a version ({table.write.version}):{shown}",
+                safe="nothing was published",
+                to_go_on="give every row a version, such as the time of its last change",
+            )
+    return gating.judge(job, source, check_keys=False)
+
+
+def _any_null(names: Sequence[str]) -> Column:
+    found = F.lit(False)  # noqa: FBT003 - a literal
+    for name in names:
+        found = found | column(name).isNull()
+    return found
+
+
+def _one_row_per_key(job: Job, source: DataFrame, matched: list[str]) -> DataFrame:
+    table = job.step.writes
+    if isinstance(table.write, Merge):
+        reduced = changes.newest(source, matched, table.write.version).localCheckpoint()
+        why = f"equal {table.write.version} and different content"
+    else:
+        reduced = changes.distinct_rows(source, matched).localCheckpoint()
+        why = "different content"
+    if disputed := changes.disputed_in_source(reduced, matched, LIMIT):
+        keys = [{name: row[name] for name in matched} for row in disputed]
+        raise MergeRefused(
+            f"{table.name}: step {job.step.name} returns several rows for one key with {why}; "
+            f"none of them is newer:{rows_text(table, keys)}",
+            safe="nothing was published",
+            to_go_on="decide in the step which one is right, or choose a version that decides",
+        )
+    return reduced
+
+
+def _require_unique_target(job: Job, stage: Stage, target: DataFrame) -> None:
+    """Refuse a table that already holds a key twice, unless these very files were checked before."""
+    files = job.store.files(job.session, job.target, stage.base)
+    known = {output.scope: output.files for output in job.ledger.outputs(job.step.writes.name)}
+    if all(not fingerprint or known.get(partition) == fingerprint for partition, fingerprint in files.items()):
+        return
+    found = gating.profiled(job, target, key=job.step.writes.key)
+    gating.refuse_bad_keys(job, target, found, where="the table that is the target")
+
+
+def _disputed(job: Job, compared: DataFrame, count: int) -> MergeRefused:
+    table = job.step.writes
+    rows = changes.of_kind(compared, "disputed").select(*map(column, table.key)).limit(LIMIT).collect()
+    keys = rows_text(table, [row.asDict(recursive=True) for row in rows])
+    if isinstance(table.write, Merge):
+        return MergeRefused(
+            f"{table.name}: {count} key{'s' if count != 1 else ''} have the same {table.write.version} as the table but "
+            f"other content, and another window wrote them:{keys}",
+            safe="nothing was published",
+            to_go_on="raise the version of rows that really changed, or rerun the window that wrote them first",
+        )
+    return MergeRefused(
+        f"{table.name}: {count} key{'s' if count != 1 else ''} are in the table with other content:{keys}",
+        safe="nothing was published; a key is written once",
+        to_go_on='correct the step, or keep the first content and count the rest: InsertOnly(on_conflict="keep")',
+    )
+
+
+def _keeps(pattern: object) -> bool:
+    return isinstance(pattern, InsertOnly) and pattern.on_conflict == "keep"

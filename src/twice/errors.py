@@ -1,0 +1,157 @@
+"""Every error that `twice` raises, in one tree.
+
+TwiceError
+├── UsageError            exit 2   a wrong word on the command line, a date off the grain
+├── ConfigError           exit 2   twice.toml cannot be read or contradicts itself
+├── DefinitionError       exit 2   a pipeline, table or step that could not keep its promise
+├── EnvironmentProblem    exit 3   Java, a jar or a disk is missing
+├── LedgerError           exit 3   the ledger cannot be read, or is newer than this package
+├── PermanentError        exit 3   the same run would fail again
+│   ├── StepFailed                 the step's own code raised, or returned something unusable
+│   ├── NotDeterministic           the step asks the clock or a random source
+│   ├── OutOfScope                 rows of another partition, or of none
+│   ├── KeyViolation               duplicate or null business keys
+│   ├── GateFailed                 a gate found something
+│   ├── SchemaRefused              the result does not fit the table
+│   ├── MergeRefused               two versions of the truth for one key
+│   └── StoreRefused               the table is not what its contract says
+├── TransientError        exit 75  weather: the same run may well succeed later
+│   ├── Conflict                   someone else changed the scope between claim and publish
+│   └── RetriesExhausted           still weather after the last attempt
+├── ScopeHeld             exit 4   another run holds an overlapping scope
+├── LeaseLost             exit 4   this run was replaced; it published nothing
+└── Interrupted           exit 130 Ctrl-C
+
+A message says what happened and to what; `safe` says what the error did not touch and
+`to_go_on` what to run next.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class TwiceError(Exception):
+    """The root: everything that `twice` raises on purpose.
+
+    >>> print(UsageError("no step 'x'", to_go_on="twice status shop"))
+    no step 'x'
+      to go on: twice status shop
+    """
+
+    exit_code = 3
+
+    def __init__(self, message: str, *, safe: str = "", to_go_on: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.safe = safe
+        self.to_go_on = to_go_on
+
+    def __str__(self) -> str:
+        lines = [self.message]
+        if self.safe:
+            lines.append(f"  safe: {self.safe}")
+        if self.to_go_on:
+            lines.append(f"  to go on: {self.to_go_on}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.safe, self.to_go_on)
+
+
+def _rebuild(kind: type[TwiceError], message: str, safe: str, to_go_on: str) -> TwiceError:
+    return kind(message, safe=safe, to_go_on=to_go_on)
+
+
+class UsageError(TwiceError):
+    """Something on the command line, or in a call, is not as it must be."""
+
+    exit_code = 2
+
+
+class ConfigError(TwiceError):
+    """`twice.toml` cannot be read, or contradicts itself."""
+
+    exit_code = 2
+
+
+class DefinitionError(TwiceError):
+    """A pipeline, table, step or key that could not keep its promise."""
+
+    exit_code = 2
+
+
+class EnvironmentProblem(TwiceError):
+    """The machine lacks something: Java, a jar, space on a disk."""
+
+
+class LedgerError(TwiceError):
+    """The ledger cannot be read or written, or is newer than this package."""
+
+
+class PermanentError(TwiceError):
+    """The same run would fail again; it is not retried."""
+
+
+class StepFailed(PermanentError):
+    """The step's own code raised, or returned something that is no result."""
+
+
+class NotDeterministic(PermanentError):
+    """The step's plan asks the clock, a random source or a row counter."""
+
+
+class OutOfScope(PermanentError):
+    """The result holds rows that the run does not own."""
+
+
+class KeyViolation(PermanentError):
+    """Duplicate or null business keys."""
+
+
+class GateFailed(PermanentError):
+    """A gate found something in the staged rows."""
+
+
+class SchemaRefused(PermanentError):
+    """The result's schema does not fit the table."""
+
+
+class MergeRefused(PermanentError):
+    """One key with two contents, and no version that decides."""
+
+
+class StoreRefused(PermanentError):
+    """The live table is not what its contract says."""
+
+
+class TransientError(TwiceError):
+    """Weather: the same run may well succeed later."""
+
+    exit_code = 75
+
+
+class Conflict(TransientError):
+    """Someone else changed the scope between claim and publish."""
+
+
+class RetriesExhausted(TransientError):
+    """Still weather after the last attempt."""
+
+
+class ScopeHeld(TwiceError):
+    """Another run holds an overlapping scope."""
+
+    exit_code = 4
+
+
+class LeaseLost(TwiceError):
+    """This run's claim was taken over; it can no longer publish."""
+
+    exit_code = 4
+
+
+class Interrupted(TwiceError):
+    """Stopped by Ctrl-C."""
+
+    exit_code = 130

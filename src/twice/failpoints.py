@@ -1,0 +1,49 @@
+"""Named crash points of the publish protocol, for the tests that kill it.
+
+`TWICE_FAILPOINT=publish.committed:kill` ends the process with SIGKILL at that point;
+`raise` raises a `TransientError`, `pause` stops the process (SIGSTOP) until SIGCONT.
+`TWICE_FAILPOINT_AT=2` acts at the second time the point is reached. Without the variable a
+point costs one dictionary look-up. Every name stands in `FAIL_POINTS`, and a test fails if
+one of them has no crash test.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from twice.errors import TransientError
+
+FAIL_POINTS = {
+    "claim.leased": "the ledger holds the lease; the table has no branch yet",
+    "claim.fenced": "the branch exists; nothing is staged",
+    "recover.dropped": "an abandoned attempt's branch is gone; the ledger does not know yet",
+    "stage.written": "rows are staged on the branch; no gate has looked at them",
+    "gate.passed": "the staged rows passed every gate; nothing is published",
+    "publish.ready": "the commit is prepared; the catalog has not been asked",
+    "publish.committed": "the table has the new version; the ledger does not know yet",
+    "record.written": "the ledger has the outputs; the run is not marked as done",
+}
+
+_reached: dict[str, int] = {}
+
+
+def fail_point(name: str) -> None:
+    """Act as `TWICE_FAILPOINT` says if it names this point."""
+    setting = os.environ.get("TWICE_FAILPOINT")
+    if not setting:
+        return
+    if name not in FAIL_POINTS:
+        raise AssertionError(f"unregistered fail point {name!r}")
+    point, _, action = setting.partition(":")
+    if point != name:
+        return
+    _reached[name] = _reached.get(name, 0) + 1
+    if _reached[name] != int(os.environ.get("TWICE_FAILPOINT_AT", "1")):
+        return
+    if action == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif action == "pause":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    else:
+        raise TransientError(f"fail point {name}")

@@ -1,0 +1,144 @@
+"""What comes out of the ledger: runs, attempts, leases and the report of a prune, ready to be shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from twice.ledger.values import InputRecord, Owner
+from twice.model.scopes import Scope
+
+
+def _iso(instant: datetime | None) -> str | None:
+    return instant.isoformat() if instant else None
+
+
+@dataclass(frozen=True)
+class LeaseInfo:
+    """A claim that is not closed: `live`, `expired` (nobody took it yet) or `taken` (not settled yet)."""
+
+    table: str
+    scopes: tuple[Scope, ...]
+    token: int
+    run: str | None
+    owner: Owner
+    since: datetime
+    expires_at: datetime
+    state: str
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "table": self.table,
+            "scopes": [scope.to_json() for scope in self.scopes],
+            "token": self.token,
+            "run": self.run,
+            "owner": self.owner.to_json(),
+            "since": _iso(self.since),
+            "expires_at": _iso(self.expires_at),
+            "state": self.state,
+        }
+
+
+@dataclass(frozen=True)
+class AttemptInfo:
+    """One try of one step; `status` is `lost` where the process died without a word."""
+
+    id: int
+    run: str
+    pipeline: str
+    step: str
+    table: str
+    scope: Scope
+    number: int
+    status: str
+    code: str
+    inputs: tuple[InputRecord, ...]
+    token: int | None
+    base_version: str | None
+    version: str | None
+    rows: int | None
+    error: str
+    transient: bool
+    details: Mapping[str, object]
+    started_at: datetime
+    finished_at: datetime | None
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "id": self.id,
+            "run": self.run,
+            "pipeline": self.pipeline,
+            "step": self.step,
+            "table": self.table,
+            "scope": self.scope.to_json(),
+            "number": self.number,
+            "status": self.status,
+            "code": self.code,
+            "inputs": [record.to_json() for record in self.inputs],
+            "token": self.token,
+            "base_version": self.base_version,
+            "version": self.version,
+            "rows": self.rows,
+            "error": self.error,
+            "transient": self.transient,
+            "details": dict(self.details),
+            "started_at": _iso(self.started_at),
+            "finished_at": _iso(self.finished_at),
+        }
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """One scope of a pipeline brought up to date, or not."""
+
+    id: str
+    pipeline: str
+    scope: Scope
+    command: str
+    tags: Mapping[str, str]
+    owner: Owner
+    status: str
+    error: str
+    started_at: datetime
+    finished_at: datetime | None
+    attempts: tuple[AttemptInfo, ...]
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "id": self.id,
+            "pipeline": self.pipeline,
+            "scope": self.scope.to_json(),
+            "command": self.command,
+            "tags": dict(self.tags),
+            "owner": self.owner.to_json(),
+            "status": self.status,
+            "error": self.error,
+            "started_at": _iso(self.started_at),
+            "finished_at": _iso(self.finished_at),
+            "attempts": [attempt.to_json() for attempt in self.attempts],
+        }
+
+
+@dataclass(frozen=True)
+class PruneReport:
+    """How many rows of each kind a prune removed, or would remove."""
+
+    before: datetime
+    dry_run: bool
+    runs: int
+    attempts: int
+    outputs: int
+    claims: int
+    inputs: int
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "before": _iso(self.before),
+            "dry_run": self.dry_run,
+            "runs": self.runs,
+            "attempts": self.attempts,
+            "outputs": self.outputs,
+            "claims": self.claims,
+            "inputs": self.inputs,
+        }

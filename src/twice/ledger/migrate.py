@@ -1,0 +1,73 @@
+"""Bring a ledger's tables to what this package knows, and refuse what it does not know."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from twice.errors import LedgerError
+from twice.ledger.dialect import Database
+from twice.ledger.schema import REVISIONS, VERSION_TABLE
+
+SCRIPTS = Path(__file__).parent / "migrations"
+
+# Alembic keeps the migration at work in module globals: one at a time per process.
+_ONE_AT_A_TIME = threading.Lock()
+
+
+def bring_up_to_date(database: Database, *, create: bool) -> None:
+    """Create or migrate the tables; doing it in two processes at once is safe."""
+    with database.read() as connection:
+        revision = _revision(connection, database.path, create=create)
+    if revision == REVISIONS[-1]:
+        return
+    with _ONE_AT_A_TIME, database.write() as connection:
+        # The other process may have been first.
+        if _revision(connection, database.path, create=create) != REVISIONS[-1]:
+            _upgrade(connection)
+
+
+def _revision(connection: sa.Connection, path: Path, *, create: bool) -> str | None:
+    """Return the ledger's revision, None for a new file; refuse what is no ledger or a newer one."""
+    names = set(sa.inspect(connection).get_table_names())
+    if VERSION_TABLE not in names:
+        if names:
+            raise LedgerError(
+                f"{path} is a database of something else: it holds {', '.join(sorted(names)[:5])}",
+                safe="the file was left as it is",
+                to_go_on="give the ledger a file of its own in twice.toml",
+            )
+        if not create:
+            raise no_ledger(path)
+        return None
+    found = connection.scalar(sa.select(sa.column("version_num")).select_from(sa.table(VERSION_TABLE)))
+    if found not in REVISIONS:
+        raise LedgerError(
+            f"the ledger {path} was written by a newer twice (its tables are at {found}, "
+            f"this one knows {REVISIONS[-1]})",
+            safe="the ledger was left as it is",
+            to_go_on="pip install --upgrade twice",
+        )
+    return str(found)
+
+
+def no_ledger(path: Path) -> LedgerError:
+    """Say that there is nothing to read."""
+    return LedgerError(
+        f"there is no ledger at {path}",
+        safe="nothing was created",
+        to_go_on="run a pipeline first, or check `ledger` in twice.toml",
+    )
+
+
+def _upgrade(connection: sa.Connection) -> None:
+    # Imported here: an up-to-date ledger, the usual case, opens without Alembic.
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")

@@ -1,0 +1,81 @@
+"""SQLite's words turned into ours: what happened to the ledger, what is safe, what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from twice.errors import LedgerError, TransientError
+from twice.ledger.redaction import redact
+
+
+class LedgerBusy(LedgerError, TransientError):
+    """Others kept the ledger locked for too long; the same run may well succeed later."""
+
+    exit_code = TransientError.exit_code
+
+
+_AS_IT_WAS = "the ledger is as it was before; nothing was recorded"
+
+# What SQLite says; then our error, its message, what is safe, and how to go on.
+_KNOWN: tuple[tuple[str, type[LedgerError], str, str, str], ...] = (
+    (
+        "locked",
+        LedgerBusy,
+        "the ledger {path} is busy: others kept it locked for too long",
+        _AS_IT_WAS,
+        "run the same command again; if it stays so, find who holds it: fuser -v {path}",
+    ),
+    (
+        "is full",
+        LedgerError,
+        "the disk that holds the ledger {path} is full",
+        _AS_IT_WAS,
+        "free some space, then run the same command again",
+    ),
+    (
+        "not a database",
+        LedgerError,
+        "{path} is not a ledger: it is no SQLite database",
+        "the file was left as it is",
+        "name another path as the ledger in twice.toml, or put a backup in its place",
+    ),
+    (
+        "malformed",
+        LedgerError,
+        "the ledger {path} is damaged",
+        "the file was left as it is",
+        "put a backup in its place: tokens go on from what the tables know",
+    ),
+    (
+        "readonly",
+        LedgerError,
+        "the ledger {path} cannot be written: the file or its directory is read-only",
+        _AS_IT_WAS,
+        "let this user write to {path} and {parent}, or name another ledger in twice.toml",
+    ),
+    (
+        "unable to open",
+        LedgerError,
+        "the ledger {path} cannot be opened: the file or its directory cannot be read or written",
+        "nothing was changed",
+        "check {parent} and who may use it, or name another ledger in twice.toml",
+    ),
+    (
+        "no such table",
+        LedgerError,
+        "the ledger {path} was removed or replaced while it was in use",
+        "what was recorded is in the file that was there before",
+        "put the file, or a backup of it, back; then run again",
+    ),
+)
+
+
+def explain(problem: str, path: Path) -> LedgerError:
+    """Return the error that tells a user what SQLite's message means."""
+    for words, kind, message, safe, to_go_on in _KNOWN:
+        if words in problem.lower():
+            names = {"path": path, "parent": path.parent}
+            return kind(message.format(**names), safe=safe, to_go_on=to_go_on.format(**names))
+    return LedgerError(
+        f"the ledger {path} could not be used: {redact(problem)}", safe=_AS_IT_WAS, to_go_on="twice doctor"
+    )

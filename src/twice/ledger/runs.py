@@ -1,0 +1,198 @@
+"""Runs and attempts: what was started, and how it ended."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+
+import sqlalchemy as sa
+
+from twice.errors import LedgerError, UsageError
+from twice.ledger.book import Book, saw, store_inputs
+from twice.ledger.encoding import details_text, scope_columns, storable, to_text
+from twice.ledger.schema import attempts, runs
+from twice.ledger.values import InputRecord, Owner
+from twice.model.scopes import Scope
+
+RUN_ENDS = frozenset({"done", "failed", "interrupted", "held"})
+ATTEMPT_ENDS = frozenset({"published", "unchanged", "fresh", "superseded", "failed", "lost", "interrupted"})
+
+# Crockford's digits: sortable, and none is mistaken for another.
+_DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
+_EPOCH = datetime(2020, 1, 1, tzinfo=timezone.utc)
+
+
+class Runs(Book):
+    """The part of the ledger that follows runs and attempts."""
+
+    def start_run(
+        self,
+        pipeline: str,
+        scope: Scope,
+        *,
+        command: str = "",
+        tags: Mapping[str, str] | None = None,
+        owner: Owner | None = None,
+    ) -> str:
+        """Begin a run and return its id; later runs have greater ids."""
+        owner = owner or Owner.here()
+        with self._write() as connection:
+            now = self.clock.now()
+            run = _new_id(now)
+            while connection.scalar(sa.select(runs.c.id).where(runs.c.id == run)):
+                run = _new_id(now)
+            connection.execute(
+                sa.insert(runs).values(
+                    id=run,
+                    pipeline=pipeline,
+                    **scope_columns(scope),
+                    command=storable(command),
+                    tags=to_text(dict(tags or {})),
+                    host=owner.host,
+                    pid=owner.pid,
+                    status="running",
+                    error="",
+                    started_at=now,
+                    seen_at=now,
+                )
+            )
+        return run
+
+    def beat(self, run: str) -> None:
+        """Show that a run without a lease is alive: it waits, plans or starts Spark."""
+        with self._write() as connection:
+            saw(connection, run, self.clock.now())
+
+    def finish_run(self, run: str, status: str, error: str = "") -> None:
+        """End a run; the first end counts."""
+        _check(status, RUN_ENDS, "run")
+        with self._write() as connection:
+            now = self.clock.now()
+            changed = connection.execute(
+                sa.update(runs)
+                .where(runs.c.id == run, runs.c.status == "running")
+                .values(status=status, error=storable(error), finished_at=now, seen_at=now)
+            )
+            if not changed.rowcount:
+                self._known_run(connection, run)
+
+    def start_attempt(
+        self,
+        run: str,
+        step: str,
+        table: str,
+        number: int,
+        scope: Scope,
+        *,
+        code: str,
+        inputs: Sequence[InputRecord] = (),
+    ) -> int:
+        """Begin one try of one step and return its id."""
+        with self._write() as connection:
+            now = self.clock.now()
+            pipeline = self._known_run(connection, run)
+            saw(connection, run, now)
+            done = connection.execute(
+                sa.insert(attempts).values(
+                    run=run,
+                    pipeline=pipeline,
+                    step=step,
+                    table_name=table,
+                    number=number,
+                    **scope_columns(scope),
+                    code=code,
+                    inputs=store_inputs(connection, [inputs])[0],
+                    status="running",
+                    error="",
+                    transient=False,
+                    details="{}",
+                    started_at=now,
+                )
+            )
+            key = done.inserted_primary_key
+        return int(key[0]) if key else 0
+
+    def finish_attempt(
+        self,
+        attempt: int,
+        status: str,
+        *,
+        error: str = "",
+        transient: bool = False,
+        details: Mapping[str, object] | None = None,
+    ) -> None:
+        """End an attempt; one that a successor has already adopted as published stays so."""
+        _check(status, ATTEMPT_ENDS, "attempt")
+        with self._write() as connection:
+            now = self.clock.now()
+            run = connection.scalar(sa.select(attempts.c.run).where(attempts.c.id == attempt))
+            if run is None:
+                raise LedgerError(
+                    f"attempt {attempt} is not in the ledger {self.url}",
+                    safe="nothing was recorded",
+                    to_go_on="an older ledger may have been put in its place meanwhile: run again",
+                )
+            saw(connection, run, now)
+            end_attempt(
+                connection,
+                attempt,
+                status,
+                now,
+                error=storable(error),
+                transient=transient,
+                details=details,
+                unless=ATTEMPT_ENDS - {"lost"},
+            )
+
+    def _known_run(self, connection: sa.Connection, run: str) -> str:
+        pipeline = connection.scalar(sa.select(runs.c.pipeline).where(runs.c.id == run))
+        if pipeline is None:
+            raise LedgerError(
+                f"run {run} is not in the ledger {self.url}",
+                safe="nothing was recorded",
+                to_go_on="an older ledger may have been put in its place meanwhile: run again",
+            )
+        return str(pipeline)
+
+
+def end_attempt(
+    connection: sa.Connection,
+    attempt: int,
+    status: str,
+    now: datetime,
+    *,
+    unless: frozenset[str] = frozenset(),
+    error: str = "",
+    transient: bool = False,
+    details: Mapping[str, object] | None = None,
+    rows: int | None = None,
+    version: str | None = None,
+) -> None:
+    """Write an attempt's end, unless it already ended in one of the given ways."""
+    values: dict[str, object] = {
+        "status": status,
+        "error": error,
+        "transient": transient,
+        "finished_at": now,
+    }
+    if details is not None:
+        values["details"] = details_text(details)
+    if rows is not None:
+        values |= {"row_count": rows, "version": version}
+    connection.execute(
+        sa.update(attempts)
+        .where(attempts.c.id == attempt, attempts.c.status.not_in(sorted(unless)))
+        .values(**values)
+    )
+
+
+def _check(status: str, known: frozenset[str], what: str) -> None:
+    if status not in known:
+        raise UsageError(f"a {what} does not end as {status!r}, but as one of {', '.join(sorted(known))}")
+
+
+def _new_id(now: datetime) -> str:
+    """Nine digits of time in milliseconds, three of chance."""
+    number = max(0, int((now - _EPOCH).total_seconds() * 1000)) * 32**3 + secrets.randbelow(32**3)
+    return "".join(_DIGITS[(number >> shift) & 31] for shift in range(55, -1, -5))

@@ -1,0 +1,170 @@
+"""The ledger's tables. A change here needs a migration beside it; a test compares the two."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+import sqlalchemy as sa
+
+# Every revision that this package understands, oldest first. Anything else was written by a newer one.
+REVISIONS = ("0001",)
+VERSION_TABLE = "twice_ledger_version"
+
+# States of a claim.
+LIVE, TAKEN, SETTLED, RELEASED, RECORDED = "live", "taken", "settled", "released", "recorded"
+OPEN = (LIVE, TAKEN)
+# States of an output.
+PENDING, CURRENT, SUPERSEDED = "pending", "current", "superseded"
+
+
+class Instant(sa.types.TypeDecorator[datetime]):
+    """An instant as UTC text of fixed width: it sorts as text and reads well in any database shell."""
+
+    impl = sa.String(27)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002
+        return None if value is None else instant_text(value)
+
+    def process_result_value(self, value: Any | None, dialect: sa.Dialect) -> datetime | None:  # noqa: ARG002
+        return None if value is None else instant_of(value)
+
+
+def instant_text(value: datetime) -> str:
+    """Write an instant so that later ones sort later."""
+    naive = value.astimezone(timezone.utc).replace(tzinfo=None)
+    return naive.isoformat(timespec="microseconds") + "Z"
+
+
+def instant_of(text: str) -> datetime:
+    """Read what `instant_text` wrote."""
+    return datetime.fromisoformat(text[:-1]).replace(tzinfo=timezone.utc)
+
+
+# SQLite counts rows in INTEGER only; elsewhere an id may grow beyond 32 bits.
+_Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+metadata = sa.MetaData()
+
+runs = sa.Table(
+    "runs",
+    metadata,
+    sa.Column("id", sa.String(32), primary_key=True),
+    sa.Column("pipeline", sa.Text, nullable=False),
+    sa.Column("window_start", Instant),
+    sa.Column("window_end", Instant),
+    sa.Column("dimensions", sa.Text, nullable=False),
+    sa.Column("command", sa.Text, nullable=False),
+    sa.Column("tags", sa.Text, nullable=False),
+    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("pid", sa.BigInteger, nullable=False),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("error", sa.Text, nullable=False),
+    sa.Column("started_at", Instant, nullable=False),
+    sa.Column("seen_at", Instant, nullable=False),
+    sa.Column("finished_at", Instant),
+    sa.Index("runs_by_time", "started_at"),
+    sa.Index("runs_by_pipeline", "pipeline", "started_at"),
+)
+
+attempts = sa.Table(
+    "attempts",
+    metadata,
+    sa.Column("id", _Id, primary_key=True),
+    sa.Column("run", sa.String(32), sa.ForeignKey("runs.id"), nullable=False),
+    sa.Column("pipeline", sa.Text, nullable=False),
+    sa.Column("step", sa.Text, nullable=False),
+    sa.Column("table_name", sa.Text, nullable=False),
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.Column("window_start", Instant),
+    sa.Column("window_end", Instant),
+    sa.Column("dimensions", sa.Text, nullable=False),
+    sa.Column("code", sa.Text, nullable=False),
+    sa.Column("inputs", sa.String(64), nullable=False),
+    sa.Column("token", sa.BigInteger),
+    sa.Column("base_version", sa.Text),
+    sa.Column("version", sa.Text),
+    sa.Column("row_count", sa.BigInteger),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("error", sa.Text, nullable=False),
+    sa.Column("transient", sa.Boolean, nullable=False),
+    sa.Column("details", sa.Text, nullable=False),
+    sa.Column("started_at", Instant, nullable=False),
+    sa.Column("finished_at", Instant),
+    sa.Index("attempts_by_run", "run"),
+    sa.Index("attempts_by_step", "pipeline", "step", "window_start"),
+    # Ids are never given twice, also not after a prune.
+    sqlite_autoincrement=True,
+)
+
+# The highest token ever given for a table: the only row of a table's leases that outlives every prune.
+tokens = sa.Table(
+    "tokens",
+    metadata,
+    sa.Column("table_name", sa.Text, primary_key=True),
+    sa.Column("highest", sa.BigInteger, nullable=False),
+)
+
+claims = sa.Table(
+    "claims",
+    metadata,
+    sa.Column("id", _Id, primary_key=True),
+    sa.Column("table_name", sa.Text, nullable=False),
+    sa.Column("token", sa.BigInteger, nullable=False),
+    sa.Column("scopes", sa.Text, nullable=False),
+    sa.Column("run", sa.String(32)),
+    sa.Column("attempt", sa.BigInteger),
+    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("pid", sa.BigInteger, nullable=False),
+    sa.Column("since", Instant, nullable=False),
+    sa.Column("expires_at", Instant, nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("ended_at", Instant),
+    sa.UniqueConstraint("table_name", "token", name="claims_token"),
+    # Few claims are open at a time: looking for overlaps never reads the closed ones.
+    sa.Index("claims_by_state", "state", "table_name"),
+)
+
+# Pinned inputs are the same for many outputs of one attempt: each distinct list is stored once.
+input_sets = sa.Table(
+    "input_sets",
+    metadata,
+    sa.Column("id", sa.String(64), primary_key=True),
+    sa.Column("content", sa.Text, nullable=False),
+)
+
+outputs = sa.Table(
+    "outputs",
+    metadata,
+    sa.Column("id", _Id, primary_key=True),
+    sa.Column("table_name", sa.Text, nullable=False),
+    sa.Column("scope", sa.Text, nullable=False),
+    sa.Column("window_start", Instant),
+    sa.Column("window_end", Instant),
+    sa.Column("dimensions", sa.Text, nullable=False),
+    sa.Column("row_count", sa.BigInteger, nullable=False),
+    sa.Column("digest", sa.Text, nullable=False),
+    sa.Column("files", sa.Text, nullable=False),
+    sa.Column("version", sa.Text),
+    sa.Column("pipeline", sa.Text, nullable=False),
+    sa.Column("step", sa.Text, nullable=False),
+    sa.Column("code", sa.Text, nullable=False),
+    sa.Column("inputs", sa.String(64), nullable=False),
+    sa.Column("run", sa.String(32)),
+    sa.Column("token", sa.BigInteger, nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("recorded_at", Instant, nullable=False),
+    sa.Column("superseded_at", Instant),
+    # One truth per scope, kept by the database itself.
+    sa.Index(
+        "outputs_current",
+        "table_name",
+        "scope",
+        unique=True,
+        sqlite_where=sa.text("state = 'current'"),
+        postgresql_where=sa.text("state = 'current'"),
+    ),
+    sa.Index("outputs_by_window", "table_name", "state", "window_start", "window_end"),
+    sa.Index("outputs_by_token", "table_name", "token"),
+)

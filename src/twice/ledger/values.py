@@ -1,0 +1,113 @@
+"""What goes into the ledger: owners, claims, inputs and outputs."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from twice.model.scopes import Scope
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The process that holds a claim or started a run."""
+
+    host: str
+    pid: int
+
+    @classmethod
+    def here(cls) -> Owner:
+        """Return this very process."""
+        return cls(socket.gethostname(), os.getpid())
+
+    def __str__(self) -> str:
+        return f"{self.host} (pid {self.pid})"
+
+    def to_json(self) -> dict[str, object]:
+        return {"host": self.host, "pid": self.pid}
+
+
+@dataclass(frozen=True)
+class Abandoned:
+    """An earlier claim that ended without settling: whether it landed is for the store to say."""
+
+    table: str
+    token: int
+    run: str | None
+    scopes: tuple[Scope, ...]
+    attempt: int | None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The right to publish some scopes of a table, for as long as nobody takes it over."""
+
+    table: str
+    token: int
+    scopes: tuple[Scope, ...]
+    owner: Owner
+    run: str | None
+    expires_at: datetime
+    abandoned: tuple[Abandoned, ...] = ()
+
+
+@dataclass(frozen=True)
+class InputRecord:
+    """One pinned input: which version was read, and what each of its partitions held."""
+
+    name: str
+    table: str
+    mode: str
+    version: str | None
+    partitions: Mapping[str, str]
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "table": self.table,
+            "mode": self.mode,
+            "version": self.version,
+            "partitions": dict(self.partitions),
+        }
+
+
+@dataclass(frozen=True)
+class Output:
+    """What one partition of a table holds since a publish; no window means the whole table.
+
+    `run`, `token` and `recorded_at` are filled in when an output is read back.
+    """
+
+    table: str
+    scope: Scope
+    rows: int
+    digest: str
+    files: str
+    version: str | None
+    pipeline: str
+    step: str
+    code: str
+    inputs: tuple[InputRecord, ...]
+    run: str | None = None
+    token: int | None = None
+    recorded_at: datetime | None = None
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "table": self.table,
+            "scope": self.scope.to_json(),
+            "rows": self.rows,
+            "digest": self.digest,
+            "files": self.files,
+            "version": self.version,
+            "pipeline": self.pipeline,
+            "step": self.step,
+            "code": self.code,
+            "inputs": [record.to_json() for record in self.inputs],
+            "run": self.run,
+            "token": self.token,
+            "recorded_at": self.recorded_at.isoformat() if self.recorded_at else None,
+        }

@@ -1,0 +1,1 @@
+"""Windows, grains, scopes, tables, steps and pipelines: pure Python, no Spark."""

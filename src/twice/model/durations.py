@@ -1,0 +1,59 @@
+"""Lengths of time as people say them: calendar days follow the time zone, hours do not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+from twice.errors import DefinitionError
+
+
+@dataclass(frozen=True)
+class Duration:
+    """Whole calendar days plus an exact length of time."""
+
+    days: int = 0
+    exact: timedelta = timedelta(0)
+
+    def __post_init__(self) -> None:
+        if self.days < 0 or self.exact < timedelta(0):
+            raise DefinitionError(f"a duration cannot be negative: {self}")
+
+    def __bool__(self) -> bool:
+        return bool(self.days or self.exact)
+
+    def __str__(self) -> str:
+        parts = []
+        if self.days:
+            parts.append(f"{self.days} day{'' if self.days == 1 else 's'}")
+        if self.exact:
+            parts.append(str(self.exact))
+        return " ".join(parts) or "0 days"
+
+    def after(self, instant: datetime, zone: ZoneInfo) -> datetime:
+        """Return the instant this much later, counting days on the zone's calendar."""
+        return self._shift(instant, zone, 1)
+
+    def before(self, instant: datetime, zone: ZoneInfo) -> datetime:
+        """Return the instant this much earlier, counting days on the zone's calendar."""
+        return self._shift(instant, zone, -1)
+
+    def _shift(self, instant: datetime, zone: ZoneInfo, sign: int) -> datetime:
+        local = instant.astimezone(zone).replace(tzinfo=None) + timedelta(days=sign * self.days)
+        return local.replace(tzinfo=zone).astimezone(timezone.utc) + sign * self.exact
+
+
+def days(count: int) -> Duration:
+    """Return `count` calendar days: `days(7)`."""
+    return Duration(days=count)
+
+
+def hours(count: int) -> Duration:
+    """Return `count` hours of sixty minutes, whatever the clocks do."""
+    return Duration(exact=timedelta(hours=count))
+
+
+def minutes(count: int) -> Duration:
+    """Return `count` minutes."""
+    return Duration(exact=timedelta(minutes=count))

@@ -1,0 +1,102 @@
+"""Names of tables and columns: read, checked and quoted in one place."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from twice.errors import DefinitionError
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
+
+
+def quote(name: str) -> str:
+    """Quote one identifier for Spark SQL.
+
+    >>> quote("order`s date")
+    '`order``s date`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+def quote_text(value: str) -> str:
+    """Quote a string literal for Spark SQL, whatever it holds.
+
+    Backslashes and quotes are escaped; control characters go in as unicode escapes.
+
+    >>> quote_text("it's")
+    "'it\\\\'s'"
+    """
+    out = []
+    for char in value:
+        if char in "\\'":
+            out.append("\\" + char)
+        elif ord(char) < 0x20 or char == "\x7f":
+            out.append(f"\\u{ord(char):04x}")
+        else:
+            out.append(char)
+    return "'" + "".join(out) + "'"
+
+
+@dataclass(frozen=True)
+class TableName:
+    """A table's full name: store, namespace(s), table."""
+
+    parts: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> TableName:
+        """Read a dotted name; a part with odd characters stands in backticks."""
+        parts, position = [], 0
+        while True:
+            match = _PART.match(text, position)
+            if not match:
+                raise DefinitionError(f"{text!r} is not a table name: write store.namespace.table")
+            parts.append(match[1].replace("``", "`") if match[1] is not None else match[2].strip())
+            position = match.end()
+            if position == len(text):
+                break
+            if text[position] != ".":
+                raise DefinitionError(f"{text!r} is not a table name: write store.namespace.table")
+            position += 1
+        return cls(tuple(parts))
+
+    def __post_init__(self) -> None:
+        if len(self.parts) < 3:  # noqa: PLR2004 - store, namespace, table
+            raise DefinitionError(
+                f"{'.'.join(self.parts)!r} is not a full table name: write store.namespace.table, "
+                "where the store is one of [stores.*] in twice.toml"
+            )
+        for part in self.parts:
+            check_identifier(part, "a part of a table name")
+            if part in {".", ".."} or "/" in part or "\\" in part:
+                raise DefinitionError(f"{part!r} cannot be a part of a table name: it is a path")
+        if not _PLAIN.fullmatch(self.parts[0]):
+            raise DefinitionError(f"store {self.parts[0]!r}: use letters, digits and underscores")
+
+    @property
+    def store(self) -> str:
+        """The store that the table lives in."""
+        return self.parts[0]
+
+    @property
+    def namespace(self) -> tuple[str, ...]:
+        """What stands between store and table."""
+        return self.parts[1:-1]
+
+    def __str__(self) -> str:
+        return ".".join(part if _PLAIN.fullmatch(part) else quote(part) for part in self.parts)
+
+    @property
+    def sql(self) -> str:
+        """The name, quoted for Spark SQL."""
+        return ".".join(quote(part) for part in self.parts)
+
+
+def check_identifier(name: str, what: str) -> None:
+    """Refuse names that no engine can hold."""
+    if not name or name != name.strip():
+        raise DefinitionError(f"{what} is empty or has spaces at an end: {name!r}")
+    if any(ord(char) < 0x20 or char == "\x7f" for char in name):  # noqa: PLR2004 - ASCII control characters
+        raise DefinitionError(f"{what} holds a control character: {name!r}")

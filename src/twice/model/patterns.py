@@ -1,0 +1,63 @@
+"""The four ways to write a table. There is no append."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Overwrite:
+    """Replace the scope as a whole: old rows of the scope go, the new ones come."""
+
+    @property
+    def text(self) -> str:
+        """The pattern in words, for contracts."""
+        return "overwrite the scope"
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Upsert on the business key; the highest `version` wins.
+
+    `tombstone` names a boolean column that marks deleted rows: they are kept, so that an older
+    version cannot bring them back.
+    """
+
+    version: str
+    tombstone: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The pattern in words, for contracts."""
+        deleted = f", deleted where {self.tombstone}" if self.tombstone else ""
+        return f"merge on the key, newest {self.version} wins{deleted}"
+
+
+@dataclass(frozen=True)
+class InsertOnly:
+    """Write a key once: equal content again is skipped.
+
+    Other content for a known key fails the run, or is left out and counted with
+    `on_conflict="keep"`.
+    """
+
+    on_conflict: Literal["fail", "keep"] = "fail"
+
+    @property
+    def text(self) -> str:
+        """The pattern in words, for contracts."""
+        return f"insert each key once, other content: {self.on_conflict}"
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Replace the whole table; a window older than the published one is not written."""
+
+    @property
+    def text(self) -> str:
+        """The pattern in words, for contracts."""
+        return "replace the whole table"
+
+
+WritePattern = Overwrite | Merge | InsertOnly | Whole

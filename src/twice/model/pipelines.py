@@ -1,0 +1,266 @@
+"""Pipelines: the graph of steps, derived from what they read and write."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
+
+from twice.errors import DefinitionError, UsageError
+from twice.model.grains import Grain, zone_of
+from twice.model.steps import Retry, Step, check_signature
+from twice.model.tables import Read, Table
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+STEP_ATTRIBUTE = "__twice_step__"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
+
+class Pipeline:
+    """The steps that bring a set of tables up to date, one grain unit at a time.
+
+    >>> from twice import Day, Overwrite, Pipeline, Table
+    >>> shop = Pipeline("shop", grain=Day)
+    >>> orders = Table("lake.raw.orders", partition=Day("order_date"))
+    >>> sales = Table("lake.mart.sales", partition=Day("order_date"), write=Overwrite())
+    >>> @shop.step(reads={"orders": orders}, writes=sales)
+    ... def count_sales(orders):
+    ...     return orders.groupBy("order_date").count()
+    >>> [step.name for step in shop.ordered()]
+    ['count_sales']
+    """
+
+    def __init__(self, name: str, *, grain: Grain, time_zone: str = "UTC", description: str = "") -> None:
+        if not isinstance(grain, Grain):
+            raise DefinitionError(f'Pipeline("{name}"): grain must be QuarterHour, Hour, Day, Week or Month')
+        if not _NAME.fullmatch(name):
+            raise DefinitionError(f"pipeline name {name!r}: use letters, digits, - and _, starting with a letter")
+        self.name = name
+        self.grain = grain
+        self.zone: ZoneInfo = zone_of(time_zone)
+        self.description = description
+        self.steps: dict[str, Step] = {}
+
+    def __repr__(self) -> str:
+        return f"Pipeline({self.name}, {len(self.steps)} steps)"
+
+    def step(
+        self,
+        *,
+        reads: Mapping[str, Table | Read],
+        writes: Table,
+        name: str | None = None,
+        version: str = "",
+        nondeterministic: str = "",
+        depends_on_past: bool = False,
+        transient: tuple[type[BaseException], ...] = (),
+        retry: Retry | None = None,
+    ) -> Callable[[Function], Function]:
+        """Declare a function from DataFrames to one DataFrame as a step; it stays a plain function."""
+
+        def declare(function: Function) -> Function:
+            step = Step(
+                name=name or function.__name__,
+                pipeline=self.name,
+                kind="python",
+                reads=_reads(reads),
+                writes=writes,
+                function=function,
+                version=version,
+                nondeterministic=nondeterministic,
+                depends_on_past=depends_on_past,
+                transient=transient,
+                retry=retry or Retry(),
+            )
+            return self._keep(step, function)
+
+        return declare
+
+    def extract(
+        self,
+        *,
+        writes: Table,
+        name: str | None = None,
+        version: str = "",
+        transient: tuple[type[BaseException], ...] = (),
+        retry: Retry | None = None,
+    ) -> Callable[[Function], Function]:
+        """Declare a function that fetches a window from outside: rows as mappings, or a DataFrame."""
+
+        def declare(function: Function) -> Function:
+            step = Step(
+                name=name or function.__name__,
+                pipeline=self.name,
+                kind="extract",
+                reads={},
+                writes=writes,
+                function=function,
+                version=version,
+                transient=transient,
+                retry=retry or Retry(),
+            )
+            return self._keep(step, function)
+
+        return declare
+
+    def sql(
+        self,
+        name: str,
+        *,
+        reads: Mapping[str, Table | Read],
+        writes: Table,
+        query: str,
+        version: str = "",
+        nondeterministic: str = "",
+        depends_on_past: bool = False,
+        retry: Retry | None = None,
+    ) -> Step:
+        """Declare a SQL query as a step.
+
+        Inputs are views under their names; the window comes as the parameter markers
+        `:window_start` and `:window_end`.
+        """
+        if not query.strip():
+            raise DefinitionError(f"step {name}: the query is empty")
+        step = Step(
+            name=name,
+            pipeline=self.name,
+            kind="sql",
+            reads=_reads(reads),
+            writes=writes,
+            query=query,
+            version=version,
+            nondeterministic=nondeterministic,
+            depends_on_past=depends_on_past,
+            retry=retry or Retry(),
+        )
+        self._add(step)
+        return step
+
+    def ordered(self) -> list[Step]:
+        """Return the steps, each after the steps whose tables it reads."""
+        done: list[Step] = []
+        for step in self.steps.values():
+            self._visit(step, done, [])
+        return done
+
+    def find(self, name: str) -> Step:
+        """Return the step of that name."""
+        if name not in self.steps:
+            known = ", ".join(self.steps) or "none"
+            raise UsageError(f"pipeline {self.name} has no step {name!r}; its steps are: {known}")
+        return self.steps[name]
+
+    def producer(self, table: Table) -> Step | None:
+        """Return the step that writes the table, if one of this pipeline does."""
+        return next((step for step in self.steps.values() if step.writes.id == table.id), None)
+
+    @property
+    def dimensions(self) -> frozenset[str]:
+        """All scope dimensions of the tables that the pipeline writes."""
+        return frozenset(name for step in self.steps.values() for name in step.writes.dimensions)
+
+    def tables(self) -> Iterator[Table]:
+        """Yield every table that the pipeline reads or writes, once."""
+        seen = set()
+        for step in self.ordered():
+            for table in (*(read.table for read in step.reads.values()), step.writes):
+                if table.id not in seen:
+                    seen.add(table.id)
+                    yield table
+
+    def _keep(self, step: Step, function: Function) -> Function:
+        check_signature(step)
+        self._add(step)
+        setattr(function, STEP_ATTRIBUTE, step)
+        return function
+
+    def _add(self, step: Step) -> None:
+        if not _NAME.fullmatch(step.name):
+            raise DefinitionError(f"step name {step.name!r}: use letters, digits, - and _, starting with a letter")
+        if step.name in self.steps:
+            raise DefinitionError(f"pipeline {self.name} has a step {step.name} already; give one of them another name=")
+        if not isinstance(step.writes, Table) or step.writes.write is None:
+            raise DefinitionError(
+                f"step {step.name} writes {step.writes}, which has no write pattern: "
+                "add write=Overwrite(), Merge(version=…), InsertOnly() or Whole() to the table"
+            )
+        if other := self.producer(step.writes):
+            raise DefinitionError(
+                f"{step.writes.name} is written by the step {other.name} already: one table has one producer. "
+                f"Let {step.name} write a table of its own, or union the two results in one step"
+            )
+        self._check_grain(step)
+        self._check_own_output(step)
+        self.steps[step.name] = step
+        try:
+            self.ordered()
+        except DefinitionError:
+            del self.steps[step.name]
+            raise
+
+    def _check_grain(self, step: Step) -> None:
+        partition = step.writes.partition
+        if partition and not self.grain.is_made_of(partition.grain, self.zone):
+            raise DefinitionError(
+                f"step {step.name}: pipeline {self.name} runs by {self.grain} ({self.zone.key}), but "
+                f"{step.writes.name} is partitioned by {partition.grain}: a run would own a part of a partition. "
+                f"Give the table a grain of {self.grain} or finer, or the pipeline a grain that is made of "
+                f"whole {partition.grain} partitions"
+            )
+
+    def _check_own_output(self, step: Step) -> None:
+        own = [name for name, read in step.reads.items() if read.table.id == step.writes.id]
+        if own and not step.depends_on_past:
+            raise DefinitionError(
+                f"step {step.name} reads its own output {step.writes.name}: a rerun would build on the first run. "
+                "Compute it from the inputs, or declare depends_on_past=True, which gives the step only earlier "
+                "partitions and forces forward order, one partition at a time"
+            )
+        if step.depends_on_past:
+            if not own:
+                raise DefinitionError(f"step {step.name} declares depends_on_past but does not read {step.writes.name}")
+            for name in own:
+                read = step.reads[name]
+                if read.mode != "window" or not read.lookback:
+                    raise DefinitionError(
+                        f"step {step.name}: read the past of {step.writes.name} with .window(lookback=days(1))"
+                    )
+            if step.writes.partition is None or step.writes.partition.grain != self.grain:
+                raise DefinitionError(
+                    f"step {step.name} depends on its past, so {step.writes.name} must be partitioned by "
+                    f"the pipeline's grain, {self.grain}"
+                )
+
+    def _visit(self, step: Step, done: list[Step], path: list[Step]) -> None:
+        if step in done:
+            return
+        if step in path:
+            circle = " → ".join(s.name for s in (*path[path.index(step) :], step))
+            raise DefinitionError(f"pipeline {self.name} has a cycle: {circle}. One of these steps must not read the next")
+        for read in step.reads.values():
+            upstream = self.producer(read.table)
+            if upstream and upstream is not step:
+                self._visit(upstream, done, [*path, step])
+        done.append(step)
+
+
+def _reads(reads: Mapping[str, Table | Read]) -> dict[str, Read]:
+    found = {}
+    for name, read in reads.items():
+        if not name.isidentifier():
+            raise DefinitionError(f"an input is named {name!r}: use a Python identifier")
+        if isinstance(read, Table):
+            if read.partition is None:
+                raise DefinitionError(
+                    f"input {name}: {read.name} has no partition, so a rerun would read whatever it holds by then. "
+                    f"Say so with .latest(), or declare valid=(…) and use .as_of(…)"
+                )
+            found[name] = read.window()
+        elif isinstance(read, Read):
+            found[name] = read
+        else:
+            raise DefinitionError(f"input {name} is {read!r}: give a Table, or table.window(…), .latest(), .as_of(…)")
+    return found

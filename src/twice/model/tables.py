@@ -1,0 +1,186 @@
+"""Tables as contracts, and the ways to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+from twice.errors import DefinitionError
+from twice.model.durations import Duration
+from twice.model.framework import FRAMEWORK_COLUMNS
+from twice.model.gates import Gate
+from twice.model.grains import Partition
+from twice.model.names import TableName, check_identifier, quote
+from twice.model.patterns import InsertOnly, Merge, Overwrite, Whole, WritePattern
+from twice.model.scopes import Scope
+from twice.model.windows import Window
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A contract: what a table holds, how it is cut, keyed, written, checked and owned.
+
+    >>> from twice import Day, Overwrite, Table
+    >>> Table("lake.core.fct_orders", partition=Day("order_date"), key=["order_id"], write=Overwrite())
+    Table(lake.core.fct_orders)
+    """
+
+    name: str
+    partition: Partition | None = None
+    key: Sequence[str] = ()
+    write: WritePattern | None = None
+    schema: str | Mapping[str, str] | None = None
+    dimensions: Sequence[str] = ()
+    gates: Sequence[Gate] = ()
+    lateness: Duration = field(default_factory=Duration)
+    late: Literal["reopen", "ignore", "fail"] = "reopen"
+    event_time: str | None = None
+    valid: tuple[str, str] | None = None
+    personal: Sequence[str] = ()
+    mutable: Sequence[str] = ()
+    loaded_at: bool = False
+    owner: str = ""
+    description: str = ""
+    id: TableName = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "id", TableName.parse(self.name))
+        object.__setattr__(self, "name", str(self.id))
+        for attribute in ("key", "dimensions", "personal", "mutable", "gates"):
+            value = getattr(self, attribute)
+            if isinstance(value, str):
+                raise DefinitionError(f'{self.name}: {attribute}="{value}" must be a list: ["{value}"]')
+            object.__setattr__(self, attribute, tuple(value))
+        for column in (*self.key, *self.dimensions, *self.personal, *self.mutable):
+            check_identifier(column, f"{self.name}: a column name")
+            if column in FRAMEWORK_COLUMNS:
+                raise DefinitionError(f"{self.name}: {column} belongs to twice and cannot be declared")
+        if isinstance(self.partition, type) or (self.partition and not isinstance(self.partition, Partition)):
+            raise DefinitionError(f'{self.name}: partition needs a column: write Day("order_date")')
+        if isinstance(self.schema, Mapping):
+            ddl = ", ".join(f"{quote(column)} {kind}" for column, kind in self.schema.items())
+            object.__setattr__(self, "schema", ddl)
+        self._check_keys()
+        self._check_pattern()
+
+    def _check_keys(self) -> None:
+        repeated = {column for column in self.key if list(self.key).count(column) > 1}
+        if repeated:
+            raise DefinitionError(f"{self.name}: key names {', '.join(sorted(repeated))} twice")
+        if changing := [column for column in self.key if column in self.mutable]:
+            raise DefinitionError(
+                f"{self.name}: {', '.join(changing)} is declared mutable and cannot be part of the business key: "
+                "a changed value would make a second row. Use an identifier that never changes"
+            )
+        if self.partition and self.partition.column in self.dimensions:
+            raise DefinitionError(f"{self.name}: {self.partition.column} is the partition; it is no dimension")
+
+    def _check_pattern(self) -> None:
+        if self.write is None:
+            return
+        if not isinstance(self.write, Overwrite | Merge | InsertOnly | Whole):
+            raise DefinitionError(
+                f"{self.name}: write={self.write!r} is no write pattern: "
+                "use Overwrite(), Merge(version=…), InsertOnly() or Whole()"
+            )
+        if isinstance(self.write, Overwrite) and self.partition is None:
+            raise DefinitionError(
+                f"{self.name}: Overwrite() needs a partition, so that a run replaces its own scope only: "
+                'add partition=Day("…"), or use Whole() to replace the whole table'
+            )
+        if isinstance(self.write, Whole) and self.partition is not None:
+            raise DefinitionError(f"{self.name}: Whole() replaces the table: leave partition= out, or use Overwrite()")
+        if isinstance(self.write, Whole) and self.dimensions:
+            raise DefinitionError(f"{self.name}: Whole() replaces the table: it cannot have dimensions")
+        if isinstance(self.write, Merge | InsertOnly) and not self.key:
+            kind = type(self.write).__name__
+            raise DefinitionError(f"{self.name}: {kind} needs the business key: add key=[…]")
+        if isinstance(self.write, Merge) and self.write.version in self.key:
+            raise DefinitionError(
+                f"{self.name}: version {self.write.version} is part of the key, so nothing would ever be replaced: "
+                "leave it out of key="
+            )
+
+    def __repr__(self) -> str:
+        return f"Table({self.name})"
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The physical partition columns: the time partition, then the dimensions."""
+        time = (self.partition.column,) if self.partition else ()
+        return (*time, *self.dimensions)
+
+    def scope(self, scope: Scope) -> Scope:
+        """Return the part of a run's scope that this table can see."""
+        dimensions = {name: value for name, value in scope.dimensions if name in self.dimensions}
+        return Scope.of(scope.window if self.partition else None, dimensions)
+
+    def window(self, *, lookback: Duration | None = None) -> Read:
+        """Read the run's window, widened backwards by `lookback`."""
+        if self.partition is None:
+            raise DefinitionError(
+                f"{self.name} has no partition, so it cannot be cut to a window: read it with .latest()"
+            )
+        return Read(self, "window", lookback or Duration())
+
+    def latest(self) -> Read:
+        """Read the table as it is when the run claims its scope: the explicit current state."""
+        return Read(self, "latest")
+
+    def as_of(self, column: str) -> Read:
+        """Read the row versions that were valid at some time of the window, to join at `column`."""
+        if self.valid is None:
+            raise DefinitionError(
+                f"{self.name}.as_of({column!r}) needs validity columns: declare "
+                'valid=("valid_from", "valid_to") on the table, or read the current state with .latest()'
+            )
+        return Read(self, "as_of", at=column)
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """One input of a step: a table and how much of it the step sees."""
+
+    table: Table
+    mode: Literal["window", "latest", "as_of"]
+    lookback: Duration = field(default_factory=Duration)
+    at: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The read in words, for contracts."""
+        if self.mode == "latest":
+            return f"{self.table.name} as of the run"
+        if self.mode == "as_of":
+            return f"{self.table.name} as of {self.at}"
+        back = f", {self.lookback} back" if self.lookback else ""
+        return f"{self.table.name} in the window{back}"
+
+    def cut(self, window: Window, lateness: Duration, zone: ZoneInfo) -> Cut:
+        """Return the bounds of what the step sees for a run's window."""
+        if self.mode != "window" or self.table.partition is None:
+            return Cut(None, window if self.mode == "as_of" else None)
+        start = self.lookback.before(window.start, zone) if self.lookback else window.start
+        event = Window(start, window.end)
+        if self.table.event_time is None:
+            return Cut(self._whole_partitions(event, zone), None)
+        until = lateness.after(window.end, zone) if lateness else window.end
+        return Cut(self._whole_partitions(Window(start, until), zone), event)
+
+    def _whole_partitions(self, window: Window, zone: ZoneInfo) -> Window:
+        assert self.table.partition is not None  # noqa: S101 - only called for partitioned tables
+        grain = self.table.partition.grain
+        last = grain.floor(window.end, zone)
+        end: datetime = last if last == window.end else grain.next(last, zone)
+        return Window(grain.floor(window.start, zone), end)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What a read sees: whole partitions, and inside them rows by event time or validity."""
+
+    partitions: Window | None
+    event: Window | None

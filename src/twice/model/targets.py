@@ -1,0 +1,67 @@
+"""A table's share of a run: the scope it owns and the partitions that the scope is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from zoneinfo import ZoneInfo
+
+from twice.model.grains import PartitionValue
+from twice.model.scopes import Scope
+from twice.model.tables import Table
+
+
+@dataclass(frozen=True)
+class Target:
+    """One table, one scope, its partitions in order, and the zone that names them."""
+
+    table: Table
+    scope: Scope
+    partitions: tuple[Scope, ...]
+    zone: ZoneInfo
+
+    @classmethod
+    def of(cls, table: Table, run: Scope, zone: ZoneInfo) -> Target:
+        """Cut a run's scope into the table's partitions; a window off the grain is refused."""
+        scope = table.scope(run)
+        if table.partition is None or scope.window is None:
+            return cls(table, scope, (scope,), zone)
+        windows = table.partition.grain.partitions(scope.window, zone)
+        return cls(table, scope, tuple(Scope(window, scope.dimensions) for window in windows), zone)
+
+    def value(self, partition: Scope) -> PartitionValue | None:
+        """Return what the partition column holds in one of the partitions."""
+        if self.table.partition is None or partition.window is None:
+            return None
+        return self.table.partition.grain.value(partition.window.start, self.zone)
+
+    def bounds(self) -> tuple[PartitionValue, PartitionValue] | None:
+        """Return the first partition value and the first one after the scope."""
+        if self.table.partition is None or self.scope.window is None:
+            return None
+        grain, window = self.table.partition.grain, self.scope.window
+        return grain.value(window.start, self.zone), grain.value(window.end, self.zone)
+
+    def partition_of(self, value: object, dimensions: Sequence[object]) -> Scope | None:
+        """Return the partition that a row's partition values belong to; None if it is none of ours."""
+        wanted = dict(self.scope.dimensions)
+        for name, found in zip(self.table.dimensions, dimensions, strict=True):
+            if found is None or (name in wanted and str(found) != wanted[name]):
+                return None
+        if self.table.partition is None:
+            return self.partitions[0]
+        if isinstance(value, datetime):
+            value = value.astimezone(timezone.utc)
+        return self._by_value().get(value)
+
+    def _by_value(self) -> dict[object, Scope]:
+        return {self.value(partition): partition for partition in self.partitions}
+
+    def name(self, partition: Scope) -> str:
+        """Name a partition as the command line reads it."""
+        if self.table.partition is None or partition.window is None:
+            label = "whole table"
+        else:
+            label = self.table.partition.grain.label(partition.window.start, self.zone)
+        return " ".join([label, *(f"{name}={value}" for name, value in partition.dimensions)])

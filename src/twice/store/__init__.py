@@ -1,0 +1,1 @@
+"""Destinations, one folder each, behind one small protocol."""

@@ -1,0 +1,216 @@
+"""The only module that talks to Iceberg's Java API.
+
+Spark SQL cannot publish staged files, set a token and drop the branch in one commit; the Java
+`Table` can. Everything here is metadata: no row is read and no Spark job is started.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from twice.model.names import TableName
+    from twice.model.scopes import Scope
+    from twice.model.targets import Target
+
+Result = TypeVar("Result")
+
+TOKEN = "twice.token"  # noqa: S105 - a fencing token, no secret
+MAIN = "main"
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_ATTEMPTS = 12
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """One data file: where it is, how many rows, which partition, its deletes, and the Java object."""
+
+    location: str
+    rows: int
+    partition: Mapping[str, object]
+    java: Any
+    deletes: tuple[str, ...] = ()
+
+    @property
+    def identity(self) -> str:
+        """What names the file's live rows: its place and the delete files over it."""
+        return "\n".join([self.location, *sorted(self.deletes)])
+
+
+def branch_of(token: int) -> str:
+    """Name the branch of a claim."""
+    return f"twice_{token}"
+
+
+def java_class(error: BaseException) -> str:
+    """Return the Java class behind an error, or an empty text."""
+    if isinstance(error, Py4JJavaError):
+        return str(error.java_exception.getClass().getName())
+    origin = getattr(error, "_origin", None)
+    if isinstance(error, CapturedException) and origin is not None:
+        return str(origin.getClass().getName())
+    return ""
+
+
+def load(session: SparkSession, name: TableName) -> Any | None:  # noqa: ANN401 - a Java object
+    """Load a table's current metadata; None if there is no such table."""
+    util = session._jvm.org.apache.iceberg.spark.Spark3Util  # noqa: SLF001 - the gateway is private by name only
+    try:
+        table = util.loadIcebergTable(session._jsparkSession, name.sql)  # noqa: SLF001
+    except (Py4JJavaError, CapturedException) as error:
+        if "NoSuchTable" in java_class(error) or "NoSuchNamespace" in java_class(error):
+            return None
+        if "TABLE_OR_VIEW_NOT_FOUND" in str(error) or "SCHEMA_NOT_FOUND" in str(error):
+            return None
+        raise
+    table.refresh()
+    return table
+
+
+def snapshot_of(table: Any, branch: str) -> Any | None:  # noqa: ANN401
+    """Return the head of a branch; None if the branch is missing."""
+    ref = table.refs().get(branch)
+    return table.snapshot(ref.snapshotId()) if ref is not None else None
+
+
+def history(table: Any, head: Any | None, stop: int | None = None) -> Iterator[Any]:  # noqa: ANN401
+    """Walk from a snapshot to its ancestors, newest first, up to `stop` (not included)."""
+    while head is not None and head.snapshotId() != stop:
+        yield head
+        parent = head.parentId()
+        head = table.snapshot(parent) if parent is not None else None
+
+
+def find_token(table: Any, token: int) -> str | None:  # noqa: ANN401
+    """Return the version on main that a token published; None if it is not there."""
+    for snapshot in history(table, table.currentSnapshot()):
+        if snapshot.summary().get(TOKEN) == str(token):
+            return str(snapshot.snapshotId())
+    return None
+
+
+def files_in(session: SparkSession, table: Any, snapshot_id: int, expression: Any) -> list[FileInfo]:  # noqa: ANN401
+    """List the data files of a snapshot that hold rows of an expression."""
+    tasks = table.newScan().useSnapshot(snapshot_id).filter(expression).planFiles()
+    try:
+        found: dict[str, FileInfo] = {}
+        iterator = tasks.iterator()
+        while iterator.hasNext():
+            task = iterator.next()
+            deletes = tuple(str(file.location()) for file in task.deletes())
+            info = file_info(session, table, task.file(), deletes)
+            found[info.location] = info
+    finally:
+        tasks.close()
+    return list(found.values())
+
+
+def file_info(session: SparkSession, table: Any, file: Any, deletes: tuple[str, ...] = ()) -> FileInfo:  # noqa: ANN401
+    """Describe a Java data file, its partition as Python values."""
+    anything = session._jvm.java.lang.Class.forName("java.lang.Object")  # noqa: SLF001
+    fields = list(table.specs().get(file.specId()).partitionType().fields())
+    values = {
+        str(field.name()): _python(file.partition().get(i, anything), str(field.type()))
+        for i, field in enumerate(fields)
+    }
+    return FileInfo(str(file.location()), int(file.recordCount()), values, file, deletes)
+
+
+def _python(value: object, kind: str) -> object:
+    if value is None:
+        return None
+    if kind == "date":
+        return date(1970, 1, 1) + timedelta(days=int(str(value)))
+    if kind.startswith("timestamp"):
+        return _EPOCH + timedelta(microseconds=int(str(value)))
+    if kind in ("int", "long"):
+        return int(str(value))
+    return str(value)
+
+
+def fingerprint(files: Sequence[FileInfo]) -> str:
+    """Name a set of data files briefly; an empty set is an empty text."""
+    if not files:
+        return ""
+    return hashlib.sha256("\n".join(sorted(file.identity for file in files)).encode()).hexdigest()[:32]
+
+
+def scope_expression(session: SparkSession, target: Target) -> Any:  # noqa: ANN401
+    """Say the whole scope as an Iceberg expression."""
+    api = session._jvm.org.apache.iceberg.expressions.Expressions  # noqa: SLF001
+    terms = []
+    if (bounds := target.bounds()) and target.table.partition:
+        column = target.table.partition.column
+        terms.append(api.greaterThanOrEqual(column, _literal(bounds[0])))
+        terms.append(api.lessThan(column, _literal(bounds[1])))
+    return _all_of(session, terms + _dimension_terms(session, target))
+
+
+def partitions_expression(session: SparkSession, target: Target, partitions: Sequence[Scope]) -> Any:  # noqa: ANN401
+    """Say some of the scope's partitions as an Iceberg expression."""
+    api = session._jvm.org.apache.iceberg.expressions.Expressions  # noqa: SLF001
+    if target.table.partition is None or len(partitions) == len(target.partitions):
+        return scope_expression(session, target)
+    values = session._jvm.java.util.ArrayList()  # noqa: SLF001
+    for partition in partitions:
+        values.add(_literal(target.value(partition)))
+    inside = getattr(api, "in")(target.table.partition.column, values)
+    return _all_of(session, [inside, *_dimension_terms(session, target)])
+
+
+def _dimension_terms(session: SparkSession, target: Target) -> list[Any]:
+    api = session._jvm.org.apache.iceberg.expressions.Expressions  # noqa: SLF001
+    return [api.equal(name, value) for name, value in target.scope.dimensions]
+
+
+def _all_of(session: SparkSession, terms: list[Any]) -> Any:  # noqa: ANN401
+    api = session._jvm.org.apache.iceberg.expressions.Expressions  # noqa: SLF001
+    whole = api.alwaysTrue()
+    for term in terms:
+        whole = getattr(api, "and")(whole, term)
+    return whole
+
+
+def _literal(value: object) -> str:
+    """Iceberg reads dates and instants from ISO text, whatever the column's type."""
+    if isinstance(value, datetime):
+        return value.astimezone(timezone.utc).isoformat(timespec="microseconds")
+    assert isinstance(value, date)  # noqa: S101 - partition values are dates or instants
+    return value.isoformat()
+
+
+def is_commit_race(error: BaseException) -> bool:
+    """Tell whether somebody else's commit came first: reload and try again."""
+    name = java_class(error)
+    if name.endswith(("CommitFailedException", "PendingUpdateFailedException")):
+        return True
+    return "SQLITE_BUSY" in str(error) or "database is locked" in str(error)
+
+
+def retried(operation: Callable[[], Result]) -> Result:
+    """Repeat a metadata operation that reloads, as long as other commits come first."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            return operation()
+        except (Py4JJavaError, CapturedException) as error:
+            if not is_commit_race(error) or attempt == _ATTEMPTS - 1:
+                raise
+        time.sleep(min(0.05 * 2**attempt, 2.0))
+    raise AssertionError("unreachable")
+
+
+def branch_tokens(table: Any) -> list[int]:  # noqa: ANN401
+    """List the tokens of the branches that claims left, or hold now."""
+    names = [str(name) for name in table.refs().keySet()]
+    return [int(name.removeprefix("twice_")) for name in names if re.fullmatch(r"twice_\d+", name)]

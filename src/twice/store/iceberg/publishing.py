@@ -1,0 +1,160 @@
+"""Publish: one Iceberg transaction that moves staged files to main and drops the branch.
+
+The branch is the fence. Whoever takes a claim over drops the branch; this transaction contains
+the removal of the same branch, so of the two commits only one can succeed. An error while
+committing is unknown, not failed: the token is looked up in the table before anything else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
+
+from twice.errors import Conflict, LeaseLost
+from twice.failpoints import fail_point
+from twice.store.iceberg import jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from twice.model.scopes import Scope
+    from twice.store.iceberg.staging import IcebergStage
+
+_ATTEMPTS = 12
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What is to become visible, and what is written down with it."""
+
+    stage: IcebergStage
+    partitions: Sequence[Scope]
+    notes: Mapping[str, str]
+    remember: Mapping[str, str]
+
+
+def publish(session: SparkSession, publication: Publication) -> str:
+    """Make the staged partitions visible; return the id of the new snapshot."""
+    stage = publication.stage
+    for attempt in range(_ATTEMPTS):
+        table = jvm.load(session, stage.target.table.id)
+        if table is None or jvm.branch_of(stage.token) not in table.refs():
+            return _landed_or_lost(table, stage)
+        _require_unchanged(session, table, stage)
+        try:
+            _commit(session, table, publication)
+        except (Py4JJavaError, CapturedException) as error:
+            if (landed := _look_up(session, stage)) is not None:
+                return landed
+            if not jvm.is_commit_race(error) or attempt == _ATTEMPTS - 1:
+                raise
+            time.sleep(min(0.05 * 2**attempt, 2.0))
+            continue
+        return _landed_or_lost(jvm.load(session, stage.target.table.id), stage)
+    raise AssertionError("unreachable")
+
+
+def _commit(session: SparkSession, table: Any, publication: Publication) -> None:  # noqa: ANN401
+    stage, wanted = publication.stage, set(publication.partitions)
+    head = jvm.snapshot_of(table, jvm.branch_of(stage.token))
+    added, removed = stage.changed_files(session, table)
+    expression = jvm.partitions_expression(session, stage.target, publication.partitions)
+    transaction = table.newTransaction()
+    overwrite = transaction.newOverwrite().conflictDetectionFilter(expression)
+    overwrite.validateNoConflictingData().validateNoConflictingDeletes()
+    if (current := table.currentSnapshot()) is not None:
+        overwrite.validateFromSnapshot(current.snapshotId())
+    if stage.replaces:
+        overwrite.overwriteByRowFilter(expression)
+        added = [file for file in added if stage.place(file) in wanted]
+        if added:
+            overwrite.validateAddedFilesMatchOverwriteFilter()
+    else:
+        for file in removed:
+            overwrite.deleteFile(file.java)
+    for file in added:
+        overwrite.addFile(file.java)
+    # An older engine's snapshot expiry would otherwise take the branch's files for reverted ones.
+    overwrite.set("source-snapshot-id", str(head.snapshotId() if head is not None else ""))
+    overwrite.set(jvm.TOKEN, str(stage.token))
+    for name, value in publication.notes.items():
+        overwrite.set(name, value)
+    overwrite.commit()
+    properties = transaction.updateProperties()
+    known = int(table.properties().get(jvm.TOKEN) or 0)
+    properties.set(jvm.TOKEN, str(max(known, stage.token)))
+    for name, value in publication.remember.items():
+        properties.set(name, value)
+    properties.commit()
+    transaction.manageSnapshots().removeBranch(jvm.branch_of(stage.token)).commit()
+    fail_point("publish.ready")
+    transaction.commitTransaction()
+
+
+def _landed_or_lost(table: Any, stage: IcebergStage) -> str:  # noqa: ANN401
+    landed = jvm.find_token(table, stage.token) if table is not None else None
+    if landed is None:
+        raise LeaseLost(
+            f"{stage.target.table.name}, {stage.target.scope}: the claim {stage.token} was taken over by another run",
+            safe="nothing was published by this run; the winner's version stands",
+        )
+    return landed
+
+
+def _look_up(session: SparkSession, stage: IcebergStage) -> str | None:
+    """Find our own token on main after an error; not being able to look is weather."""
+    try:
+        table = jvm.load(session, stage.target.table.id)
+    except (Py4JError, CapturedException) as error:
+        raise Conflict(
+            f"{stage.target.table.name}: the commit of claim {stage.token} got no answer, and the catalog cannot be asked",
+            safe="the next run finds out whether it landed, and adopts it if so",
+        ) from error
+    return jvm.find_token(table, stage.token) if table is not None else None
+
+
+def _require_unchanged(session: SparkSession, table: Any, stage: IcebergStage) -> None:  # noqa: ANN401
+    """Refuse if somebody changed the scope since the stage was opened; compaction is no change."""
+    current = table.currentSnapshot()
+    if current is None or str(current.snapshotId()) == stage.base:
+        if current is not None or stage.base is None:
+            return
+        raise _conflict(stage, "rolled back to nothing")
+    expression = jvm.scope_expression(session, stage.target)
+    now = {file.identity for file in jvm.files_in(session, table, current.snapshotId(), expression)}
+    if now == stage.base_files:
+        return
+    base = int(stage.base) if stage.base is not None else None
+    newer = list(jvm.history(table, current, base))
+    reached = base is None or (bool(newer) and newer[-1].parentId() == base)
+    if not stage.replaces or not reached:
+        raise _conflict(stage, "changed")
+    for snapshot in newer:
+        if snapshot.operation() != "replace" and _touches(session, table, stage, snapshot):
+            raise _conflict(stage, f"changed by snapshot {snapshot.snapshotId()} ({snapshot.operation()})")
+
+
+def _touches(session: SparkSession, table: Any, stage: IcebergStage, snapshot: Any) -> bool:  # noqa: ANN401
+    io = table.io()
+    changes = (
+        snapshot.addedDataFiles(io),
+        snapshot.removedDataFiles(io),
+        snapshot.addedDeleteFiles(io),
+        snapshot.removedDeleteFiles(io),
+    )
+    return any(
+        stage.place(jvm.file_info(session, table, file)) is not None for files in changes for file in files
+    )
+
+
+def _conflict(stage: IcebergStage, what: str) -> Conflict:
+    return Conflict(
+        f"{stage.target.table.name}, {stage.target.scope}: {what} by somebody else between claim and publish",
+        safe="nothing was published over it",
+        to_go_on="run it again: the new run starts from what is there now",
+    )

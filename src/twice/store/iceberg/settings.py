@@ -1,0 +1,57 @@
+"""A store's configuration as Spark configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from twice.errors import ConfigError
+
+if TYPE_CHECKING:
+    from twice.config import StoreConfig
+
+EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+_OPTIONS = {"catalog", "warehouse"}
+
+
+def spark_settings(store: StoreConfig, root: Path) -> dict[str, str]:
+    """Return what Spark needs to know to reach the store's catalog."""
+    if unknown := sorted(set(store.options) - _OPTIONS):
+        raise ConfigError(f"[stores.{store.name}] has {', '.join(unknown)}; it may have: catalog, warehouse")
+    catalog = store.options.get("catalog", "sqlite:///.twice/catalog.db")
+    if catalog == "spark":  # configured by the cluster, or under [profiles.*.spark]
+        return {}
+    warehouse = store.options.get("warehouse", ".twice/warehouse")
+    if "://" not in warehouse:
+        warehouse = str((root / warehouse).resolve())
+    prefix = f"spark.sql.catalog.{store.name}"
+    return {
+        prefix: "org.apache.iceberg.spark.SparkCatalog",
+        f"{prefix}.type": "jdbc",
+        f"{prefix}.warehouse": warehouse,
+        f"{prefix}.jdbc.schema-version": "V1",
+        f"{prefix}.cache-enabled": "false",
+        **{f"{prefix}.{name}": value for name, value in _connection(store.name, catalog, root).items()},
+    }
+
+
+def _connection(name: str, catalog: str, root: Path) -> dict[str, str]:
+    if catalog.startswith("sqlite:///"):
+        path = (root / catalog.removeprefix("sqlite:///")).resolve()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Several processes share the file: wait for each other instead of failing.
+        return {"uri": f"jdbc:sqlite:{path}", "jdbc.busy_timeout": "30000"}
+    if catalog.startswith(("postgresql://", "postgres://")):
+        url = urlsplit(catalog)
+        port = f":{url.port}" if url.port else ""
+        found = {"uri": f"jdbc:postgresql://{url.hostname}{port}{url.path}"}
+        if url.username:
+            found["jdbc.user"] = unquote(url.username)
+        if url.password:
+            found["jdbc.password"] = unquote(url.password)
+        return found
+    raise ConfigError(
+        f"[stores.{name}] catalog must start with sqlite:/// or postgresql://, or be \"spark\" for a catalog that "
+        "the Spark configuration already has"
+    )

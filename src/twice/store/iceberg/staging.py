@@ -1,0 +1,147 @@
+"""Stage: rows go to a branch of their own, where no reader looks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from twice.content.filters import scope_filter
+from twice.content.rows import column
+from twice.errors import Conflict, LeaseLost
+from twice.model.names import quote
+from twice.store.iceberg import jvm
+from twice.store.protocol import Stage, Stray
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from twice.model.scopes import Scope
+    from twice.model.targets import Target
+
+
+@dataclass
+class IcebergStage(Stage):
+    """A branch, the snapshot it started from, and the scope's files at that time."""
+
+    base_files: frozenset[str] = frozenset()
+    replaces: bool = True
+
+    @property
+    def branch(self) -> str:
+        """The branch's name for Spark: the table's name with one more part."""
+        return f"{self.target.table.id.sql}.{quote('branch_' + jvm.branch_of(self.token))}"
+
+    def place(self, file: jvm.FileInfo) -> Scope | None:
+        """Return the partition of the target that a file belongs to; None if it is outside."""
+        table = self.target.table
+        if set(table.partition_columns) - set(file.partition):
+            return None
+        value = file.partition[table.partition.column] if table.partition else None
+        return self.target.partition_of(value, [file.partition[name] for name in table.dimensions])
+
+    def changed_files(self, session: SparkSession, table: Any) -> tuple[list[jvm.FileInfo], list[jvm.FileInfo]]:  # noqa: ANN401
+        """List the files that the branch added to, and removed from, what it started with."""
+        head = jvm.snapshot_of(table, jvm.branch_of(self.token))
+        base = int(self.base) if self.base is not None else None
+        added: dict[str, jvm.FileInfo] = {}
+        removed: dict[str, jvm.FileInfo] = {}
+        for snapshot in reversed(list(jvm.history(table, head, base))):
+            for file in snapshot.removedDataFiles(table.io()):
+                info = jvm.file_info(session, table, file)
+                if added.pop(info.location, None) is None:
+                    removed[info.location] = info
+            for file in snapshot.addedDataFiles(table.io()):
+                info = jvm.file_info(session, table, file)
+                added[info.location] = info
+        return list(added.values()), list(removed.values())
+
+
+def open_stage(session: SparkSession, target: Target, token: int) -> IcebergStage:
+    """Create the branch from what readers see now."""
+    branch = jvm.branch_of(token)
+
+    def attempt() -> IcebergStage:
+        table = jvm.load(session, target.table.id)
+        if table is None:
+            raise Conflict(f"{target.table.name} was dropped while the run was preparing to write it")
+        if branch in table.refs():  # our own, from an answer that was lost: it may be older than main
+            table.manageSnapshots().removeBranch(branch).commit()
+            table.refresh()
+        current = table.currentSnapshot()
+        refs = table.manageSnapshots()
+        refs = refs.createBranch(branch, current.snapshotId()) if current else refs.createBranch(branch)
+        refs.commit()
+        files = (
+            jvm.files_in(session, table, current.snapshotId(), jvm.scope_expression(session, target)) if current else []
+        )
+        base = str(current.snapshotId()) if current else None
+        return IcebergStage(target, token, base, base_files=frozenset(file.identity for file in files))
+
+    return jvm.retried(attempt)
+
+
+def write(session: SparkSession, stage: IcebergStage, rows: DataFrame, *, first: bool) -> None:
+    """Write rows to the branch in the table's column order."""
+    writer = _ordered(session, stage, rows).writeTo(stage.branch)
+    if first:
+        writer.overwrite(scope_filter(stage.target))
+    else:
+        writer.append()
+    _look(session, stage)
+
+
+def write_changes(session: SparkSession, stage: IcebergStage, changes: DataFrame, *, insert_only: bool) -> None:
+    """Upsert rows on the branch by the table's key."""
+    stage.replaces = False
+    rows = _ordered(session, stage, changes)
+    if insert_only:
+        rows.writeTo(stage.branch).append()
+    else:
+        table = stage.target.table
+        matched = [*table.key, *(name for name in table.partition_columns if name not in table.key)]
+        same = " AND ".join(f"target.{quote(name)} = changes.{quote(name)}" for name in matched)
+        view = f"twice_changes_{stage.token}"
+        rows.createOrReplaceTempView(view)
+        try:
+            # Names are quoted by `quote`, values never enter the text.
+            session.sql(
+                f"MERGE INTO {stage.branch} AS target USING {view} AS changes ON {same} "  # noqa: S608
+                "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+            )
+        finally:
+            session.catalog.dropTempView(view)
+    _look(session, stage)
+
+
+def stray_rows(session: SparkSession, stage: IcebergStage, limit: int) -> list[Mapping[str, object]]:
+    """Read some of the rows that lie outside the scope, from the files that hold them."""
+    files = [file for stray in stage.strays for file in stray.files][:20]
+    found = session.table(stage.branch).where(F.col("_file").isin(files)).limit(limit)
+    return [row.asDict(recursive=True) for row in found.collect()]
+
+
+def _ordered(session: SparkSession, stage: IcebergStage, rows: DataFrame) -> DataFrame:
+    return rows.select(*(column(name) for name in session.table(stage.target.table.id.sql).columns))
+
+
+def _look(session: SparkSession, stage: IcebergStage) -> None:
+    """Find the staged version and the files that lie outside the scope, from metadata alone."""
+    table = jvm.load(session, stage.target.table.id)
+    head = jvm.snapshot_of(table, jvm.branch_of(stage.token)) if table is not None else None
+    if table is None or head is None:
+        raise LeaseLost(
+            f"{stage.target.table.name}, {stage.target.scope}: the claim {stage.token} was taken over by another run",
+            safe="nothing was published by this run",
+        )
+    stage.version = str(head.snapshotId())
+    added, _ = stage.changed_files(session, table)
+    strays = [file for file in added if stage.place(file) is None]
+    names = sorted({", ".join(f"{k}={v}" for k, v in file.partition.items()) for file in strays})
+    stage.strays = (
+        [Stray(sum(file.rows for file in strays), tuple(names), tuple(file.location for file in strays))]
+        if strays
+        else []
+    )

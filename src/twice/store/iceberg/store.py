@@ -1,0 +1,142 @@
+"""The Iceberg store: the protocol's verbs, each in the module that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from twice.content.filters import scope_filter
+from twice.errors import LeaseLost, StoreRefused
+from twice.store.iceberg import jvm, publishing, staging, tables
+from twice.store.iceberg.staging import IcebergStage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from twice.model.scopes import Scope
+    from twice.model.tables import Table
+    from twice.model.targets import Target
+    from twice.store.protocol import Stage
+
+
+class IcebergStore:
+    """Tables of one Iceberg catalog."""
+
+    def exists(self, session: SparkSession, table: Table) -> bool:
+        """Tell whether the table is there."""
+        return jvm.load(session, table.id) is not None
+
+    def token(self, session: SparkSession, table: Table) -> int:
+        """Return the highest token in the table's properties or among its leftover branches."""
+        live = jvm.load(session, table.id)
+        if live is None:
+            return 0
+        return max([int(live.properties().get(jvm.TOKEN) or 0), *jvm.branch_tokens(live)])
+
+    def version(self, session: SparkSession, table: Table) -> str | None:
+        """Return the id of main's snapshot."""
+        live = jvm.load(session, table.id)
+        current = live.currentSnapshot() if live is not None else None
+        return str(current.snapshotId()) if current is not None else None
+
+    def property(self, session: SparkSession, table: Table, name: str) -> str | None:
+        """Return a table property."""
+        live = jvm.load(session, table.id)
+        value = live.properties().get(name) if live is not None else None
+        return str(value) if value is not None else None
+
+    def read(self, session: SparkSession, table: Table, version: str | None) -> DataFrame:
+        """Read the table as of a snapshot; None reads nothing, with the table's columns."""
+        if version is None:
+            return session.table(table.id.sql).where(F.lit(False))  # noqa: FBT003 - a literal
+        return session.read.option("versionAsOf", version).table(table.id.sql)
+
+    def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:
+        """Fingerprint the data files of each partition."""
+        grouped: dict[Scope, list[jvm.FileInfo]] = {partition: [] for partition in target.partitions}
+        live = jvm.load(session, target.table.id)
+        if live is not None and version is not None:
+            if live.snapshot(int(version)) is None:
+                raise StoreRefused(
+                    f"{target.table.name} no longer has the version {version}: its snapshot has expired",
+                )
+            stage = IcebergStage(target, 0, version)
+            for file in jvm.files_in(session, live, int(version), jvm.scope_expression(session, target)):
+                if (place := stage.place(file)) is not None:
+                    grouped[place].append(file)
+        return {partition: jvm.fingerprint(files) for partition, files in grouped.items()}
+
+    def check(self, session: SparkSession, table: Table) -> None:
+        """Refuse a live table that is not what the contract says."""
+        tables.check(session, table)
+
+    def prepare(self, session: SparkSession, table: Table, schema: StructType) -> None:
+        """Create the table, or add new columns."""
+        tables.prepare(session, table, schema)
+
+    def fence(self, session: SparkSession, table: Table, token: int) -> str | None:
+        """Drop a claim's branch; return the version that it had published before, if any."""
+
+        def attempt() -> str | None:
+            live = jvm.load(session, table.id)
+            if live is None:
+                return None
+            landed = jvm.find_token(live, token)
+            if landed is None and jvm.branch_of(token) in live.refs():
+                live.manageSnapshots().removeBranch(jvm.branch_of(token)).commit()
+            return landed
+
+        return jvm.retried(attempt)
+
+    def open(self, session: SparkSession, target: Target, token: int) -> IcebergStage:
+        """Create the branch that is both stage and fence."""
+        return staging.open_stage(session, target, token)
+
+    def stage(self, session: SparkSession, stage: Stage, rows: DataFrame, *, first: bool = True) -> None:
+        """Write rows to the branch."""
+        staging.write(session, _mine(stage), rows, first=first)
+
+    def stage_changes(self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool) -> None:
+        """Upsert rows on the branch by key."""
+        staging.write_changes(session, _mine(stage), changes, insert_only=insert_only)
+
+    def staged(self, session: SparkSession, stage: Stage) -> DataFrame:
+        """Read the scope from the branch."""
+        return session.table(_mine(stage).branch).where(scope_filter(stage.target))
+
+    def stray_rows(self, session: SparkSession, stage: Stage, limit: int) -> list[Mapping[str, object]]:
+        """Read a few staged rows that lie outside the scope."""
+        return staging.stray_rows(session, _mine(stage), limit)
+
+    def publish(
+        self,
+        session: SparkSession,
+        stage: Stage,
+        partitions: Sequence[Scope],
+        notes: Mapping[str, str],
+        remember: Mapping[str, str],
+    ) -> str:
+        """Move the staged files of these partitions to main, in one commit."""
+        return publishing.publish(session, publishing.Publication(_mine(stage), partitions, notes, remember))
+
+    def discard(self, session: SparkSession, stage: Stage) -> None:
+        """Drop the branch; it must still be ours to drop."""
+
+        def attempt() -> None:
+            live = jvm.load(session, stage.target.table.id)
+            if live is None or jvm.branch_of(stage.token) not in live.refs():
+                raise LeaseLost(
+                    f"{stage.target.table.name}, {stage.target.scope}: the claim {stage.token} was taken over",
+                    safe="nothing was published by this run",
+                )
+            live.manageSnapshots().removeBranch(jvm.branch_of(stage.token)).commit()
+
+        jvm.retried(attempt)
+
+
+def _mine(stage: Stage) -> IcebergStage:
+    assert isinstance(stage, IcebergStage)  # noqa: S101 - a stage comes from the store that opened it
+    return stage

@@ -1,0 +1,177 @@
+"""Creating Iceberg tables, checking live ones against their contract, adding columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.sql import types as T
+
+from twice.content.nullability import plain
+from twice.errors import SchemaRefused, StoreRefused
+from twice.model.names import quote
+from twice.model.patterns import Merge
+from twice.store.iceberg import jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from twice.model.tables import Table
+
+# Iceberg can widen these in place: (from, to).
+_WIDENED = {("int", "bigint"), ("float", "double")}
+
+
+def check(session: SparkSession, table: Table) -> None:
+    """Refuse a live table whose partitions are not the contract's scope columns."""
+    live = jvm.load(session, table.id)
+    if live is None:
+        return
+    fields = list(live.spec().fields())
+    found = [f"{field.transform()}({live.schema().findColumnName(field.sourceId())})" for field in fields]
+    wanted = [f"identity({name})" for name in table.partition_columns]
+    if sorted(found) != sorted(wanted):
+        raise StoreRefused(
+            f"{table.name} is partitioned by {', '.join(found) or 'nothing'}, but its contract says "
+            f"{', '.join(wanted) or 'nothing'}: a run could not replace its scope as whole files",
+            safe="nothing was changed",
+            to_go_on=f"make the contract match the table, or rewrite it: ALTER TABLE {table.id.sql} "
+            "REPLACE PARTITION FIELD …, then rewrite its data files",
+        )
+    if isinstance(table.write, Merge) and live.properties().get("write.merge.mode") == "merge-on-read":
+        raise StoreRefused(
+            f"{table.name} merges on read; its delete files cannot be published from a branch",
+            to_go_on=f"ALTER TABLE {table.id.sql} SET TBLPROPERTIES ('write.merge.mode'='copy-on-write')",
+        )
+
+
+def prepare(session: SparkSession, table: Table, schema: T.StructType) -> None:
+    """Create the table for a result's schema, or add the result's new columns to it."""
+    _check_columns(table, schema)
+
+    def attempt() -> None:
+        live = jvm.load(session, table.id)
+        if live is None:
+            _create(session, table, schema)
+        else:
+            _extend(session, table, schema, live)
+
+    jvm.retried(attempt)
+
+
+def _check_columns(table: Table, schema: T.StructType) -> None:
+    kinds = {field.name: field.dataType for field in schema.fields}
+    for name, kind in kinds.items():
+        if isinstance(kind, T.NullType):
+            raise SchemaRefused(
+                f"{table.name}: column {name} is null in every row and has no type",
+                to_go_on=f"give it one in the step: cast({name} as …)",
+            )
+    if table.partition:
+        column, grain = table.partition.column, table.partition.grain
+        wanted = T.TimestampType() if grain.sub_day else T.DateType()
+        if not isinstance(kinds[column], type(wanted)):
+            raise SchemaRefused(
+                f"{table.name}: partition column {column} is {kinds[column].simpleString()}, but a partition "
+                f"by {grain} is a {wanted.simpleString()}",
+                to_go_on=f"cast {column} in the step",
+            )
+    for name in table.dimensions:
+        if not isinstance(kinds[name], T.StringType):
+            raise SchemaRefused(
+                f"{table.name}: dimension {name} is {kinds[name].simpleString()}, but dimensions are strings",
+                to_go_on=f"cast {name} to string in the step",
+            )
+
+
+def _create(session: SparkSession, table: Table, schema: T.StructType) -> None:
+    java = session._jvm  # noqa: SLF001 - the gateway is private by name only
+    catalog = java.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(
+        session._jsparkSession,  # noqa: SLF001
+        table.id.store,
+    )
+    namespace = _array(session, table.id.namespace)
+    spaces = java.org.apache.iceberg.catalog.Namespace.of(namespace)
+    nullable = T.StructType([T.StructField(f.name, plain(f.dataType), True) for f in schema.fields])  # noqa: FBT003
+    columns = java.org.apache.iceberg.spark.SparkSchemaUtil.convert(_java_type(session, nullable))
+    spec = java.org.apache.iceberg.PartitionSpec.builderFor(columns)
+    for name in table.partition_columns:
+        spec.identity(name)
+    properties = java.java.util.HashMap()
+    for name, value in {
+        "format-version": "2",
+        "write.merge.mode": "copy-on-write",
+        "write.delete.mode": "copy-on-write",
+        "write.update.mode": "copy-on-write",
+        "write.parquet.compression-codec": "zstd",
+        **({"comment": table.description} if table.description else {}),
+        **({"owner": table.owner} if table.owner else {}),
+    }.items():
+        properties.put(name, value)
+    identifier = java.org.apache.iceberg.catalog.TableIdentifier.of(spaces, table.id.parts[-1])
+    try:
+        if not catalog.namespaceExists(spaces):
+            catalog.createNamespace(spaces)
+        catalog.createTable(identifier, columns, spec.build(), properties)
+    except (Py4JJavaError, CapturedException) as error:
+        # Another process was first: its table is checked like any other on the next look.
+        if not jvm.java_class(error).endswith("AlreadyExistsException"):
+            raise
+
+
+def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any) -> None:  # noqa: ANN401
+    there = {field.name: field.dataType for field in session.table(table.id.sql).schema.fields}
+    here = {field.name: field.dataType for field in schema.fields}
+    if gone := [name for name in there if name not in here]:
+        raise SchemaRefused(
+            f"{table.name} has the column{'s' if len(gone) > 1 else ''} {', '.join(gone)}, which the step no longer "
+            "makes: dropping columns is never done on the side",
+            safe="the table is as it was",
+            to_go_on="; ".join(f"ALTER TABLE {table.id.sql} DROP COLUMN {quote(name)}" for name in gone)
+            + ", or let the step go on making it",
+        )
+    for name, kind in here.items():
+        if name in there and plain(kind) != plain(there[name]):
+            raise SchemaRefused(
+                f"{table.name}: column {name} is {there[name].simpleString()}, but the step makes "
+                f"{kind.simpleString()}",
+                safe="the table is as it was",
+                to_go_on=_retype(table, name, there[name], kind),
+            )
+    new = [name for name in here if name not in there]
+    if not new:
+        return
+    update = live.updateSchema()
+    convert = session._jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert  # noqa: SLF001
+    for name in new:
+        update.addColumn(None, name, convert(_java_type(session, plain(here[name]))))
+    update.commit()
+
+
+def _retype(table: Table, name: str, old: T.DataType, new: T.DataType) -> str:
+    grown = (
+        isinstance(old, T.DecimalType)
+        and isinstance(new, T.DecimalType)
+        and old.scale == new.scale
+        and new.precision > old.precision
+    )
+    if grown or (old.simpleString(), new.simpleString()) in _WIDENED:
+        return f"ALTER TABLE {table.id.sql} ALTER COLUMN {quote(name)} TYPE {new.simpleString()}"
+    return (
+        f"cast it in the step: cast({quote(name)} as {old.simpleString()}); a real change of type needs a new "
+        f"column beside {name}, filled by rerunning the dates that matter"
+    )
+
+
+def _java_type(session: SparkSession, kind: T.DataType) -> Any:  # noqa: ANN401 - a Java object
+    return session._jsparkSession.parseDataType(kind.json())  # noqa: SLF001
+
+
+def _array(session: SparkSession, values: tuple[str, ...]) -> Any:  # noqa: ANN401 - a Java array
+    gateway = session.sparkContext._gateway  # noqa: SLF001
+    assert gateway is not None  # noqa: S101 - a classic session has one
+    array = gateway.new_array(gateway.jvm.java.lang.String, len(values))
+    for index, value in enumerate(values):
+        array[index] = value
+    return array

@@ -1,0 +1,114 @@
+"""What the engine asks of every store.
+
+A store keeps one promise: what `stage` wrote stays invisible until `publish`, which is one
+atomic commit that carries the claim's token and fails if the claim was fenced, or if anyone
+else changed the scope since it was staged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from twice.model.scopes import Scope
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from twice.model.tables import Table
+    from twice.model.targets import Target
+
+
+@dataclass(frozen=True)
+class Stray:
+    """Staged rows that lie outside the scope: how many, where, and the files that hold them."""
+
+    rows: int
+    values: tuple[str, ...]
+    files: tuple[str, ...]
+
+
+@dataclass
+class Stage:
+    """Rows of one claim, written but not published."""
+
+    target: Target
+    token: int
+    base: str | None
+    version: str | None = None
+    strays: list[Stray] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class MaintenanceReport:
+    """What maintenance did to one table."""
+
+    table: str
+    branches_dropped: tuple[str, ...]
+    snapshots_expired: int
+    files_compacted: int
+    files_deleted: int
+
+
+class Store(Protocol):
+    """A destination that can stage, publish atomically, and fence."""
+
+    def exists(self, session: SparkSession, table: Table) -> bool:
+        """Tell whether the table is there."""
+
+    def token(self, session: SparkSession, table: Table) -> int:
+        """Return the highest token that the table remembers; 0 if it knows none."""
+
+    def version(self, session: SparkSession, table: Table) -> str | None:
+        """Return the version that readers see now; None if the table is empty or absent."""
+
+    def property(self, session: SparkSession, table: Table, name: str) -> str | None:
+        """Return what a publish left with the table under `remember`."""
+
+    def read(self, session: SparkSession, table: Table, version: str | None) -> DataFrame:
+        """Read the table as of a version."""
+
+    def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:
+        """Fingerprint the data files of each partition of the target in that version."""
+
+    def check(self, session: SparkSession, table: Table) -> None:
+        """Refuse a live table that is not what the contract says."""
+
+    def prepare(self, session: SparkSession, table: Table, schema: StructType) -> None:
+        """Create the table, or add new columns; refuse every other change of schema."""
+
+    def fence(self, session: SparkSession, table: Table, token: int) -> str | None:
+        """Stop a token for good; return the version that it published, if it already had."""
+
+    def open(self, session: SparkSession, target: Target, token: int) -> Stage:
+        """Make an empty stage: from here on the token can be fenced."""
+
+    def stage(self, session: SparkSession, stage: Stage, rows: DataFrame, *, first: bool = True) -> None:
+        """Write rows into the stage; `first` replaces the scope there, later calls add to it."""
+
+    def stage_changes(self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool) -> None:
+        """Upsert rows into the stage by the table's key."""
+
+    def staged(self, session: SparkSession, stage: Stage) -> DataFrame:
+        """Read the scope as it would be after the publish."""
+
+    def stray_rows(self, session: SparkSession, stage: Stage, limit: int) -> list[Mapping[str, object]]:
+        """Read a few of the staged rows that lie outside the scope."""
+
+    def publish(
+        self,
+        session: SparkSession,
+        stage: Stage,
+        partitions: Sequence[Scope],
+        notes: Mapping[str, str],
+        remember: Mapping[str, str],
+    ) -> str:
+        """Make the staged partitions visible in one atomic commit; return the new version.
+
+        `notes` go with the version, `remember` stays with the table.
+        """
+
+    def discard(self, session: SparkSession, stage: Stage) -> None:
+        """Drop the stage; LeaseLost if somebody fenced it before."""
