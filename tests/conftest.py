@@ -91,7 +91,12 @@ class Lab:
     def run(self, pipeline: Pipeline, for_: object = None, **how: Any) -> RunResult:
         """Run a pipeline in this process."""
         return run(
-            pipeline, for_=for_, spark=self.spark, ledger=self.ledger, config=self.config, **how  # type: ignore[arg-type]
+            pipeline,
+            for_=for_,
+            spark=self.spark,
+            ledger=self.ledger,
+            config=self.config,
+            **how,  # type: ignore[arg-type]
         )
 
 

@@ -61,9 +61,9 @@ _WITH_SPARK = {
 }
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - module attributes are of any type
+def __getattr__(name: str) -> Any:
     if name in _WITH_SPARK:
-        from importlib import import_module  # noqa: PLC0415 - only when asked for
+        from importlib import import_module
 
         return getattr(import_module(_WITH_SPARK[name]), name)
     raise AttributeError(f"module 'twice' has no attribute {name!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -35,7 +36,9 @@ def digests(spark: SparkSession, ddl: str, variants: list[list[tuple[Any, ...]]]
     schema = T.StructType([T.StructField("_twice_window", T.IntegerType()), *_struct(ddl).fields])
     rows = [(number, *row) for number, variant in enumerate(variants) for row in variant]
     found = profile(spark.createDataFrame(rows, schema), partition=["_twice_window"], key=[])
-    return [found[(number,)].digest if variant else Digest.empty("") for number, variant in enumerate(variants)]
+    return [
+        found[(number,)].digest if variant else Digest.empty("") for number, variant in enumerate(variants)
+    ]
 
 
 @pytest.mark.spark
@@ -43,17 +46,32 @@ def digests(spark: SparkSession, ddl: str, variants: list[list[tuple[Any, ...]]]
     ("ddl", "variants"),
     [
         ("a int, b int", [[(None, 1)], [(1, None)], [(1, 1)], [(None, None)], [(0, 1)]]),
-        ("a string, b string", [[("ab", "c")], [("a", "bc")], [("", None)], [(None, "")], [(None, None)], [("", "")]]),
-        ("a array<int>", [[(v,)] for v in (None, [], [None], [1], [None, 1], [1, None], [1, 1], [0], [None, None])]),
-        ("a array<int>, b array<int>", [[([1], [2])], [([1, 2], [])], [([], [1, 2])], [([2], [1])], [(None, [1, 2])]]),
-        ("a array<array<int>>", [[(v,)] for v in ([[1], [2]], [[1, 2]], [[1, 2], []], [[], [1, 2]], [[1, 2], None])]),
+        (
+            "a string, b string",
+            [[("ab", "c")], [("a", "bc")], [("", None)], [(None, "")], [(None, None)], [("", "")]],
+        ),
+        (
+            "a array<int>",
+            [[(v,)] for v in (None, [], [None], [1], [None, 1], [1, None], [1, 1], [0], [None, None])],
+        ),
+        (
+            "a array<int>, b array<int>",
+            [[([1], [2])], [([1, 2], [])], [([], [1, 2])], [([2], [1])], [(None, [1, 2])]],
+        ),
+        (
+            "a array<array<int>>",
+            [[(v,)] for v in ([[1], [2]], [[1, 2]], [[1, 2], []], [[], [1, 2]], [[1, 2], None])],
+        ),
         ("a struct<x:int,y:int>", [[(v,)] for v in (None, (None, None), (1, None), (None, 1), (1, 1))]),
         ("a struct<x:struct<y:int>>", [[(v,)] for v in (None, (None,), ((None,),), ((1,),))]),
         (
             "a map<string,int>",
             [[(v,)] for v in (None, {}, {"a": 1}, {"a": None}, {"b": 1}, {"a": 1, "b": 2}, {"a": 2, "b": 1})],
         ),
-        ("a map<int,map<int,int>>", [[(v,)] for v in ({1: {2: 3}}, {1: {3: 2}}, {1: {}}, {1: None}, {2: {2: 3}})]),
+        (
+            "a map<int,map<int,int>>",
+            [[(v,)] for v in ({1: {2: 3}}, {1: {3: 2}}, {1: {}}, {1: None}, {2: {2: 3}})],
+        ),
         ("a double", [[(v,)] for v in (0.0, 1.0, float("nan"), float("inf"), float("-inf"), 5e-324, None)]),
         ("a boolean", [[(True,)], [(False,)], [(None,)]]),
         ("a int", [[(1,)], [(1,), (1,)], [(1,), (1,), (1,)], [(1,), (2,)], [(1,), (1,), (2,), (2,)]]),
@@ -86,7 +104,7 @@ row = st.tuples(
     st.none() | st.binary(max_size=3),
     st.none() | st.booleans(),
     st.none() | st.dates(),
-    st.none() | st.datetimes(min_value=__import__("datetime").datetime(1990, 1, 2)),
+    st.none() | st.datetimes(min_value=datetime(1990, 1, 2)),
     st.none() | st.lists(st.none() | small, max_size=3),
     st.none() | st.lists(st.none() | st.lists(st.none() | small, max_size=2), max_size=3),
     st.none() | st.tuples(st.none() | small, st.none() | texts),
@@ -94,7 +112,10 @@ row = st.tuples(
     st.none()
     | st.lists(
         st.none()
-        | st.tuples(st.none() | texts, st.none() | st.dictionaries(small, st.none() | st.lists(st.just(1.5)), max_size=2)),
+        | st.tuples(
+            st.none() | texts,
+            st.none() | st.dictionaries(small, st.none() | st.lists(st.just(1.5)), max_size=2),
+        ),
         max_size=2,
     ),
 )
@@ -103,7 +124,9 @@ row = st.tuples(
 def _drawn(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:
     values: list[Any] = []
 
-    @settings(max_examples=count, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=count, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    )
     @given(strategy)
     def draw(value: Any) -> None:
         values.append(value)

@@ -18,7 +18,10 @@ from twice.errors import DefinitionError
         ("select Key_Of/* why */(a)", f"select {key_sql('a')}"),
         ("select key_of(f(a, 1), b[0])", f"select {key_sql('f(a, 1)', 'b[0]')}"),
         ("select key_of(`a,)`, ')')", f"select {key_sql('`a,)`', chr(39) + ')' + chr(39))}"),
-        (r"select key_of('it\'s)', b)", f"select {key_sql(chr(39) + 'it' + chr(92) + chr(39) + 's)' + chr(39), 'b')}"),
+        (
+            r"select key_of('it\'s)', b)",
+            f"select {key_sql(chr(39) + 'it' + chr(92) + chr(39) + 's)' + chr(39), 'b')}",
+        ),
         ("select key_of(a -- first, )\n, b)", f"select {key_sql('a', 'b')}"),
         ("select key_of(:window_start)", f"select {key_sql(':window_start')}"),
         ("select key_of(key_of(a))", f"select {key_sql(key_sql('a'))}"),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta, timezone
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import pytest
@@ -23,17 +24,35 @@ pytestmark = pytest.mark.spark
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 FIRST, LAST = datetime(1, 1, 1, tzinfo=timezone.utc), datetime(9999, 12, 31, 23, 59, 59, 999999, timezone.utc)
-TRICKY = ["", " ", "~", "a", "ab", "é", "😀", '"', "'", "\\", "\\n", "\n\t\r\0\x1f\x7f", "null", "1", "E-5", "\u2028"]
+TRICKY = [
+    "",
+    " ",
+    "~",
+    "a",
+    "ab",
+    "é",
+    "😀",
+    '"',
+    "'",
+    "\\",
+    "\\n",
+    "\n\t\r\0\x1f\x7f",
+    "null",
+    "1",
+    "E-5",
+    "\u2028",
+]
 
 decimal_types = [(1, 0), (12, 2), (18, 18), (38, 0), (38, 10), (38, 38)]
+
+
+_WIDE = Context(prec=60)
 
 
 def _decimals(precision: int, scale: int) -> st.SearchStrategy[Decimal]:
     limit = 10**precision - 1
     return st.integers(-limit, limit).map(lambda unscaled: Decimal(unscaled).scaleb(-scale, _WIDE))
 
-
-_WIDE = __import__("decimal").Context(prec=60)
 
 # One list of values per Spark type: hypothesis draws them all at once, Spark sees one table per type.
 KINDS: dict[str, st.SearchStrategy[Any]] = {
@@ -57,7 +76,9 @@ EXAMPLES: dict[str, list[Any]] = {
 
 
 def _frame(spark: SparkSession, kind: str, values: list[Any]) -> DataFrame:
-    schema = T.StructType([T.StructField("i", T.IntegerType()), T.StructField("v", T._parse_datatype_string(kind))])
+    schema = T.StructType(
+        [T.StructField("i", T.IntegerType()), T.StructField("v", T._parse_datatype_string(kind))]
+    )
     return spark.createDataFrame(list(enumerate(values)), schema)
 
 
@@ -76,7 +97,11 @@ def _agree(df: DataFrame, values: list[Any]) -> None:
     df.createOrReplaceTempView("keyed")
     found = df.select("i", key_of("v").alias("column"), F.expr(key_sql("v")).alias("sql")).collect()
     assert len(found) == len(values)
-    wrong = [(values[row["i"]], row) for row in found if {row["column"], row["sql"]} != {key_hash(values[row["i"]])}]
+    wrong = [
+        (values[row["i"]], row)
+        for row in found
+        if {row["column"], row["sql"]} != {key_hash(values[row["i"]])}
+    ]
     assert wrong == []
 
 
@@ -84,7 +109,9 @@ def _agree(df: DataFrame, values: list[Any]) -> None:
 def test_python_column_and_sql_agree(ansi: SparkSession, kind: str) -> None:
     drawn: list[Any] = [None, *EXAMPLES.get(kind, [])]
 
-    @settings(max_examples=150, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=150, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    )
     @given(KINDS[kind])
     def draw(value: Any) -> None:
         drawn.append(value)
@@ -126,16 +153,19 @@ def test_composite_keys_agree_and_do_not_run_together(ansi: SparkSession) -> Non
 def test_named_markers_and_literals_work_in_sql(spark: SparkSession) -> None:
     query = expand_keys("select key_of(:day, null, 1.50, 'it') as k")
     found = spark.sql(query, args={"day": date(2026, 4, 25)}).first()
-    assert found is not None and found["k"] == key_hash(date(2026, 4, 25), None, Decimal("1.5"), "it")
+    assert found is not None
+    assert found["k"] == key_hash(date(2026, 4, 25), None, Decimal("1.5"), "it")
 
 
-@pytest.mark.parametrize("kind", ["double", "float", "timestamp_ntz", "array<int>", "struct<a:int>", "interval day"])
+@pytest.mark.parametrize(
+    "kind", ["double", "float", "timestamp_ntz", "array<int>", "struct<a:int>", "interval day"]
+)
 def test_types_without_a_stable_key_are_refused(spark: SparkSession, kind: str) -> None:
-    empty = spark.sql(f"select cast(null as {kind}) as v") if "interval" not in kind else spark.sql(
-        "select interval 1 day as v"
-    )
+    empty = spark.sql(f"select cast(null as {kind}) as v")
     for refused in (key_of("v"), F.expr(key_sql("v"))):
-        with pytest.raises(Exception, match="key_of cannot make a key of a column of type " + kind.split("<")[0]):
+        with pytest.raises(
+            Exception, match="key_of cannot make a key of a column of type " + kind.split("<", maxsplit=1)[0]
+        ):
             empty.select(refused).collect()
 
 
@@ -146,12 +176,11 @@ def test_a_key_of_nothing_is_refused(spark: SparkSession, arguments: tuple[Any, 
 
 
 def test_only_one_branch_is_left_in_the_plan(spark: SparkSession) -> None:
-    plan = spark.range(1).select(key_of("id"))._jdf.queryExecution().optimizedPlan().toString()
-    assert "CASE" not in plan and "to_json" not in plan
+    plan = spark.range(1).select(key_of("id").alias("k"))._jdf.queryExecution().optimizedPlan().toString()
+    assert "CASE" not in plan
+    assert "to_json" not in plan
 
 
 def test_keys_module_needs_no_spark() -> None:
-    import subprocess
-
     code = "import sys, twice.content.keys, twice.model.keys; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

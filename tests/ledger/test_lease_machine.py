@@ -152,7 +152,7 @@ def test_the_lease_state_machine(quick_dir):
     run_state_machine_as_test(
         LeaseMachine,
         settings=settings(
-            max_examples=40,
+            max_examples=30,
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=list(HealthCheck),

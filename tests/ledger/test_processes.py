@@ -37,7 +37,7 @@ while done < 25:
     try:
         claim = ledger.claim("lake.t", [scope], ttl=timedelta(seconds=60))
     except ScopeHeld:
-        time.sleep(0.001)
+        time.sleep(0.005)
         continue
     since = time.monotonic()
     time.sleep(random.random() * 0.004)
@@ -88,9 +88,9 @@ def test_two_processes_open_a_fresh_ledger_at_the_same_moment(tmp_path):
     url = f"sqlite:///{tmp_path}/new/place/ledger.db"
     children = [
         subprocess.Popen([sys.executable, "-c", opening, url, str(at)], stdout=subprocess.PIPE, text=True)
-        for _ in range(4)
+        for _ in range(3)
     ]
-    assert [child.communicate(timeout=60)[0].strip() for child in children] == ["0"] * 4
+    assert [child.communicate(timeout=60)[0].strip() for child in children] == ["0"] * 3
 
 
 def test_threads_share_one_ledger_and_open_new_ones(quick_dir):

@@ -30,10 +30,8 @@ _IGNORED = ("comment", "space")
 def _tokens(text: str) -> list[tuple[str, int, int]]:
     tokens = []
     position = 0
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        assert match is not None and match.lastgroup is not None  # the last branch takes any character
-        kind, end = match.lastgroup, match.end()
+    while match := _TOKEN.match(text, position):
+        kind, end = str(match.lastgroup), match.end()
         if kind == "open_comment":
             kind, end = "comment", _comment_end(text, end)
         tokens.append((kind, position, end))

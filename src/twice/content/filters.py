@@ -50,7 +50,9 @@ def partitions_between(table: Table, window: Window, zone: ZoneInfo) -> Column:
     """Select whole partitions of a table by its partition column."""
     assert table.partition is not None  # noqa: S101 - only called for partitioned tables
     grain, place = table.partition.grain, column(table.partition.column)
-    return (place >= _literal(grain.value(window.start, zone))) & (place < _literal(grain.value(window.end, zone)))
+    return (place >= _literal(grain.value(window.start, zone))) & (
+        place < _literal(grain.value(window.end, zone))
+    )
 
 
 def happened_in(schema: T.StructType, name: str, window: Window, zone: ZoneInfo, where: str) -> Column:
@@ -66,7 +68,9 @@ def happened_in(schema: T.StructType, name: str, window: Window, zone: ZoneInfo,
         return (when >= start) & (when < end)
     if isinstance(kind, T.DateType):
         return (when >= F.lit(local[0].date())) & (when < F.lit(local[1].date()))
-    raise SchemaRefused(f"{where}: event time {name} is {kind.simpleString()}; it must be a timestamp or a date")
+    raise SchemaRefused(
+        f"{where}: event time {name} is {kind.simpleString()}; it must be a timestamp or a date"
+    )
 
 
 def valid_during(since: str, until: str, window: Window) -> Column:
@@ -78,7 +82,7 @@ def valid_during(since: str, until: str, window: Window) -> Column:
 
 def all_of(terms: Iterable[Column]) -> Column:
     """Join conditions with and; none at all selects everything."""
-    return reduce(lambda left, right: left & right, terms, F.lit(True))  # noqa: FBT003 - a literal
+    return reduce(lambda left, right: left & right, terms, F.lit(True))
 
 
 def _literal(value: object) -> Column:

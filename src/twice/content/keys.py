@@ -22,10 +22,13 @@ _SUPPORTED = ("void", *_TEXTS, "boolean", *_INTEGERS, "decimal", "date", "timest
 # Only JSON renders timestamps in a given zone, and binary at all, without knowing the type.
 _JSON_OPTIONS = {"timeZone": "UTC", "timestampFormat": "yyyy-MM-dd HH:mm:ss.SSSSSS"}
 _TRAILING_ZEROS = "[.]0+$|([.][0-9]*[1-9])0+$"
+_NO_COLUMN = re.compile(r"(^|\.)\s*\*\s*$|^\s*(distinct|all)\s", re.IGNORECASE)
 _REFUSED = (
     "key_of cannot make a key of a column of type ",
-    ": use strings, booleans, integers, decimals, dates, timestamps or binary. "
-    "Cast float and double to decimal; cast timestamp_ntz to string",
+    (
+        ": use strings, booleans, integers, decimals, dates, timestamps or binary. "
+        "Cast float and double to decimal; cast timestamp_ntz to string"
+    ),
 )
 
 
@@ -99,7 +102,7 @@ def key_sql(*expressions: str) -> str:
     for expression in expressions:
         if not expression.strip():
             raise DefinitionError("a key has an empty argument: key_of(order_date, region)")
-        if re.search(r"(^|\.)\s*\*\s*$", expression) or re.match(r"\s*(distinct|all)\s", expression, re.I):
+        if _NO_COLUMN.search(expression):
             raise DefinitionError(f"a key is made of named columns: key_of({expression.strip()}) names none")
     return f"substring(sha2(concat({', '.join(map(_part_sql, expressions))}), 256), 1, 32)"
 

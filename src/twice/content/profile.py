@@ -93,7 +93,8 @@ def _duplicates(
     k1, k2 = row_hashes(df.schema, key)
     groups = keyed.groupBy(*_places(df.schema, partition), k1.alias("k1"), k2.alias("k2"))
     repeated = groups.agg(F.count(F.lit(1)).alias("n")).where(F.col("n") > 1)
-    rows = repeated.groupBy(*(f"p{i}" for i in range(len(partition)))).agg(F.count(F.lit(1)).alias("n")).collect()
+    places = [f"p{i}" for i in range(len(partition))]
+    rows = repeated.groupBy(*places).agg(F.count(F.lit(1)).alias("n")).collect()
     return {_place(row, df.schema, partition): row["n"] for row in rows}
 
 
@@ -125,9 +126,7 @@ def _half_sums(first: Column, second: Column) -> list[Column]:
 
 def _digest(row: Row, schema: str) -> Digest:
     rows = row["n"]
-    sum1, sum2 = (
-        (row[f"s{high}"] << 32) + row[f"s{high + 1}"] + rows * (_HALF + _BIAS) for high in (0, 2)
-    )
+    sum1, sum2 = ((row[f"s{high}"] << 32) + row[f"s{high + 1}"] + rows * (_HALF + _BIAS) for high in (0, 2))
     return Digest(rows, sum1, sum2, schema)
 
 
@@ -159,15 +158,18 @@ def _samples(
         .limit(limit)
         .collect()
     )
+    keys = (_place(row, df.schema, names) for row in found)
     return [
-        dict(zip(names, _place(row, df.schema, names), strict=True)) | {"_rows": row["_rows"]} for row in found
+        {**dict(zip(names, key, strict=True)), "_rows": row["_rows"]}
+        for key, row in zip(keys, found, strict=True)
     ]
 
 
 def _require(schema: T.StructType, names: Sequence[str]) -> None:
     for name in names:
         if name not in schema.names:
-            raise DefinitionError(f"there is no column {name!r}; there are: {', '.join(sorted(schema.names))}")
+            known = ", ".join(sorted(schema.names))
+            raise DefinitionError(f"there is no column {name!r}; there are: {known}")
 
 
 def _comparable(schema: T.StructType, name: str) -> Column:

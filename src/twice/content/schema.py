@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from itertools import pairwise
 
 from pyspark.sql import types as T
 
@@ -11,13 +12,14 @@ from twice.errors import DefinitionError
 from twice.model.framework import FRAMEWORK_COLUMNS
 
 # What xxhash64 hashes by value and without further ado. Newer types are looked up by name.
-_SCALARS: tuple[type[T.DataType], ...] = tuple(
+_SCALARS = tuple(
     getattr(T, name)
     for name in (
-        "NullType StringType CharType VarcharType BinaryType BooleanType ByteType ShortType IntegerType "
-        "LongType FloatType DoubleType DecimalType DateType TimestampType TimestampNTZType TimeType "
-        "DayTimeIntervalType YearMonthIntervalType CalendarIntervalType"
-    ).split()
+        *("NullType", "StringType", "CharType", "VarcharType", "BinaryType", "BooleanType"),
+        *("ByteType", "ShortType", "IntegerType", "LongType", "FloatType", "DoubleType", "DecimalType"),
+        *("DateType", "TimestampType", "TimestampNTZType", "TimeType"),
+        *("DayTimeIntervalType", "YearMonthIntervalType", "CalendarIntervalType"),
+    )
     if hasattr(T, name)
 )
 
@@ -26,7 +28,7 @@ def content_fields(schema: T.StructType) -> list[T.StructField]:
     """Give the columns that are content, by name; the framework's own are left out."""
     fields = [field for field in schema.fields if field.name not in FRAMEWORK_COLUMNS]
     names = sorted(field.name for field in fields)
-    for name, following in zip(names, names[1:], strict=False):
+    for name, following in pairwise(names):
         if name == following:
             raise DefinitionError(f"the result has two columns named {name!r}: rename or drop one of them")
     return sorted(fields, key=lambda field: field.name)

@@ -49,7 +49,7 @@ def recover(job: Job, claim: Claim) -> None:
     for abandoned in claim.abandoned:
         landed = job.store.fence(job.session, job.step.writes, abandoned.token)
         fail_point("recover.dropped")
-        job.ledger.settle(abandoned, landed=landed is not None)
+        job.ledger.settle(abandoned, landed=landed is not None, version=landed)
         what = "had published: adopted" if landed else "had published nothing: dropped"
         job.tell("recovered", f"an earlier claim ({abandoned.token}) {what}")
 
@@ -82,7 +82,9 @@ def publish(
     if not changed:
         job.store.discard(job.session, staged.stage)
         outputs = outputs_of(job, inputs, verdict, files, staged.stage.base)
-        return Finding("unchanged", outputs, verdict.rows, staged.stage.base, staged.details(verdict, changed))
+        return Finding(
+            "unchanged", outputs, verdict.rows, staged.stage.base, staged.details(verdict, changed)
+        )
     heartbeat.require()
     # Saved before the commit, so that whoever finds the commit without its record can complete it.
     job.ledger.prepare(claim, row, outputs_of(job, inputs, verdict, files, None))

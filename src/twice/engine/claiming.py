@@ -51,7 +51,7 @@ def give_up(job: Job, claim: Claim) -> None:
             job.ledger.release(claim)
         elif job.ledger.holds(claim):
             # The commit is in the table, only its record failed: complete it.
-            job.ledger.settle(job.ledger.take_over(claim.table, claim.token), landed=True)
+            job.ledger.settle(job.ledger.take_over(claim.table, claim.token), landed=True, version=landed)
     except (TwiceError, Py4JError, PySparkException, OSError, AttributeError):
         return  # the lease runs out, and the next claim on this scope settles it
 
@@ -63,7 +63,7 @@ def _replace_dead_holder(job: Job) -> bool:
     """
     here, replaced = Owner.here(), False
     for lease in job.ledger.leases():
-        if lease.table != job.step.writes.name or lease.state != "held" or lease.owner.host != here.host:
+        if lease.table != job.step.writes.name or lease.state != "live" or lease.owner.host != here.host:
             continue
         if any(scope.overlaps(job.target.scope) for scope in lease.scopes) and not _alive(lease.owner.pid):
             job.ledger.take_over(lease.table, lease.token)

@@ -14,7 +14,6 @@ from pyspark.sql import types as T
 from twice.content.keys import expand_keys
 from twice.content.nullability import plain
 from twice.engine.guard import inspect_plan
-from twice.engine.inputs import Pinned, bind
 from twice.errors import SchemaRefused, StepFailed, TwiceError
 from twice.model.framework import FRAMEWORK_COLUMNS, LOADED_AT_COLUMN, WINDOW_COLUMN
 from twice.model.patterns import Merge
@@ -25,13 +24,16 @@ if TYPE_CHECKING:
 _BATCH = 50_000
 
 
-def batches(job: Job, inputs: list[Pinned]) -> Iterator[DataFrame]:
+def batches(job: Job, bound: Mapping[str, DataFrame]) -> Iterator[DataFrame]:
     """Yield the step's result: one DataFrame, or for an extract of rows several, each of bounded size."""
-    bound = {pinned.name: bind(job, pinned) for pinned in inputs}
     result = _call(job, bound)
     if isinstance(result, DataFrame):
         yield _checked(job, result)
-    elif job.step.kind == "extract" and isinstance(result, Iterable) and not isinstance(result, str | bytes | Mapping):
+    elif (
+        job.step.kind == "extract"
+        and isinstance(result, Iterable)
+        and not isinstance(result, str | bytes | Mapping)
+    ):
         for rows in _row_batches(job, result):
             yield _checked(job, rows)
     else:
@@ -42,7 +44,7 @@ def batches(job: Job, inputs: list[Pinned]) -> Iterator[DataFrame]:
         )
 
 
-def _call(job: Job, bound: Mapping[str, DataFrame]) -> Any:  # noqa: ANN401 - whatever the user's function returns
+def _call(job: Job, bound: Mapping[str, DataFrame]) -> Any:
     step, window = job.step, job.scope.window
     assert window is not None  # noqa: S101 - a run always has a window
     if step.query is not None:
@@ -61,7 +63,7 @@ def _call(job: Job, bound: Mapping[str, DataFrame]) -> Any:  # noqa: ANN401 - wh
         return step.function(**arguments)
     except TwiceError:
         raise
-    except Exception as error:  # noqa: BLE001 - the user's code may raise anything
+    except Exception as error:
         raise _failed(job, error) from error
 
 
@@ -90,20 +92,24 @@ def _row_batches(job: Job, rows: Iterable[Mapping[str, object]]) -> Iterator[Dat
             batch = list(islice(iterator, _BATCH))
         except TwiceError:
             raise
-        except Exception as error:  # noqa: BLE001 - the user's generator may raise anything
+        except Exception as error:
             raise _failed(job, error) from error
         if not batch and not first:
             return
         for row in batch:
             if not isinstance(row, Mapping):
-                raise StepFailed(f"extract {job.step.name} yielded {type(row).__name__}; it must yield mappings")
+                raise StepFailed(
+                    f"extract {job.step.name} yielded {type(row).__name__}; it must yield mappings"
+                )
             if unknown := sorted(set(row) - set(names)):
                 raise StepFailed(
                     f"extract {job.step.name} yielded the column {', '.join(unknown)}, which {table.name} does not declare",
                     to_go_on=f"add it to the table's schema, or leave it out of the rows; declared are {', '.join(names)}",
                 )
         try:
-            yield job.session.createDataFrame([tuple(row.get(name) for name in names) for row in batch], schema)
+            yield job.session.createDataFrame(
+                [tuple(row.get(name) for name in names) for row in batch], schema
+            )
         except (TypeError, ValueError) as error:
             raise _failed(job, error) from error
         first = False
@@ -115,7 +121,9 @@ def declared(schema: str | Mapping[str, str]) -> T.StructType:
     try:
         return T.StructType.fromDDL(schema)
     except PySparkException as error:
-        raise SchemaRefused(f"the declared schema cannot be read: {str(error).splitlines()[0]}: {schema}") from None
+        raise SchemaRefused(
+            f"the declared schema cannot be read: {str(error).splitlines()[0]}: {schema}"
+        ) from None
 
 
 def _checked(job: Job, result: DataFrame) -> DataFrame:
@@ -123,7 +131,9 @@ def _checked(job: Job, result: DataFrame) -> DataFrame:
     table, step = job.step.writes, job.step
     names = result.columns
     if repeated := sorted({name for name in names if names.count(name) > 1}):
-        raise SchemaRefused(f"step {step.name} returns two columns named {', '.join(repeated)}: rename or drop one")
+        raise SchemaRefused(
+            f"step {step.name} returns two columns named {', '.join(repeated)}: rename or drop one"
+        )
     if taken := sorted(set(names) & FRAMEWORK_COLUMNS):
         raise SchemaRefused(f"step {step.name} returns the column {', '.join(taken)}, which belongs to twice")
     version = (table.write.version,) if isinstance(table.write, Merge) else ()

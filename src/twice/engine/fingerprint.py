@@ -33,8 +33,10 @@ def fingerprint(step: Step) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def _collect(thing: Any, seen: dict[str, str]) -> None:  # noqa: ANN401 - any Python object
-    name = f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', getattr(thing, '__name__', ''))}"
+def _collect(thing: Any, seen: dict[str, str]) -> None:
+    name = (
+        f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', getattr(thing, '__name__', ''))}"
+    )
     if name in seen:
         return
     seen[name] = _syntax(thing)
@@ -47,7 +49,7 @@ def _collect(thing: Any, seen: dict[str, str]) -> None:  # noqa: ANN401 - any Py
             _follow(free_name, cell.cell_contents, name, seen)
 
 
-def _follow(name: str, value: Any, owner: str, seen: dict[str, str]) -> None:  # noqa: ANN401
+def _follow(name: str, value: Any, owner: str, seen: dict[str, str]) -> None:
     if isinstance(value, types.ModuleType):
         if _is_ours(getattr(value, "__file__", None)):
             seen.setdefault(f"module {value.__name__}", _module_syntax(value))
@@ -59,7 +61,7 @@ def _follow(name: str, value: Any, owner: str, seen: dict[str, str]) -> None:  #
         seen.setdefault(f"{owner}:{name}", _stable(value))
 
 
-def _stable(value: Any) -> str:  # noqa: ANN401
+def _stable(value: Any) -> str:
     """Show a constant so that it reads the same in every process; sets have no order of their own."""
     if isinstance(value, set | frozenset):
         return "{" + ",".join(sorted(map(_stable, value))) + "}"
@@ -85,11 +87,12 @@ def _is_ours(file: str | None) -> bool:
     if {"site-packages", "dist-packages"} & set(path.parts):
         return False
     return not any(
-        path.is_relative_to(Path(root).resolve()) for root in (sys.base_prefix + "/lib", Path(__file__).parent.parent)
+        path.is_relative_to(Path(root).resolve())
+        for root in (sys.base_prefix + "/lib", Path(__file__).parent.parent)
     )
 
 
-def _syntax(thing: Any) -> str:  # noqa: ANN401
+def _syntax(thing: Any) -> str:
     try:
         source = textwrap.dedent(inspect.getsource(thing))
         tree = ast.parse(source)

@@ -71,7 +71,11 @@ def judge(job: Job, rows: DataFrame, *, check_keys: bool = True) -> Verdict:
 
 
 def profiled(
-    job: Job, rows: DataFrame, *, key: tuple[str, ...] | list[str] | object, violations: Mapping[str, Column] | None = None
+    job: Job,
+    rows: DataFrame,
+    *,
+    key: tuple[str, ...] | list[str] | object,
+    violations: Mapping[str, Column] | None = None,
 ) -> dict[Scope, PartitionProfile]:
     """Profile rows by the target's partitions; a partition without rows has an empty profile."""
     table = job.step.writes
@@ -128,7 +132,9 @@ def _violations(job: Job, rows: DataFrame) -> dict[str, Column]:
     for gate in job.step.writes.gates:
         if isinstance(gate, g.NotNull | g.Accepted | g.Range):
             if gate.column not in rows.columns:
-                raise SchemaRefused(f"{job.step.writes.name}: a gate looks at {gate.column}, which the step does not return")
+                raise SchemaRefused(
+                    f"{job.step.writes.name}: a gate looks at {gate.column}, which the step does not return"
+                )
             value = column(gate.column)
             if isinstance(gate, g.NotNull):
                 found[gate.text] = value.isNull()
@@ -140,8 +146,8 @@ def _violations(job: Job, rows: DataFrame) -> dict[str, Column]:
 
 
 def _outside(value: Column, gate: g.Range) -> Column:
-    low = value < F.lit(gate.min) if gate.min is not None else F.lit(False)  # noqa: FBT003 - a literal
-    high = value > F.lit(gate.max) if gate.max is not None else F.lit(False)  # noqa: FBT003 - a literal
+    low = value < F.lit(gate.min) if gate.min is not None else F.lit(False)
+    high = value > F.lit(gate.max) if gate.max is not None else F.lit(False)
     return low | high
 
 
@@ -153,7 +159,13 @@ def _apply(
         if bad := seen.violations.get(gate.text, 0):
             wrong = _violations(job, rows)[gate.text]
             samples = _only(job, rows, partition).where(wrong).limit(LIMIT).collect()
-            raise _failed(job, gate, partition, f"{bad} of {count} rows fail", [row.asDict(recursive=True) for row in samples])
+            raise _failed(
+                job,
+                gate,
+                partition,
+                f"{bad} of {count} rows fail",
+                [row.asDict(recursive=True) for row in samples],
+            )
     elif isinstance(gate, g.RowCount):
         if (gate.min is not None and count < gate.min) or (gate.max is not None and count > gate.max):
             raise _failed(job, gate, partition, f"it has {count}")
@@ -166,12 +178,16 @@ def _apply(
     elif isinstance(gate, g.Sql):
         _only(job, rows, partition).createOrReplaceTempView("staged")
         if found := job.session.sql(gate.query).limit(LIMIT).collect():
-            raise _failed(job, gate, partition, "it returned rows", [row.asDict(recursive=True) for row in found])
+            raise _failed(
+                job, gate, partition, "it returned rows", [row.asDict(recursive=True) for row in found]
+            )
     else:
         said = gate.function(_only(job, rows, partition))
         if isinstance(said, DataFrame):
             if found := said.limit(LIMIT).collect():
-                raise _failed(job, gate, partition, "it returned rows", [row.asDict(recursive=True) for row in found])
+                raise _failed(
+                    job, gate, partition, "it returned rows", [row.asDict(recursive=True) for row in found]
+                )
         elif isinstance(said, str) or said is False:
             raise _failed(job, gate, partition, said or "it said no")
 
@@ -184,7 +200,9 @@ def _judge_change(job: Job, gate: g.RowCountChange, partition: Scope, count: int
     else:
         history = job.ledger.row_history(table, partition, gate.history)
         if len(history) < _ENOUGH:
-            verdict.remarks.append(f"{gate.text}: not judged, only {len(history)} earlier partitions are known")
+            verdict.remarks.append(
+                f"{gate.text}: not judged, only {len(history)} earlier partitions are known"
+            )
             return
         usual, of_what = float(statistics.median(history)), f"in the last {len(history)} partitions"
     low, high = usual * (1 - gate.ratio), usual * (1 + gate.ratio)

@@ -51,13 +51,13 @@ def inspect_plan(step: Step, result: DataFrame) -> None:
 
 def forbidden(df: DataFrame) -> Iterator[tuple[str, str]]:
     """Yield the offending expressions of a plan, each with what is wrong about it."""
-    for expression in _expressions(df._jdf.queryExecution().analyzed()):  # noqa: SLF001 - no public way to the plan
+    for expression in _expressions(df._jdf.queryExecution().analyzed()):
         name = str(expression.getClass().getSimpleName())
         if name in _FORBIDDEN:
             yield str(expression.sql()), _FORBIDDEN[name]
 
 
-def _expressions(plan: Any) -> Iterator[Any]:  # noqa: ANN401 - Java objects
+def _expressions(plan: Any) -> Iterator[Any]:
     for root in _each(plan.expressions()):
         yield from _inside(root)
     for child in _each(plan.children()):
@@ -67,7 +67,7 @@ def _expressions(plan: Any) -> Iterator[Any]:  # noqa: ANN401 - Java objects
             yield from _expressions(inner)
 
 
-def _inside(expression: Any) -> Iterator[Any]:  # noqa: ANN401
+def _inside(expression: Any) -> Iterator[Any]:
     yield expression
     for child in _each(expression.children()):
         yield from _inside(child)
@@ -76,11 +76,11 @@ def _inside(expression: Any) -> Iterator[Any]:  # noqa: ANN401
         yield from _expressions(expression.plan())
 
 
-def _is_plan(node: Any) -> bool:  # noqa: ANN401
+def _is_plan(node: Any) -> bool:
     return "catalyst.plans" in str(node.getClass().getName())
 
 
-def _each(sequence: Any) -> Iterator[Any]:  # noqa: ANN401 - a Scala Seq
+def _each(sequence: Any) -> Iterator[Any]:
     iterator = sequence.iterator()
     while iterator.hasNext():
         yield iterator.next()

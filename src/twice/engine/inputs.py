@@ -12,6 +12,7 @@ from twice.ledger import InputRecord
 from twice.model.scopes import Scope
 from twice.model.tables import Cut, Read
 from twice.model.targets import Target
+from twice.model.windows import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,14 +39,21 @@ def pin(job: Job) -> list[Pinned]:
 def bind(job: Job, pinned: Pinned) -> DataFrame:
     """Read a pinned input, cut to what the step may see."""
     table = pinned.read.table
-    rows = job.stores.of(table).read(job.session, table, pinned.version)
+    return cut_rows(
+        job, pinned.read, pinned.cut, job.stores.of(table).read(job.session, table, pinned.version)
+    )
+
+
+def cut_rows(job: Job, read: Read, cut: Cut, rows: DataFrame) -> DataFrame:
+    """Cut an input's rows to the run's dimensions, partitions, event time and validity."""
+    table = read.table
     terms = [column(name) == value for name, value in job.scope.dimensions if name in table.dimensions]
-    if pinned.cut.partitions:
-        terms.append(partitions_between(table, pinned.cut.partitions, job.pipeline.zone))
-    if pinned.cut.event and table.event_time and pinned.read.mode == "window":
-        terms.append(happened_in(rows.schema, table.event_time, pinned.cut.event, job.pipeline.zone, table.name))
-    if pinned.cut.event and pinned.read.mode == "as_of" and table.valid:
-        terms.append(valid_during(*table.valid, pinned.cut.event))
+    if cut.partitions:
+        terms.append(partitions_between(table, cut.partitions, job.pipeline.zone))
+    if cut.event and table.event_time and read.mode == "window":
+        terms.append(happened_in(rows.schema, table.event_time, cut.event, job.pipeline.zone, table.name))
+    if cut.event and read.mode == "as_of" and table.valid:
+        terms.append(valid_during(*table.valid, cut.event))
     return rows.where(all_of(terms)) if terms else rows
 
 
@@ -55,7 +63,9 @@ def _pin(job: Job, name: str, read: Read) -> Pinned:
     own = read.table.id == job.step.writes.id
     if not store.exists(job.session, read.table):
         if own:  # the first partition of a step that builds on its past
-            return Pinned(name, read, Cut(None, None), None, InputRecord(name, read.table.name, read.mode, None, {}))
+            return Pinned(
+                name, read, Cut(None, None), None, InputRecord(name, read.table.name, read.mode, None, {})
+            )
         raise StoreRefused(
             f"step {job.step.name}: its input {name} ({read.table.name}) does not exist",
             safe="nothing was changed",
@@ -65,8 +75,7 @@ def _pin(job: Job, name: str, read: Read) -> Pinned:
     cut = read.cut(job.scope.window, job.step.writes.lateness, job.pipeline.zone)
     if own and cut.partitions:
         # A step that depends on its past sees what lies before its own partition.
-        start = cut.partitions.start
-        cut = Cut(type(cut.partitions)(start, job.scope.window.start), None)
+        cut = Cut(Window(cut.partitions.start, job.scope.window.start), None)
     record = InputRecord(name, read.table.name, read.mode, version, _partitions(job, read, cut, version))
     return Pinned(name, read, cut, version, record)
 
@@ -84,7 +93,9 @@ def _partitions(job: Job, read: Read, cut: Cut, version: str | None) -> dict[str
         known = outputs.get(partition)
         assert partition.window is not None  # noqa: S101 - cut by partition
         start = partition.window.start.isoformat()
-        found[start] = f"digest:{known.digest}" if known and known.files == fingerprint else f"files:{fingerprint}"
+        found[start] = (
+            f"digest:{known.digest}" if known and known.files == fingerprint else f"files:{fingerprint}"
+        )
     return found
 
 
@@ -93,5 +104,3 @@ def _producer_hint(job: Job, read: Read) -> str:
     if producer is None:
         return f"create {read.table.name}, or correct the name in its Table(…)"
     return f"twice run {job.pipeline.name} --step {producer.name} --for … first, or leave --step out"
-
-

@@ -24,7 +24,7 @@ def default_packages(spark_version: str, catalogs: list[str]) -> tuple[str, ...]
     if minor not in _ICEBERG:
         raise EnvironmentProblem(
             f"no Iceberg runtime is known for Spark {spark_version}; known are {', '.join(_ICEBERG)}",
-            to_go_on="name the packages yourself: packages = [\"group:artifact:version\"] under [profiles.default]",
+            to_go_on='name the packages yourself: packages = ["group:artifact:version"] under [profiles.default]',
         )
     drivers = []
     if any(catalog.startswith("sqlite") for catalog in catalogs):

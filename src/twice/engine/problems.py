@@ -21,14 +21,22 @@ def explained(job: Job, error: Exception) -> TwiceError:
         return error
     where = f"step {job.step.name}, {job.target.scope} of {job.step.writes.name}"
     if "cancelled part of cancelled job group" in str(error):
-        return LeaseLost(f"{where}: the claim was taken over by another run, so its Spark jobs were cancelled", safe=_SAFE)
+        return LeaseLost(
+            f"{where}: the claim was taken over by another run, so its Spark jobs were cancelled", safe=_SAFE
+        )
     if is_disk_full(error):
         return PermanentError(
-            f"{where}: no space left on a disk", safe=_SAFE, to_go_on="make room, then run it again; twice maintain removes leftovers"
+            f"{where}: no space left on a disk",
+            safe=_SAFE,
+            to_go_on="make room, then run it again; twice maintain removes leftovers",
         )
     if is_transient(error, job.step.transient):
         return TransientError(f"{where}: {_first_line(error)}", safe=_SAFE, to_go_on="run it again later")
-    return StepFailed(f"{where}: {_first_line(error)}", safe=_SAFE, to_go_on="correct the step or its input, then run it again")
+    return StepFailed(
+        f"{where}: {_first_line(error)}",
+        safe=_SAFE,
+        to_go_on="correct the step or its input, then run it again",
+    )
 
 
 def _first_line(error: Exception) -> str:

@@ -53,7 +53,7 @@ def wait_hint(error: BaseException) -> float | None:
 def _chain(error: BaseException) -> Iterator[BaseException]:
     link: BaseException | None = error
     seen = 0
-    while link is not None and seen < 10:  # noqa: PLR2004 - long enough for any real chain
+    while link is not None and seen < 10:
         yield link
         link, seen = link.__cause__ or link.__context__, seen + 1
 
@@ -81,7 +81,7 @@ def http_status(error: BaseException) -> int | None:
     for holder in (response, error):
         for name in ("status_code", "status", "code"):
             value = getattr(holder, name, None)
-            if isinstance(value, int) and 100 <= value < 600:  # noqa: PLR2004 - what HTTP allows
+            if isinstance(value, int) and 100 <= value < 600:
                 return value
     return None
 

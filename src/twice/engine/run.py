@@ -130,7 +130,7 @@ def _step(job: Job) -> StepResult:
                 numbers += 1
                 finding = _attempt(job, numbers)
     except TransientError as error:
-        if numbers < 2:  # noqa: PLR2004 - one attempt is not exhausted, it was the only one allowed
+        if numbers < 2:
             raise
         raise RetriesExhausted(
             f"step {job.step.name} failed {numbers} times, last: {error.message}",
@@ -158,7 +158,9 @@ def _attempt(job: Job, number: int) -> Finding:
     """Make one attempt and write down how it ended."""
     table = job.step.writes.name
     row = job.ledger.start_attempt(job.run, job.step.name, table, number, job.target.scope, code=job.code)
-    job.session.sparkContext.setJobGroup(job.group, f"{job.pipeline.name}.{job.step.name} {job.target.scope}", True)  # noqa: FBT003
+    job.session.sparkContext.setJobGroup(
+        job.group, f"{job.pipeline.name}.{job.step.name} {job.target.scope}", True
+    )
     try:
         return attempt(job, row)
     except KeyboardInterrupt:
@@ -167,7 +169,13 @@ def _attempt(job: Job, number: int) -> Finding:
         raise
     except Exception as error:
         problem = explained(job, error)
-        status = "lost" if isinstance(problem, LeaseLost) else "held" if isinstance(problem, ScopeHeld) else "failed"
+        status = (
+            "lost"
+            if isinstance(problem, LeaseLost)
+            else "held"
+            if isinstance(problem, ScopeHeld)
+            else "failed"
+        )
         transient = is_transient(problem, job.step.transient)
         job.ledger.finish_attempt(row, status, error=str(problem), transient=transient)
         if problem is error:

@@ -34,7 +34,7 @@ _DEFAULTS = {
 
 def settings(config: Config) -> dict[str, str]:
     """Return the whole Spark configuration of a profile."""
-    import pyspark  # noqa: PLC0415 - the bare package works without it
+    import pyspark
 
     master = config.spark.get("spark.master", _DEFAULTS["spark.master"])
     catalogs = [store.options.get("catalog", "sqlite:///") for store in config.stores.values()]
@@ -54,8 +54,8 @@ def settings(config: Config) -> dict[str, str]:
 def start(config: Config) -> SparkSession:
     """Start Spark, or join the application that is already running in this process."""
     try:
-        from pyspark.errors import PySparkException  # noqa: PLC0415 - the bare package works without it
-        from pyspark.sql import SparkSession  # noqa: PLC0415
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
     except ImportError:
         raise EnvironmentProblem(
             "PySpark is not installed", to_go_on="pip install 'twice[spark]', or run where Spark is"
@@ -65,7 +65,7 @@ def start(config: Config) -> SparkSession:
         raise ConfigError(
             f"profile {config.profile} runs on {wanted['spark.master']}, but its ledger is a file on one machine's disk",
             safe="nothing was run",
-            to_go_on="give the profile a shared ledger: [profiles.NAME.ledger] url = \"postgresql://…\"",
+            to_go_on='give the profile a shared ledger: [profiles.NAME.ledger] url = "postgresql://…"',
         )
     if SparkSession.getActiveSession() is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
         require_java()
@@ -75,7 +75,11 @@ def start(config: Config) -> SparkSession:
     try:
         session = builder.getOrCreate()
     except (PySparkException, RuntimeError) as error:
-        absent = jars.missing(tuple(wanted.get("spark.jars.packages", "").split(","))) if "spark.jars.packages" in wanted else []
+        absent = (
+            jars.missing(tuple(wanted.get("spark.jars.packages", "").split(",")))
+            if "spark.jars.packages" in wanted
+            else []
+        )
         hint = f"; these jars could not be fetched: {', '.join(absent)}" if absent else ""
         raise EnvironmentProblem(
             f"Spark did not start: {str(error).splitlines()[0]}{hint}",
@@ -92,7 +96,7 @@ def java_version() -> tuple[str, int] | None:
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if not java or not Path(java).exists():
         return None
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 - the user's Java
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     match = re.search(r'version "(\d+)(?:\.(\d+))?', said.stderr + said.stdout)
     if not match:
         return None

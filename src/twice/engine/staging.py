@@ -19,6 +19,7 @@ from twice.content.rows import column
 from twice.engine import gating
 from twice.engine.compute import batches
 from twice.engine.gating import Verdict
+from twice.engine.inputs import Pinned, bind
 from twice.engine.samples import LIMIT, rows_text
 from twice.errors import KeyViolation, MergeRefused
 from twice.failpoints import fail_point
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from twice.engine.heartbeat import Heartbeat
-    from twice.engine.inputs import Pinned
     from twice.engine.job import Job
     from twice.ledger import Claim
     from twice.model.scopes import Scope
@@ -52,7 +52,7 @@ class Staged:
 def stage(job: Job, claim: Claim, row: int, heartbeat: Heartbeat, inputs: list[Pinned]) -> Staged:
     """Compute the step's result and write it to a stage that can be fenced."""
     job.tell("computing")
-    results = batches(job, inputs)
+    results = batches(job, {pinned.name: bind(job, pinned) for pinned in inputs})
     first = next(results)
     job.store.prepare(job.session, job.step.writes, first.schema)
     opened = job.store.open(job.session, job.target, claim.token)
@@ -123,7 +123,7 @@ def _judge_source(job: Job, source: DataFrame) -> Verdict:
 
 
 def _any_null(names: Sequence[str]) -> Column:
-    found = F.lit(False)  # noqa: FBT003 - a literal
+    found = F.lit(False)
     for name in names:
         found = found | column(name).isNull()
     return found
@@ -152,7 +152,9 @@ def _require_unique_target(job: Job, stage: Stage, target: DataFrame) -> None:
     """Refuse a table that already holds a key twice, unless these very files were checked before."""
     files = job.store.files(job.session, job.target, stage.base)
     known = {output.scope: output.files for output in job.ledger.outputs(job.step.writes.name)}
-    if all(not fingerprint or known.get(partition) == fingerprint for partition, fingerprint in files.items()):
+    if all(
+        not fingerprint or known.get(partition) == fingerprint for partition, fingerprint in files.items()
+    ):
         return
     found = gating.profiled(job, target, key=job.step.writes.key)
     gating.refuse_bad_keys(job, target, found, where="the table that is the target")

@@ -17,7 +17,6 @@ from twice.ledger.publishing import Publishing
 from twice.ledger.reading import Reading
 from twice.ledger.runs import Runs
 
-
 # SQLite takes a shorter file for an empty database and would write over it.
 _SMALLEST = 512
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -37,6 +38,8 @@ def instant_text(value: datetime) -> str:
     return naive.isoformat(timespec="microseconds") + "Z"
 
 
+# Neighbouring windows share their ends, and long lists share the moment of their record.
+@lru_cache(maxsize=4096)
 def instant_of(text: str) -> datetime:
     """Read what `instant_text` wrote."""
     return datetime.fromisoformat(text[:-1]).replace(tzinfo=timezone.utc)

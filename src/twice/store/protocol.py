@@ -41,17 +41,6 @@ class Stage:
     strays: list[Stray] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class MaintenanceReport:
-    """What maintenance did to one table."""
-
-    table: str
-    branches_dropped: tuple[str, ...]
-    snapshots_expired: int
-    files_compacted: int
-    files_deleted: int
-
-
 class Store(Protocol):
     """A destination that can stage, publish atomically, and fence."""
 
@@ -88,7 +77,9 @@ class Store(Protocol):
     def stage(self, session: SparkSession, stage: Stage, rows: DataFrame, *, first: bool = True) -> None:
         """Write rows into the stage; `first` replaces the scope there, later calls add to it."""
 
-    def stage_changes(self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool) -> None:
+    def stage_changes(
+        self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool
+    ) -> None:
         """Upsert rows into the stage by the table's key."""
 
     def staged(self, session: SparkSession, stage: Stage) -> DataFrame:

@@ -63,11 +63,11 @@ def java_class(error: BaseException) -> str:
     return ""
 
 
-def load(session: SparkSession, name: TableName) -> Any | None:  # noqa: ANN401 - a Java object
+def load(session: SparkSession, name: TableName) -> Any | None:
     """Load a table's current metadata; None if there is no such table."""
-    util = session._jvm.org.apache.iceberg.spark.Spark3Util  # noqa: SLF001 - the gateway is private by name only
+    util = session._jvm.org.apache.iceberg.spark.Spark3Util
     try:
-        table = util.loadIcebergTable(session._jsparkSession, name.sql)  # noqa: SLF001
+        table = util.loadIcebergTable(session._jsparkSession, name.sql)
     except (Py4JJavaError, CapturedException) as error:
         if "NoSuchTable" in java_class(error) or "NoSuchNamespace" in java_class(error):
             return None
@@ -78,13 +78,13 @@ def load(session: SparkSession, name: TableName) -> Any | None:  # noqa: ANN401 
     return table
 
 
-def snapshot_of(table: Any, branch: str) -> Any | None:  # noqa: ANN401
+def snapshot_of(table: Any, branch: str) -> Any | None:
     """Return the head of a branch; None if the branch is missing."""
     ref = table.refs().get(branch)
     return table.snapshot(ref.snapshotId()) if ref is not None else None
 
 
-def history(table: Any, head: Any | None, stop: int | None = None) -> Iterator[Any]:  # noqa: ANN401
+def history(table: Any, head: Any | None, stop: int | None = None) -> Iterator[Any]:
     """Walk from a snapshot to its ancestors, newest first, up to `stop` (not included)."""
     while head is not None and head.snapshotId() != stop:
         yield head
@@ -92,7 +92,7 @@ def history(table: Any, head: Any | None, stop: int | None = None) -> Iterator[A
         head = table.snapshot(parent) if parent is not None else None
 
 
-def find_token(table: Any, token: int) -> str | None:  # noqa: ANN401
+def find_token(table: Any, token: int) -> str | None:
     """Return the version on main that a token published; None if it is not there."""
     for snapshot in history(table, table.currentSnapshot()):
         if snapshot.summary().get(TOKEN) == str(token):
@@ -100,7 +100,7 @@ def find_token(table: Any, token: int) -> str | None:  # noqa: ANN401
     return None
 
 
-def files_in(session: SparkSession, table: Any, snapshot_id: int, expression: Any) -> list[FileInfo]:  # noqa: ANN401
+def files_in(session: SparkSession, table: Any, snapshot_id: int, expression: Any) -> list[FileInfo]:
     """List the data files of a snapshot that hold rows of an expression."""
     tasks = table.newScan().useSnapshot(snapshot_id).filter(expression).planFiles()
     try:
@@ -116,9 +116,9 @@ def files_in(session: SparkSession, table: Any, snapshot_id: int, expression: An
     return list(found.values())
 
 
-def file_info(session: SparkSession, table: Any, file: Any, deletes: tuple[str, ...] = ()) -> FileInfo:  # noqa: ANN401
+def file_info(session: SparkSession, table: Any, file: Any, deletes: tuple[str, ...] = ()) -> FileInfo:
     """Describe a Java data file, its partition as Python values."""
-    anything = session._jvm.java.lang.Class.forName("java.lang.Object")  # noqa: SLF001
+    anything = session._jvm.java.lang.Class.forName("java.lang.Object")
     fields = list(table.specs().get(file.specId()).partitionType().fields())
     values = {
         str(field.name()): _python(file.partition().get(i, anything), str(field.type()))
@@ -146,9 +146,9 @@ def fingerprint(files: Sequence[FileInfo]) -> str:
     return hashlib.sha256("\n".join(sorted(file.identity for file in files)).encode()).hexdigest()[:32]
 
 
-def scope_expression(session: SparkSession, target: Target) -> Any:  # noqa: ANN401
+def scope_expression(session: SparkSession, target: Target) -> Any:
     """Say the whole scope as an Iceberg expression."""
-    api = session._jvm.org.apache.iceberg.expressions.Expressions  # noqa: SLF001
+    api = session._jvm.org.apache.iceberg.expressions.Expressions
     terms = []
     if (bounds := target.bounds()) and target.table.partition:
         column = target.table.partition.column
@@ -157,12 +157,12 @@ def scope_expression(session: SparkSession, target: Target) -> Any:  # noqa: ANN
     return _all_of(session, terms + _dimension_terms(session, target))
 
 
-def partitions_expression(session: SparkSession, target: Target, partitions: Sequence[Scope]) -> Any:  # noqa: ANN401
+def partitions_expression(session: SparkSession, target: Target, partitions: Sequence[Scope]) -> Any:
     """Say some of the scope's partitions as an Iceberg expression."""
-    api = session._jvm.org.apache.iceberg.expressions.Expressions  # noqa: SLF001
+    api = session._jvm.org.apache.iceberg.expressions.Expressions
     if target.table.partition is None or len(partitions) == len(target.partitions):
         return scope_expression(session, target)
-    values = session._jvm.java.util.ArrayList()  # noqa: SLF001
+    values = session._jvm.java.util.ArrayList()
     for partition in partitions:
         values.add(_literal(target.value(partition)))
     inside = getattr(api, "in")(target.table.partition.column, values)
@@ -170,12 +170,12 @@ def partitions_expression(session: SparkSession, target: Target, partitions: Seq
 
 
 def _dimension_terms(session: SparkSession, target: Target) -> list[Any]:
-    api = session._jvm.org.apache.iceberg.expressions.Expressions  # noqa: SLF001
+    api = session._jvm.org.apache.iceberg.expressions.Expressions
     return [api.equal(name, value) for name, value in target.scope.dimensions]
 
 
-def _all_of(session: SparkSession, terms: list[Any]) -> Any:  # noqa: ANN401
-    api = session._jvm.org.apache.iceberg.expressions.Expressions  # noqa: SLF001
+def _all_of(session: SparkSession, terms: list[Any]) -> Any:
+    api = session._jvm.org.apache.iceberg.expressions.Expressions
     whole = api.alwaysTrue()
     for term in terms:
         whole = getattr(api, "and")(whole, term)
@@ -210,7 +210,7 @@ def retried(operation: Callable[[], Result]) -> Result:
     raise AssertionError("unreachable")
 
 
-def branch_tokens(table: Any) -> list[int]:  # noqa: ANN401
+def branch_tokens(table: Any) -> list[int]:
     """List the tokens of the branches that claims left, or hold now."""
     names = [str(name) for name in table.refs().keySet()]
     return [int(name.removeprefix("twice_")) for name in names if re.fullmatch(r"twice_\d+", name)]

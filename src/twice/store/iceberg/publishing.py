@@ -59,7 +59,7 @@ def publish(session: SparkSession, publication: Publication) -> str:
     raise AssertionError("unreachable")
 
 
-def _commit(session: SparkSession, table: Any, publication: Publication) -> None:  # noqa: ANN401
+def _commit(session: SparkSession, table: Any, publication: Publication) -> None:
     stage, wanted = publication.stage, set(publication.partitions)
     head = jvm.snapshot_of(table, jvm.branch_of(stage.token))
     added, removed = stage.changed_files(session, table)
@@ -96,7 +96,7 @@ def _commit(session: SparkSession, table: Any, publication: Publication) -> None
     transaction.commitTransaction()
 
 
-def _landed_or_lost(table: Any, stage: IcebergStage) -> str:  # noqa: ANN401
+def _landed_or_lost(table: Any, stage: IcebergStage) -> str:
     landed = jvm.find_token(table, stage.token) if table is not None else None
     if landed is None:
         raise LeaseLost(
@@ -118,7 +118,7 @@ def _look_up(session: SparkSession, stage: IcebergStage) -> str | None:
     return jvm.find_token(table, stage.token) if table is not None else None
 
 
-def _require_unchanged(session: SparkSession, table: Any, stage: IcebergStage) -> None:  # noqa: ANN401
+def _require_unchanged(session: SparkSession, table: Any, stage: IcebergStage) -> None:
     """Refuse if somebody changed the scope since the stage was opened; compaction is no change."""
     current = table.currentSnapshot()
     if current is None or str(current.snapshotId()) == stage.base:
@@ -139,7 +139,7 @@ def _require_unchanged(session: SparkSession, table: Any, stage: IcebergStage) -
             raise _conflict(stage, f"changed by snapshot {snapshot.snapshotId()} ({snapshot.operation()})")
 
 
-def _touches(session: SparkSession, table: Any, stage: IcebergStage, snapshot: Any) -> bool:  # noqa: ANN401
+def _touches(session: SparkSession, table: Any, stage: IcebergStage, snapshot: Any) -> bool:
     io = table.io()
     changes = (
         snapshot.addedDataFiles(io),

@@ -52,6 +52,6 @@ def _connection(name: str, catalog: str, root: Path) -> dict[str, str]:
             found["jdbc.password"] = unquote(url.password)
         return found
     raise ConfigError(
-        f"[stores.{name}] catalog must start with sqlite:/// or postgresql://, or be \"spark\" for a catalog that "
+        f'[stores.{name}] catalog must start with sqlite:/// or postgresql://, or be "spark" for a catalog that '
         "the Spark configuration already has"
     )

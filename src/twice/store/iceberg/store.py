@@ -51,7 +51,7 @@ class IcebergStore:
     def read(self, session: SparkSession, table: Table, version: str | None) -> DataFrame:
         """Read the table as of a snapshot; None reads nothing, with the table's columns."""
         if version is None:
-            return session.table(table.id.sql).where(F.lit(False))  # noqa: FBT003 - a literal
+            return session.table(table.id.sql).where(F.lit(False))
         return session.read.option("versionAsOf", version).table(table.id.sql)
 
     def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:
@@ -99,7 +99,9 @@ class IcebergStore:
         """Write rows to the branch."""
         staging.write(session, _mine(stage), rows, first=first)
 
-    def stage_changes(self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool) -> None:
+    def stage_changes(
+        self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool
+    ) -> None:
         """Upsert rows on the branch by key."""
         staging.write_changes(session, _mine(stage), changes, insert_only=insert_only)
 

@@ -86,14 +86,14 @@ def _check_columns(table: Table, schema: T.StructType) -> None:
 
 
 def _create(session: SparkSession, table: Table, schema: T.StructType) -> None:
-    java = session._jvm  # noqa: SLF001 - the gateway is private by name only
+    java = session._jvm
     catalog = java.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(
-        session._jsparkSession,  # noqa: SLF001
+        session._jsparkSession,
         table.id.store,
     )
     namespace = _array(session, table.id.namespace)
     spaces = java.org.apache.iceberg.catalog.Namespace.of(namespace)
-    nullable = T.StructType([T.StructField(f.name, plain(f.dataType), True) for f in schema.fields])  # noqa: FBT003
+    nullable = T.StructType([T.StructField(f.name, plain(f.dataType), True) for f in schema.fields])
     columns = java.org.apache.iceberg.spark.SparkSchemaUtil.convert(_java_type(session, nullable))
     spec = java.org.apache.iceberg.PartitionSpec.builderFor(columns)
     for name in table.partition_columns:
@@ -120,7 +120,7 @@ def _create(session: SparkSession, table: Table, schema: T.StructType) -> None:
             raise
 
 
-def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any) -> None:  # noqa: ANN401
+def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any) -> None:
     there = {field.name: field.dataType for field in session.table(table.id.sql).schema.fields}
     here = {field.name: field.dataType for field in schema.fields}
     if gone := [name for name in there if name not in here]:
@@ -143,7 +143,7 @@ def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any
     if not new:
         return
     update = live.updateSchema()
-    convert = session._jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert  # noqa: SLF001
+    convert = session._jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert
     for name in new:
         update.addColumn(None, name, convert(_java_type(session, plain(here[name]))))
     update.commit()
@@ -164,12 +164,12 @@ def _retype(table: Table, name: str, old: T.DataType, new: T.DataType) -> str:
     )
 
 
-def _java_type(session: SparkSession, kind: T.DataType) -> Any:  # noqa: ANN401 - a Java object
-    return session._jsparkSession.parseDataType(kind.json())  # noqa: SLF001
+def _java_type(session: SparkSession, kind: T.DataType) -> Any:
+    return session._jsparkSession.parseDataType(kind.json())
 
 
-def _array(session: SparkSession, values: tuple[str, ...]) -> Any:  # noqa: ANN401 - a Java array
-    gateway = session.sparkContext._gateway  # noqa: SLF001
+def _array(session: SparkSession, values: tuple[str, ...]) -> Any:
+    gateway = session.sparkContext._gateway
     assert gateway is not None  # noqa: S101 - a classic session has one
     array = gateway.new_array(gateway.jvm.java.lang.String, len(values))
     for index, value in enumerate(values):

@@ -1,0 +1,160 @@
+"""Maintenance that a rerun does not notice: leftovers, small files, old snapshots, orphans.
+
+The table is claimed as a whole first, so no run is halfway in it; abandoned claims are settled
+before the snapshots that prove them may expire; what is compacted is recorded anew, so that
+nothing looks changed by hand afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from twice.errors import ScopeHeld
+from twice.model.scopes import Scope
+from twice.model.targets import Target
+from twice.model.windows import Window
+from twice.store.iceberg import maintenance
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from twice.engine.run import Workshop
+    from twice.ledger import Output
+    from twice.model.pipelines import Pipeline
+    from twice.model.tables import Table
+
+_LEASE = timedelta(hours=1)
+
+
+@dataclass
+class TableMaintenance:
+    """What was done to one table, or would be."""
+
+    table: str
+    branches_dropped: int = 0
+    files_compacted: int = 0
+    snapshots_expired: int = 0
+    files_removed: int = 0
+    remarks: list[str] = field(default_factory=list)
+    dry_run: bool = False
+
+    @property
+    def text(self) -> str:
+        """The result in words."""
+        would = "would drop" if self.dry_run else "dropped"
+        done = (
+            f"{self.table}: {would} {self.branches_dropped} leftover branches, {self.files_compacted} files compacted, "
+            f"{self.snapshots_expired} snapshots expired, {self.files_removed} files removed"
+        )
+        return "; ".join([done, *self.remarks])
+
+    def to_json(self) -> dict[str, object]:
+        """Return the result as JSON scalars."""
+        return dict(self.__dict__)
+
+
+def maintain(
+    workshop: Workshop,
+    pipelines: Sequence[Pipeline],
+    *,
+    keep: timedelta,
+    tables: Sequence[str] | None = None,
+    compact: bool = True,
+    dry_run: bool = False,
+) -> list[TableMaintenance]:
+    """Maintain every table that the pipelines write; `keep` is how far back `twice undo` still reaches."""
+    done = []
+    for pipeline in pipelines:
+        for step in pipeline.ordered():
+            if tables is None or step.writes.name in tables:
+                done.append(
+                    _maintain(workshop, pipeline, step.writes, keep, compact=compact, dry_run=dry_run)
+                )
+    return done
+
+
+def _maintain(
+    workshop: Workshop, pipeline: Pipeline, table: Table, keep: timedelta, *, compact: bool, dry_run: bool
+) -> TableMaintenance:
+    result = TableMaintenance(table.name, dry_run=dry_run)
+    session = workshop.spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    store, ledger = workshop.stores.of(table), workshop.ledger
+    if not store.exists(session, table):
+        result.remarks.append("it does not exist yet")
+        return result
+    if dry_run:
+        held = {
+            lease.token for lease in ledger.leases() if lease.table == table.name and lease.state == "live"
+        }
+        result.branches_dropped = len(set(maintenance.leftover_tokens(session, table)) - held)
+        return result
+    try:
+        claim = ledger.claim(table.name, [Scope(None)], ttl=_LEASE, floor=store.token(session, table))
+    except ScopeHeld as held:
+        result.remarks.append(f"left alone: {held.message}")
+        return result
+    try:
+        for abandoned in claim.abandoned:
+            landed = store.fence(session, table, abandoned.token)
+            ledger.settle(abandoned, landed=landed is not None, version=landed)
+        leftovers = maintenance.leftover_tokens(session, table)
+        for token in leftovers:
+            store.fence(session, table, token)
+        result.branches_dropped = len(leftovers)
+        if compact:
+            result.files_compacted = _compact(workshop, session, pipeline, table)
+        _expire(workshop, session, table, keep, result)
+    finally:
+        ledger.release(claim)
+    return result
+
+
+def _compact(workshop: Workshop, session: SparkSession, pipeline: Pipeline, table: Table) -> int:
+    store, ledger = workshop.stores.of(table), workshop.ledger
+    outputs = ledger.outputs(table.name)
+    before = _files(workshop, session, pipeline, table, outputs)
+    rewritten = maintenance.compact(session, table)
+    if rewritten:
+        after = _files(workshop, session, pipeline, table, outputs)
+        same = {output.scope for output in outputs if output.files == before.get(output.scope)}
+        files = {scope: fingerprint for scope, fingerprint in after.items() if scope in same}
+        ledger.rerecord(table.name, files, store.version(session, table))
+    return rewritten
+
+
+def _files(
+    workshop: Workshop, session: SparkSession, pipeline: Pipeline, table: Table, outputs: Sequence[Output]
+) -> Mapping[Scope, str]:
+    """Fingerprint the files of every recorded partition, in as few looks as there are dimension values."""
+    store = workshop.stores.of(table)
+    version = store.version(session, table)
+    found: dict[Scope, str] = {}
+    for dimensions in {output.scope.dimensions for output in outputs}:
+        scopes = tuple(output.scope for output in outputs if output.scope.dimensions == dimensions)
+        windows = [scope.window for scope in scopes if scope.window is not None]
+        hull = Window(min(w.start for w in windows), max(w.end for w in windows)) if windows else None
+        target = Target(table, Scope(hull, dimensions), scopes, pipeline.zone)
+        found.update(store.files(session, target, version))
+    return found
+
+
+def _expire(
+    workshop: Workshop, session: SparkSession, table: Table, keep: timedelta, result: TableMaintenance
+) -> None:
+    ledger = workshop.ledger
+    for lease in ledger.leases():
+        if lease.state != "live" or lease.run is None:
+            continue
+        for attempt in ledger.run(lease.run).attempts:
+            if attempt.status == "running" and any(record.table == table.name for record in attempt.inputs):
+                result.remarks.append(f"snapshots kept: run {lease.run} is reading it")
+                return
+    before = maintenance.snapshots(session, table)
+    now = ledger.clock.now()
+    result.files_removed = maintenance.expire(session, table, now - keep)
+    result.snapshots_expired = before - maintenance.snapshots(session, table)
+    result.files_removed += maintenance.remove_orphans(session, table, now)

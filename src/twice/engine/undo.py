@@ -1,0 +1,178 @@
+"""Undo a run: every scope it published goes back to what it held before, as a new publish."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from twice.content.filters import scope_filter
+from twice.engine.attempt import publish, record, recover
+from twice.engine.claiming import claim_scope, give_up
+from twice.engine.freshness import known_outputs
+from twice.engine.gating import Verdict, profiled
+from twice.engine.heartbeat import Heartbeat
+from twice.engine.job import Job
+from twice.engine.staging import Staged
+from twice.errors import StoreRefused, UsageError
+from twice.model.scopes import Scope
+from twice.model.targets import Target
+
+if TYPE_CHECKING:
+    from twice.engine.run import Workshop
+    from twice.ledger import AttemptInfo
+    from twice.model.pipelines import Pipeline
+
+
+@dataclass(frozen=True)
+class UndoResult:
+    """One scope of one table, put back."""
+
+    step: str
+    table: str
+    scope: str
+    version: str | None
+    status: str
+    rows: int = 0
+
+    @property
+    def text(self) -> str:
+        """The result in words."""
+        before = f"version {self.version}" if self.version else "nothing"
+        return f"{self.table}, {self.scope}: {self.status} to {before} ({self.rows} rows)"
+
+    def to_json(self) -> dict[str, object]:
+        """Return the result as JSON scalars."""
+        return dict(self.__dict__)
+
+
+def undo(
+    workshop: Workshop, pipelines: Mapping[str, Pipeline], run_id: str, *, dry_run: bool = False
+) -> list[UndoResult]:
+    """Put every scope that a run published back to what it was, last step first.
+
+    All scopes are checked before the first one is touched: a scope that has changed since, or
+    whose earlier version has expired, is refused.
+    """
+    info = workshop.ledger.run(run_id)
+    if info.pipeline not in pipelines:
+        raise UsageError(
+            f"run {info.id} belongs to the pipeline {info.pipeline}, which is not configured here"
+        )
+    pipeline = pipelines[info.pipeline]
+    published = [attempt for attempt in reversed(info.attempts) if attempt.status == "published"]
+    if not published:
+        raise UsageError(f"run {info.id} published nothing, so there is nothing to undo")
+    published.sort(key=lambda attempt: list(pipeline.steps).index(attempt.step), reverse=True)
+    jobs = [(_job(workshop, pipeline, attempt, info.id), attempt) for attempt in published]
+    for job, attempt in jobs:
+        _require_untouched(job, attempt, info.id)
+    if dry_run:
+        return [_result(job, attempt, "would go back", _rows_before(job, attempt)) for job, attempt in jobs]
+    run = workshop.ledger.start_run(
+        pipeline.name, info.scope, command=f"twice undo {info.id}", tags={"undo": info.id}
+    )
+    done = []
+    try:
+        for job, attempt in jobs:
+            done.append(_restore(Job(**{**job.__dict__, "run": run}), attempt))
+    except BaseException as error:
+        workshop.ledger.finish_run(run, "failed", str(error))
+        raise
+    workshop.ledger.finish_run(run, "done")
+    return done
+
+
+def _job(workshop: Workshop, pipeline: Pipeline, attempt: AttemptInfo, run: str) -> Job:
+    step = pipeline.find(attempt.step)
+    session = workshop.spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", pipeline.zone.key)
+    return Job(
+        pipeline=pipeline,
+        step=step,
+        scope=attempt.scope,
+        target=Target.of(step.writes, attempt.scope, pipeline.zone),
+        run=run,
+        code=f"undo:{run}",
+        session=session,
+        stores=workshop.stores,
+        ledger=workshop.ledger,
+        lease=workshop.lease,
+        listener=workshop.listener,
+    )
+
+
+def _require_untouched(job: Job, attempt: AttemptInfo, run: str) -> None:
+    """Refuse to undo what somebody else has built upon in the meantime."""
+    now = job.store.files(job.session, job.target, job.store.version(job.session, job.step.writes))
+    known = known_outputs(job)
+    for partition in job.target.partitions:
+        output = known.get(partition)
+        if output is None or output.files != now[partition] or output.token != attempt.token:
+            by = (
+                f"run {output.run}"
+                if output is not None and output.token != attempt.token
+                else "somebody else"
+            )
+            raise StoreRefused(
+                f"{job.step.writes.name}, {job.target.name(partition)} was changed by {by} after run {run}",
+                safe="nothing was undone",
+                to_go_on="undo the later run first, or run the date again",
+            )
+    _before(job, attempt)
+
+
+def _before(job: Job, attempt: AttemptInfo) -> Mapping[Scope, str]:
+    """Look the earlier version up; the store refuses one that has expired."""
+    return job.store.files(job.session, job.target, attempt.base_version)
+
+
+def _rows_before(job: Job, attempt: AttemptInfo) -> int:
+    return (
+        job.store.read(job.session, job.step.writes, attempt.base_version)
+        .where(scope_filter(job.target))
+        .count()
+    )
+
+
+def _restore(job: Job, attempt: AttemptInfo) -> UndoResult:
+    table = job.step.writes
+    row = job.ledger.start_attempt(job.run, job.step.name, table.name, 1, job.target.scope, code=job.code)
+    claim, _ = claim_scope(job)
+    with Heartbeat(job.ledger, claim, job.lease, on_lost=job.cancel) as heartbeat:
+        try:
+            recover(job, claim)
+            stage = job.store.open(job.session, job.target, claim.token)
+            job.ledger.bind_attempt(row, claim, base_version=stage.base, inputs=())
+            heartbeat.require()
+            before = job.store.read(job.session, table, attempt.base_version).where(scope_filter(job.target))
+            job.store.stage(job.session, stage, _with_new_columns(job, before))
+            staged = Staged(stage)
+            found = profiled(job, job.store.staged(job.session, stage), key=())
+            verdict = Verdict({partition: seen.digest for partition, seen in found.items()})
+            finding = publish(job, claim, row, heartbeat, [], staged, verdict)
+            record(job, claim, row, finding)
+        except BaseException:
+            give_up(job, claim)
+            raise
+    return _result(job, attempt, "went back", finding.rows)
+
+
+def _with_new_columns(job: Job, before: DataFrame) -> DataFrame:
+    """Fill columns that the table has gained since with null."""
+    now = job.session.table(job.step.writes.id.sql).schema
+    missing = {
+        field.name: F.lit(None).cast(field.dataType)
+        for field in now.fields
+        if field.name not in before.columns
+    }
+    return before.withColumns(missing) if missing else before
+
+
+def _result(job: Job, attempt: AttemptInfo, status: str, rows: int) -> UndoResult:
+    return UndoResult(
+        job.step.name, job.step.writes.name, str(job.target.scope), attempt.base_version, status, rows
+    )
