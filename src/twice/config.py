@@ -19,9 +19,12 @@ else:  # Python 3.10 has no TOML reader of its own
     import tomli as tomllib
 
 FILE = "twice.toml"
+_IN_PYPROJECT = re.compile(r"^\s*\[tool\.twice[\].]", re.MULTILINE)
+_PLACE = re.compile(r"[^\s:]+:[^\s:]+")
 _ENV = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _KNOWN = {"pipelines", "stores", "profiles", "ledger", "lease", "on_failure"}
 _KNOWN_PROFILE = {"spark", "ledger", "stores", "packages"}
+_LONGEST_LEASE = 86_400
 _STORE_TYPES = ("iceberg",)
 
 
@@ -62,11 +65,11 @@ class Config:
 
 def find(start: Path) -> Path | None:
     """Look for the configuration here and in the folders above."""
-    for folder in (start, *start.parents):
+    for folder in (start.resolve(), *start.resolve().parents):
         if (folder / FILE).is_file():
             return folder / FILE
         project = folder / "pyproject.toml"
-        if project.is_file() and "[tool.twice" in project.read_text(encoding="utf-8", errors="replace"):
+        if project.is_file() and _IN_PYPROJECT.search(_content(project, errors="replace")):
             return project
     return None
 
@@ -76,19 +79,27 @@ def load(path: Path | None = None, profile: str | None = None, *, start: Path | 
     found = path or find(start or Path.cwd())
     profile = profile or os.environ.get("TWICE_PROFILE") or "default"
     if found is None:
-        root = start or Path.cwd()
+        root = (start or Path.cwd()).resolve()
         return _build({}, root, None, profile)
     if not found.is_file():
         raise ConfigError(f"there is no configuration file {found}")
     try:
-        data: dict[str, Any] = tomllib.loads(found.read_text(encoding="utf-8"))
+        data: Mapping[str, Any] = tomllib.loads(_content(found))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{found} is not valid TOML: {error}", safe="nothing was run") from None
-    except OSError as error:
-        raise ConfigError(f"{found} cannot be read: {error.strerror}") from None
     if found.name == "pyproject.toml":
-        data = data.get("tool", {}).get("twice", {})
+        tools = _section(data, "tool", found)
+        if "twice" not in tools:
+            raise ConfigError(f"{found} has no [tool.twice]", to_go_on="add [tool.twice], or write a twice.toml")
+        data = _section(tools, "twice", found)
     return _build(data, found.resolve().parent, found, profile)
+
+
+def _content(path: Path, errors: str = "strict") -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors=errors)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _build(data: Mapping[str, Any], root: Path, source: Path | None, profile: str) -> Config:
@@ -102,32 +113,42 @@ def _build(data: Mapping[str, Any], root: Path, source: Path | None, profile: st
     _only(chosen, _KNOWN_PROFILE, f"[profiles.{profile}] of {where}")
     stores = {**_section(data, "stores", where)}
     for name, changed in _section(chosen, "stores", where).items():
-        stores[name] = {**stores.get(name, {}), **changed}
+        stores[name] = {**_section(stores, name, where), **_section({name: changed}, name, where)}
     if not stores:
         stores = {"lake": {"type": "iceberg"}}
-    ledger = _section({**data, **({"ledger": chosen["ledger"]} if "ledger" in chosen else {})}, "ledger", where)
+    ledger = _section(chosen if "ledger" in chosen else data, "ledger", where)
     _only(ledger, {"url"}, f"[ledger] of {where}")
     lease = _section(data, "lease", where)
     _only(lease, {"seconds"}, f"[lease] of {where}")
     packages = chosen.get("packages")
-    if packages is not None and not (isinstance(packages, list) and all(isinstance(p, str) for p in packages)):
+    if packages is not None and not isinstance(packages, list):
         raise ConfigError(f"packages in [profiles.{profile}] of {where} must be a list of texts")
     pipelines = _section(data, "pipelines", where)
     for name, place in pipelines.items():
-        if not isinstance(place, str) or ":" not in place:
+        if not isinstance(place, str) or not _PLACE.fullmatch(place):
             raise ConfigError(f'[pipelines] {name} in {where} must look like "module:object", not {place!r}')
     return Config(
         root=root,
         source=source,
         profile=profile,
-        ledger=_ledger_url(_text(ledger.get("url", "sqlite:///.twice/ledger.db"), where), root),
-        pipelines={name: _text(place, where) for name, place in pipelines.items()},
+        ledger=_ledger_url(_text(ledger.get("url", "sqlite:///.twice/ledger.db"), "[ledger] url", where), root),
+        pipelines=dict(pipelines),
         stores={name: _store(name, options, where) for name, options in stores.items()},
-        spark={name: _text(value, where) for name, value in _section(chosen, "spark", where).items()},
-        packages=tuple(packages) if packages is not None else None,
+        spark=_spark(_section(chosen, "spark", where), profile, where),
+        packages=None if packages is None else tuple(_text(name, "packages", where) for name in packages),
         lease=timedelta(seconds=_seconds(lease.get("seconds", 60), where)),
-        on_failure=_text(data.get("on_failure", ""), where),
+        on_failure=_text(data.get("on_failure", ""), "on_failure", where),
     )
+
+
+def _spark(section: Mapping[str, Any], profile: str, where: object) -> dict[str, str]:
+    for name, value in section.items():
+        if isinstance(value, Mapping):  # TOML reads the dots of a bare key as tables in tables
+            raise ConfigError(
+                f"[profiles.{profile}.spark] in {where}: {name} is a table; put the whole name of a Spark "
+                'setting in quotes, such as "spark.sql.shuffle.partitions" = "8"'
+            )
+    return {name: _setting(value, f"[profiles.{profile}.spark] {name}", where) for name, value in section.items()}
 
 
 def _store(name: str, options: object, where: object) -> StoreConfig:
@@ -136,37 +157,55 @@ def _store(name: str, options: object, where: object) -> StoreConfig:
     kind = options.get("type")
     if kind not in _STORE_TYPES:
         raise ConfigError(f"[stores.{name}] in {where}: type is {kind!r}; it must be one of: {', '.join(_STORE_TYPES)}")
-    return StoreConfig(name, kind, {k: _text(v, where) for k, v in options.items() if k != "type"})
+    settings = {k: _setting(v, f"[stores.{name}] {k}", where) for k, v in options.items() if k != "type"}
+    return StoreConfig(name, kind, settings)
 
 
 def _section(data: Mapping[str, Any], name: str, where: object) -> Mapping[str, Any]:
     section = data.get(name, {})
     if not isinstance(section, Mapping):
-        raise ConfigError(f"[{name}] in {where} must be a table, not {section!r}")
+        # The value itself is not shown: it may be a URL with a password.
+        raise ConfigError(f"[{name}] in {where} must be a table, not a {_kind(section)}")
     return section
 
 
 def _only(section: Mapping[str, Any], known: set[str], where: str) -> None:
     if unknown := sorted(set(section) - known):
-        raise ConfigError(f"{where} has {', '.join(unknown)}, which twice does not know; it knows: {', '.join(sorted(known))}")
+        raise ConfigError(
+            f"{where} has {', '.join(unknown)}, which twice does not know; it knows: {', '.join(sorted(known))}"
+        )
 
 
-def _text(value: object, where: object) -> str:
-    """Fill in `${NAME}` from the environment; a missing one is an error, not an empty text."""
+def _kind(value: object) -> str:
+    return {str: "text", bool: "truth value", list: "list", dict: "table"}.get(type(value), "number or date")
+
+
+def _setting(value: object, name: str, where: object) -> str:
+    """Read a setting as Spark and stores take it: a text; numbers and truth values become one."""
     if isinstance(value, bool):
         return str(value).lower()
+    return str(value) if isinstance(value, int | float) else _text(value, name, where)
+
+
+def _text(value: object, name: str, where: object) -> str:
+    """Fill in `${NAME}` from the environment; a missing one is an error, not an empty text."""
+    if not isinstance(value, str):
+        raise ConfigError(f"{name} in {where} must be a text, not a {_kind(value)}")
 
     def fill(match: re.Match[str]) -> str:
         if match[1] not in os.environ:
-            raise ConfigError(f"{where} uses ${{{match[1]}}}, but the environment has no {match[1]}")
+            raise ConfigError(
+                f"{name} in {where} uses ${{{match[1]}}}, but the environment has no {match[1]}",
+                to_go_on=f"export {match[1]}=…",
+            )
         return os.environ[match[1]]
 
-    return _ENV.sub(fill, str(value))
+    return _ENV.sub(fill, value)
 
 
 def _seconds(value: object, where: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
-        raise ConfigError(f"[lease] seconds in {where} must be a number above 0, not {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _LONGEST_LEASE:
+        raise ConfigError(f"[lease] seconds in {where} must be a number above 0 and up to a day, not {value!r}")
     return float(value)
 
 

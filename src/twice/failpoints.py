@@ -25,6 +25,7 @@ FAIL_POINTS = {
     "record.written": "the ledger has the outputs; the run is not marked as done",
 }
 
+_ACTIONS = ("kill", "raise", "pause")
 _reached: dict[str, int] = {}
 
 
@@ -36,6 +37,9 @@ def fail_point(name: str) -> None:
     if name not in FAIL_POINTS:
         raise AssertionError(f"unregistered fail point {name!r}")
     point, _, action = setting.partition(":")
+    # A typing error in the setting would make a crash test pass without a crash.
+    if point not in FAIL_POINTS or action not in _ACTIONS:
+        raise AssertionError(f"TWICE_FAILPOINT={setting}: write NAME:{'|'.join(_ACTIONS)}")
     if point != name:
         return
     _reached[name] = _reached.get(name, 0) + 1

@@ -63,7 +63,7 @@ def gate(job: Job, staged: Staged) -> Verdict:
         verdict = freshness.content_after(job, staged)
         verdict.remarks += staged.source.remarks
     fail_point("gate.passed")
-    job.tell("gated", rows=verdict.rows)
+    job.tell("gated", data={"rows": verdict.rows})
     return verdict
 
 
@@ -82,9 +82,7 @@ def publish(
     if not changed:
         job.store.discard(job.session, staged.stage)
         outputs = outputs_of(job, inputs, verdict, files, staged.stage.base)
-        return Finding(
-            "unchanged", outputs, verdict.rows, staged.stage.base, staged.details(verdict, changed)
-        )
+        return Finding("unchanged", outputs, verdict.rows, staged.stage.base, staged.details(verdict, changed))
     heartbeat.require()
     # Saved before the commit, so that whoever finds the commit without its record can complete it.
     job.ledger.prepare(claim, row, outputs_of(job, inputs, verdict, files, None))

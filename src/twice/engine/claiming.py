@@ -39,7 +39,7 @@ def claim_scope(job: Job) -> tuple[Claim, bool]:
             time.sleep(_POLL)
             continue
         fail_point("claim.leased")
-        job.tell("claimed", f"token {claim.token}", token=claim.token)
+        job.tell("claimed", f"token {claim.token}", {"token": claim.token})
         return claim, waited
 
 

@@ -29,11 +29,7 @@ def batches(job: Job, bound: Mapping[str, DataFrame]) -> Iterator[DataFrame]:
     result = _call(job, bound)
     if isinstance(result, DataFrame):
         yield _checked(job, result)
-    elif (
-        job.step.kind == "extract"
-        and isinstance(result, Iterable)
-        and not isinstance(result, str | bytes | Mapping)
-    ):
+    elif job.step.kind == "extract" and isinstance(result, Iterable) and not isinstance(result, str | bytes | Mapping):
         for rows in _row_batches(job, result):
             yield _checked(job, rows)
     else:
@@ -80,7 +76,8 @@ def _row_batches(job: Job, rows: Iterable[Mapping[str, object]]) -> Iterator[Dat
     table = job.step.writes
     if table.schema is None:
         raise StepFailed(
-            f"extract {job.step.name} yields rows, but {table.name} declares no schema: an empty day would have no columns",
+            f"extract {job.step.name} yields rows, but {table.name} declares no schema: "
+            "an empty day would have no columns",
             to_go_on='add schema="order_id BIGINT, …" to the table',
         )
     schema = declared(table.schema)
@@ -98,18 +95,15 @@ def _row_batches(job: Job, rows: Iterable[Mapping[str, object]]) -> Iterator[Dat
             return
         for row in batch:
             if not isinstance(row, Mapping):
-                raise StepFailed(
-                    f"extract {job.step.name} yielded {type(row).__name__}; it must yield mappings"
-                )
+                raise StepFailed(f"extract {job.step.name} yielded {type(row).__name__}; it must yield mappings")
             if unknown := sorted(set(row) - set(names)):
                 raise StepFailed(
-                    f"extract {job.step.name} yielded the column {', '.join(unknown)}, which {table.name} does not declare",
-                    to_go_on=f"add it to the table's schema, or leave it out of the rows; declared are {', '.join(names)}",
+                    f"extract {job.step.name} yielded the column {', '.join(unknown)}, "
+                    f"which {table.name} does not declare",
+                    to_go_on=f"add it to the table's schema or leave it out; declared are {', '.join(names)}",
                 )
         try:
-            yield job.session.createDataFrame(
-                [tuple(row.get(name) for name in names) for row in batch], schema
-            )
+            yield job.session.createDataFrame([tuple(row.get(name) for name in names) for row in batch], schema)
         except (TypeError, ValueError) as error:
             raise _failed(job, error) from error
         first = False
@@ -119,11 +113,11 @@ def declared(schema: str | Mapping[str, str]) -> T.StructType:
     """Read a declared schema."""
     assert isinstance(schema, str)  # noqa: S101 - a Table keeps its schema as text
     try:
-        return T.StructType.fromDDL(schema)
+        parsed = T.StructType.fromDDL(schema)
     except PySparkException as error:
-        raise SchemaRefused(
-            f"the declared schema cannot be read: {str(error).splitlines()[0]}: {schema}"
-        ) from None
+        raise SchemaRefused(f"the declared schema cannot be read: {str(error).splitlines()[0]}: {schema}") from None
+    assert isinstance(parsed, T.StructType)  # noqa: S101 - what the DDL of a table is
+    return parsed
 
 
 def _checked(job: Job, result: DataFrame) -> DataFrame:
@@ -131,9 +125,7 @@ def _checked(job: Job, result: DataFrame) -> DataFrame:
     table, step = job.step.writes, job.step
     names = result.columns
     if repeated := sorted({name for name in names if names.count(name) > 1}):
-        raise SchemaRefused(
-            f"step {step.name} returns two columns named {', '.join(repeated)}: rename or drop one"
-        )
+        raise SchemaRefused(f"step {step.name} returns two columns named {', '.join(repeated)}: rename or drop one")
     if taken := sorted(set(names) & FRAMEWORK_COLUMNS):
         raise SchemaRefused(f"step {step.name} returns the column {', '.join(taken)}, which belongs to twice")
     version = (table.write.version,) if isinstance(table.write, Merge) else ()
@@ -176,7 +168,8 @@ def _match_declared(job: Job, result: DataFrame) -> None:
     ]
     if problems:
         raise SchemaRefused(
-            f"step {job.step.name}: the result does not have the schema that {table.name} declares: {'; '.join(problems)}",
+            f"step {job.step.name}: the result does not have the schema that {table.name} declares: "
+            f"{'; '.join(problems)}",
             safe="nothing was staged",
             to_go_on="cast in the step, or change schema= of the table",
         )

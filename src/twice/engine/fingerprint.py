@@ -34,9 +34,7 @@ def fingerprint(step: Step) -> str:
 
 
 def _collect(thing: Any, seen: dict[str, str]) -> None:
-    name = (
-        f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', getattr(thing, '__name__', ''))}"
-    )
+    name = f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', getattr(thing, '__name__', ''))}"
     if name in seen:
         return
     seen[name] = _syntax(thing)
@@ -87,8 +85,7 @@ def _is_ours(file: str | None) -> bool:
     if {"site-packages", "dist-packages"} & set(path.parts):
         return False
     return not any(
-        path.is_relative_to(Path(root).resolve())
-        for root in (sys.base_prefix + "/lib", Path(__file__).parent.parent)
+        path.is_relative_to(Path(root).resolve()) for root in (sys.base_prefix + "/lib", Path(__file__).parent.parent)
     )
 
 

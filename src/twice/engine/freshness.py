@@ -95,9 +95,7 @@ def changed_partitions(job: Job, staged: Staged, verdict: Verdict) -> list[Scope
     if before is None:
         rows = job.store.read(job.session, job.step.writes, staged.stage.base).where(scope_filter(job.target))
         before = {partition: seen.digest for partition, seen in gating.profiled(job, rows, key=()).items()}
-    return [
-        partition for partition, digest in verdict.digests.items() if not _equal(digest, before[partition])
-    ]
+    return [partition for partition, digest in verdict.digests.items() if not _equal(digest, before[partition])]
 
 
 def files_after(job: Job, staged: Staged, changed: Sequence[Scope]) -> dict[Scope, str]:

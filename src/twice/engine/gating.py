@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -71,16 +71,11 @@ def judge(job: Job, rows: DataFrame, *, check_keys: bool = True) -> Verdict:
 
 
 def profiled(
-    job: Job,
-    rows: DataFrame,
-    *,
-    key: tuple[str, ...] | list[str] | object,
-    violations: Mapping[str, Column] | None = None,
+    job: Job, rows: DataFrame, *, key: Sequence[str], violations: Mapping[str, Column] | None = None
 ) -> dict[Scope, PartitionProfile]:
     """Profile rows by the target's partitions; a partition without rows has an empty profile."""
     table = job.step.writes
-    keys = tuple(key) if isinstance(key, tuple | list) else ()
-    by_values = profile(rows, partition=table.partition_columns, key=keys, violations=violations)
+    by_values = profile(rows, partition=table.partition_columns, key=key, violations=violations)
     empty = Digest.empty(schema_fingerprint(rows.schema))
     merged = {partition: PartitionProfile(empty, violations={}) for partition in job.target.partitions}
     for values, seen in by_values.items():
@@ -151,45 +146,41 @@ def _outside(value: Column, gate: g.Range) -> Column:
     return low | high
 
 
-def _apply(
-    job: Job, gate: g.Gate, partition: Scope, seen: PartitionProfile, rows: DataFrame, verdict: Verdict
-) -> None:
+def _apply(job: Job, gate: g.Gate, partition: Scope, seen: PartitionProfile, rows: DataFrame, verdict: Verdict) -> None:
     count = seen.digest.rows
     if isinstance(gate, g.NotNull | g.Accepted | g.Range):
         if bad := seen.violations.get(gate.text, 0):
-            wrong = _violations(job, rows)[gate.text]
-            samples = _only(job, rows, partition).where(wrong).limit(LIMIT).collect()
-            raise _failed(
-                job,
-                gate,
-                partition,
-                f"{bad} of {count} rows fail",
-                [row.asDict(recursive=True) for row in samples],
-            )
+            wrong = _only(job, rows, partition).where(_violations(job, rows)[gate.text])
+            raise _failed(job, gate, partition, f"{bad} of {count} rows fail", _few(wrong))
     elif isinstance(gate, g.RowCount):
         if (gate.min is not None and count < gate.min) or (gate.max is not None and count > gate.max):
             raise _failed(job, gate, partition, f"it has {count}")
     elif isinstance(gate, g.RowCountChange):
         _judge_change(job, gate, partition, count, verdict)
-    elif isinstance(gate, g.Unique):
-        part = _only(job, rows, partition)
-        if samples := duplicate_samples(part, (), gate.columns, LIMIT):
-            raise _failed(job, gate, partition, "some values occur more than once", samples)
-    elif isinstance(gate, g.Sql):
-        _only(job, rows, partition).createOrReplaceTempView("staged")
-        if found := job.session.sql(gate.query).limit(LIMIT).collect():
-            raise _failed(
-                job, gate, partition, "it returned rows", [row.asDict(recursive=True) for row in found]
-            )
     else:
-        said = gate.function(_only(job, rows, partition))
-        if isinstance(said, DataFrame):
-            if found := said.limit(LIMIT).collect():
-                raise _failed(
-                    job, gate, partition, "it returned rows", [row.asDict(recursive=True) for row in found]
-                )
-        elif isinstance(said, str) or said is False:
-            raise _failed(job, gate, partition, said or "it said no")
+        _ask(job, gate, partition, _only(job, rows, partition))
+
+
+def _ask(job: Job, gate: g.Unique | g.Sql | g.Check, partition: Scope, rows: DataFrame) -> None:
+    """Apply a gate that needs a query of its own."""
+    if isinstance(gate, g.Unique):
+        if repeated := duplicate_samples(rows, (), gate.columns, LIMIT):
+            raise _failed(job, gate, partition, "some values occur more than once", repeated)
+        return
+    if isinstance(gate, g.Sql):
+        rows.createOrReplaceTempView("staged")
+        said: object = job.session.sql(gate.query)
+    else:
+        said = gate.function(rows)
+    if isinstance(said, DataFrame):
+        if found := _few(said):
+            raise _failed(job, gate, partition, "it returned rows", found)
+    elif isinstance(said, str) or said is False:
+        raise _failed(job, gate, partition, said or "it said no")
+
+
+def _few(rows: DataFrame) -> list[dict[str, object]]:
+    return [row.asDict(recursive=True) for row in rows.limit(LIMIT).collect()]
 
 
 def _judge_change(job: Job, gate: g.RowCountChange, partition: Scope, count: int, verdict: Verdict) -> None:
@@ -200,9 +191,7 @@ def _judge_change(job: Job, gate: g.RowCountChange, partition: Scope, count: int
     else:
         history = job.ledger.row_history(table, partition, gate.history)
         if len(history) < _ENOUGH:
-            verdict.remarks.append(
-                f"{gate.text}: not judged, only {len(history)} earlier partitions are known"
-            )
+            verdict.remarks.append(f"{gate.text}: not judged, only {len(history)} earlier partitions are known")
             return
         usual, of_what = float(statistics.median(history)), f"in the last {len(history)} partitions"
     low, high = usual * (1 - gate.ratio), usual * (1 + gate.ratio)

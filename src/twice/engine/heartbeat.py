@@ -12,6 +12,8 @@ from twice.errors import LeaseLost, LedgerError
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from typing_extensions import Self
+
     from twice.ledger import Claim, Ledger
 
 
@@ -28,7 +30,7 @@ class Heartbeat:
         self._lost = False
         self._thread = threading.Thread(target=self._beat, name=f"twice-lease-{claim.token}", daemon=True)
 
-    def __enter__(self) -> Heartbeat:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

@@ -39,9 +39,7 @@ def pin(job: Job) -> list[Pinned]:
 def bind(job: Job, pinned: Pinned) -> DataFrame:
     """Read a pinned input, cut to what the step may see."""
     table = pinned.read.table
-    return cut_rows(
-        job, pinned.read, pinned.cut, job.stores.of(table).read(job.session, table, pinned.version)
-    )
+    return cut_rows(job, pinned.read, pinned.cut, job.stores.of(table).read(job.session, table, pinned.version))
 
 
 def cut_rows(job: Job, read: Read, cut: Cut, rows: DataFrame) -> DataFrame:
@@ -63,9 +61,7 @@ def _pin(job: Job, name: str, read: Read) -> Pinned:
     own = read.table.id == job.step.writes.id
     if not store.exists(job.session, read.table):
         if own:  # the first partition of a step that builds on its past
-            return Pinned(
-                name, read, Cut(None, None), None, InputRecord(name, read.table.name, read.mode, None, {})
-            )
+            return Pinned(name, read, Cut(None, None), None, InputRecord(name, read.table.name, read.mode, None, {}))
         raise StoreRefused(
             f"step {job.step.name}: its input {name} ({read.table.name}) does not exist",
             safe="nothing was changed",
@@ -93,9 +89,7 @@ def _partitions(job: Job, read: Read, cut: Cut, version: str | None) -> dict[str
         known = outputs.get(partition)
         assert partition.window is not None  # noqa: S101 - cut by partition
         start = partition.window.start.isoformat()
-        found[start] = (
-            f"digest:{known.digest}" if known and known.files == fingerprint else f"files:{fingerprint}"
-        )
+        found[start] = f"digest:{known.digest}" if known and known.files == fingerprint else f"files:{fingerprint}"
     return found
 
 

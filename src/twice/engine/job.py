@@ -53,10 +53,10 @@ class Job:
         """Cancel the step's running Spark jobs."""
         self.session.sparkContext.cancelJobGroup(self.group)
 
-    def tell(self, state: State, detail: str = "", **data: object) -> None:
+    def tell(self, state: State, detail: str = "", data: Mapping[str, object] | None = None) -> None:
         """Report a change of state."""
         self.listener(
-            Event(state, self.run, self.pipeline.name, str(self.target.scope), self.step.name, detail, data)
+            Event(state, self.run, self.pipeline.name, str(self.target.scope), self.step.name, detail, data or {})
         )
 
 

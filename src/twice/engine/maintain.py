@@ -66,14 +66,12 @@ def maintain(
     dry_run: bool = False,
 ) -> list[TableMaintenance]:
     """Maintain every table that the pipelines write; `keep` is how far back `twice undo` still reaches."""
-    done = []
-    for pipeline in pipelines:
-        for step in pipeline.ordered():
-            if tables is None or step.writes.name in tables:
-                done.append(
-                    _maintain(workshop, pipeline, step.writes, keep, compact=compact, dry_run=dry_run)
-                )
-    return done
+    return [
+        _maintain(workshop, pipeline, step.writes, keep, compact=compact, dry_run=dry_run)
+        for pipeline in pipelines
+        for step in pipeline.ordered()
+        if tables is None or step.writes.name in tables
+    ]
 
 
 def _maintain(
@@ -87,9 +85,7 @@ def _maintain(
         result.remarks.append("it does not exist yet")
         return result
     if dry_run:
-        held = {
-            lease.token for lease in ledger.leases() if lease.table == table.name and lease.state == "live"
-        }
+        held = {lease.token for lease in ledger.leases() if lease.table == table.name and lease.state == "live"}
         result.branches_dropped = len(set(maintenance.leftover_tokens(session, table)) - held)
         return result
     try:
@@ -142,9 +138,7 @@ def _files(
     return found
 
 
-def _expire(
-    workshop: Workshop, session: SparkSession, table: Table, keep: timedelta, result: TableMaintenance
-) -> None:
+def _expire(workshop: Workshop, session: SparkSession, table: Table, keep: timedelta, result: TableMaintenance) -> None:
     ledger = workshop.ledger
     for lease in ledger.leases():
         if lease.state != "live" or lease.run is None:

@@ -78,9 +78,7 @@ def _check_dimensions(pipeline: Pipeline, step: Step, scope: Scope) -> None:
     for name, _ in scope.dimensions:
         if name not in pipeline.dimensions:
             known = ", ".join(sorted(pipeline.dimensions)) or "none"
-            raise UsageError(
-                f"pipeline {pipeline.name} has no dimension {name!r}; its dimensions are: {known}"
-            )
+            raise UsageError(f"pipeline {pipeline.name} has no dimension {name!r}; its dimensions are: {known}")
         if name not in step.writes.dimensions and not isinstance(step.writes.write, Merge | InsertOnly):
             raise UsageError(
                 f"step {step.name} writes {step.writes.name}, which has no dimension {name}: a run for one {name} "

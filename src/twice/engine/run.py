@@ -114,7 +114,7 @@ def _step(job: Job) -> StepResult:
         if not is_transient(error, job.step.transient):
             return False
         if numbers < retry.attempts:
-            job.tell("retrying", str(error).splitlines()[0], attempt=numbers)
+            job.tell("retrying", str(error).splitlines()[0], {"attempt": numbers})
         return wait_hint(error) or True
 
     try:
@@ -139,7 +139,8 @@ def _step(job: Job) -> StepResult:
         ) from error
     seconds = time.monotonic() - started
     state: State = finding.status  # type: ignore[assignment]
-    job.tell(state, rows=finding.rows, digest=finding.digest, seconds=seconds, **finding.details)
+    told = {**finding.details, "rows": finding.rows, "digest": finding.digest, "seconds": seconds}
+    job.tell(state, data=told)
     return StepResult(
         job.step.name,
         job.step.writes.name,
@@ -158,9 +159,7 @@ def _attempt(job: Job, number: int) -> Finding:
     """Make one attempt and write down how it ended."""
     table = job.step.writes.name
     row = job.ledger.start_attempt(job.run, job.step.name, table, number, job.target.scope, code=job.code)
-    job.session.sparkContext.setJobGroup(
-        job.group, f"{job.pipeline.name}.{job.step.name} {job.target.scope}", True
-    )
+    job.session.sparkContext.setJobGroup(job.group, f"{job.pipeline.name}.{job.step.name} {job.target.scope}", True)
     try:
         return attempt(job, row)
     except KeyboardInterrupt:
@@ -169,13 +168,7 @@ def _attempt(job: Job, number: int) -> Finding:
         raise
     except Exception as error:
         problem = explained(job, error)
-        status = (
-            "lost"
-            if isinstance(problem, LeaseLost)
-            else "held"
-            if isinstance(problem, ScopeHeld)
-            else "failed"
-        )
+        status = "lost" if isinstance(problem, LeaseLost) else "held" if isinstance(problem, ScopeHeld) else "failed"
         transient = is_transient(problem, job.step.transient)
         job.ledger.finish_attempt(row, status, error=str(problem), transient=transient)
         if problem is error:
@@ -183,9 +176,7 @@ def _attempt(job: Job, number: int) -> Finding:
         raise problem from error
 
 
-def _job(
-    workshop: Workshop, pipeline: Pipeline, stage: Stage, run: str, *, skip_fresh: bool, wait: float
-) -> Job:
+def _job(workshop: Workshop, pipeline: Pipeline, stage: Stage, run: str, *, skip_fresh: bool, wait: float) -> Job:
     # A session of its own: temporary views and settings of one step do not reach another.
     session = workshop.spark.newSession()
     session.conf.set("spark.sql.session.timeZone", pipeline.zone.key)

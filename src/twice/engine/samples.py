@@ -22,9 +22,7 @@ def rows_text(table: Table, rows: Sequence[Mapping[str, object]]) -> str:
 
 
 def _row(table: Table, row: Mapping[str, object]) -> str:
-    shown = (
-        f"{name}={_value(table, name, value)}" for name, value in row.items() if name not in FRAMEWORK_COLUMNS
-    )
+    shown = (f"{name}={_value(table, name, value)}" for name, value in row.items() if name not in FRAMEWORK_COLUMNS)
     return ", ".join(shown)
 
 

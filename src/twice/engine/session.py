@@ -63,7 +63,7 @@ def start(config: Config) -> SparkSession:
     wanted = settings(config)
     if not wanted["spark.master"].startswith("local") and config.ledger.startswith("sqlite"):
         raise ConfigError(
-            f"profile {config.profile} runs on {wanted['spark.master']}, but its ledger is a file on one machine's disk",
+            f"profile {config.profile} runs on {wanted['spark.master']}, but its ledger is a file on one machine",
             safe="nothing was run",
             to_go_on='give the profile a shared ledger: [profiles.NAME.ledger] url = "postgresql://…"',
         )

@@ -106,7 +106,8 @@ def _judge_source(job: Job, source: DataFrame) -> Verdict:
     if nulls:
         shown = rows_text(table, [row.asDict(recursive=True) for row in nulls])
         raise KeyViolation(
-            f"{table.name}: step {job.step.name} returns rows with a null in the business key ({', '.join(table.key)}):{shown}",
+            f"{table.name}: step {job.step.name} returns rows with a null in the business key "
+            f"({', '.join(table.key)}):{shown}",
             safe="nothing was published; the last good version stays readable",
             to_go_on="filter or repair these rows in the step",
         )
@@ -152,9 +153,7 @@ def _require_unique_target(job: Job, stage: Stage, target: DataFrame) -> None:
     """Refuse a table that already holds a key twice, unless these very files were checked before."""
     files = job.store.files(job.session, job.target, stage.base)
     known = {output.scope: output.files for output in job.ledger.outputs(job.step.writes.name)}
-    if all(
-        not fingerprint or known.get(partition) == fingerprint for partition, fingerprint in files.items()
-    ):
+    if all(not fingerprint or known.get(partition) == fingerprint for partition, fingerprint in files.items()):
         return
     found = gating.profiled(job, target, key=job.step.writes.key)
     gating.refuse_bad_keys(job, target, found, where="the table that is the target")
@@ -166,8 +165,8 @@ def _disputed(job: Job, compared: DataFrame, count: int) -> MergeRefused:
     keys = rows_text(table, [row.asDict(recursive=True) for row in rows])
     if isinstance(table.write, Merge):
         return MergeRefused(
-            f"{table.name}: {count} key{'s' if count != 1 else ''} have the same {table.write.version} as the table but "
-            f"other content, and another window wrote them:{keys}",
+            f"{table.name}: {count} key{'s' if count != 1 else ''} have the same {table.write.version} as the table "
+            f"but other content, and another window wrote them:{keys}",
             safe="nothing was published",
             to_go_on="raise the version of rows that really changed, or rerun the window that wrote them first",
         )

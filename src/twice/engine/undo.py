@@ -59,9 +59,7 @@ def undo(
     """
     info = workshop.ledger.run(run_id)
     if info.pipeline not in pipelines:
-        raise UsageError(
-            f"run {info.id} belongs to the pipeline {info.pipeline}, which is not configured here"
-        )
+        raise UsageError(f"run {info.id} belongs to the pipeline {info.pipeline}, which is not configured here")
     pipeline = pipelines[info.pipeline]
     published = [attempt for attempt in reversed(info.attempts) if attempt.status == "published"]
     if not published:
@@ -72,9 +70,7 @@ def undo(
         _require_untouched(job, attempt, info.id)
     if dry_run:
         return [_result(job, attempt, "would go back", _rows_before(job, attempt)) for job, attempt in jobs]
-    run = workshop.ledger.start_run(
-        pipeline.name, info.scope, command=f"twice undo {info.id}", tags={"undo": info.id}
-    )
+    run = workshop.ledger.start_run(pipeline.name, info.scope, command=f"twice undo {info.id}", tags={"undo": info.id})
     done = []
     try:
         for job, attempt in jobs:
@@ -112,11 +108,7 @@ def _require_untouched(job: Job, attempt: AttemptInfo, run: str) -> None:
     for partition in job.target.partitions:
         output = known.get(partition)
         if output is None or output.files != now[partition] or output.token != attempt.token:
-            by = (
-                f"run {output.run}"
-                if output is not None and output.token != attempt.token
-                else "somebody else"
-            )
+            by = f"run {output.run}" if output is not None and output.token != attempt.token else "somebody else"
             raise StoreRefused(
                 f"{job.step.writes.name}, {job.target.name(partition)} was changed by {by} after run {run}",
                 safe="nothing was undone",
@@ -131,11 +123,7 @@ def _before(job: Job, attempt: AttemptInfo) -> Mapping[Scope, str]:
 
 
 def _rows_before(job: Job, attempt: AttemptInfo) -> int:
-    return (
-        job.store.read(job.session, job.step.writes, attempt.base_version)
-        .where(scope_filter(job.target))
-        .count()
-    )
+    return job.store.read(job.session, job.step.writes, attempt.base_version).where(scope_filter(job.target)).count()
 
 
 def _restore(job: Job, attempt: AttemptInfo) -> UndoResult:
@@ -164,15 +152,9 @@ def _restore(job: Job, attempt: AttemptInfo) -> UndoResult:
 def _with_new_columns(job: Job, before: DataFrame) -> DataFrame:
     """Fill columns that the table has gained since with null."""
     now = job.session.table(job.step.writes.id.sql).schema
-    missing = {
-        field.name: F.lit(None).cast(field.dataType)
-        for field in now.fields
-        if field.name not in before.columns
-    }
+    missing = {field.name: F.lit(None).cast(field.dataType) for field in now.fields if field.name not in before.columns}
     return before.withColumns(missing) if missing else before
 
 
 def _result(job: Job, attempt: AttemptInfo, status: str, rows: int) -> UndoResult:
-    return UndoResult(
-        job.step.name, job.step.writes.name, str(job.target.scope), attempt.base_version, status, rows
-    )
+    return UndoResult(job.step.name, job.step.writes.name, str(job.target.scope), attempt.base_version, status, rows)

@@ -16,7 +16,9 @@ from twice.ledger.values import InputRecord, Owner
 from twice.model.scopes import Scope
 
 RUN_ENDS = frozenset({"done", "failed", "interrupted", "held"})
-ATTEMPT_ENDS = frozenset({"published", "unchanged", "fresh", "superseded", "failed", "lost", "interrupted"})
+ATTEMPT_ENDS = frozenset(
+    {"published", "unchanged", "fresh", "superseded", "failed", "lost", "interrupted", "held"}
+)
 
 # Crockford's digits: sortable, and none is mistaken for another.
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"

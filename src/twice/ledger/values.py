@@ -7,8 +7,12 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 from twice.model.scopes import Scope
+
+# Linux gives the process space of the machine itself, outside all containers, this fixed number.
+_FIRST_SPACE = "pid:[4026531836]"
 
 
 @dataclass(frozen=True)
@@ -20,8 +24,13 @@ class Owner:
 
     @classmethod
     def here(cls) -> Owner:
-        """Return this very process."""
-        return cls(socket.gethostname(), os.getpid())
+        """Return this very process; a container's processes are told apart from its host's."""
+        try:
+            space = str(Path("/proc/self/ns/pid").readlink())
+        except OSError:
+            space = _FIRST_SPACE
+        inside = "" if space == _FIRST_SPACE else "/" + space.removeprefix("pid:")
+        return cls(socket.gethostname() + inside, os.getpid())
 
     def __str__(self) -> str:
         return f"{self.host} (pid {self.pid})"

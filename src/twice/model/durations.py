@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
-from twice.errors import DefinitionError
+from twice.errors import DefinitionError, UsageError
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,11 @@ class Duration:
     exact: timedelta = timedelta(0)
 
     def __post_init__(self) -> None:
+        for name, value, kind in (("days", self.days, int), ("exact", self.exact, timedelta)):
+            if not isinstance(value, kind) or isinstance(value, bool):
+                raise DefinitionError(f"a duration's {name} cannot be {value!r}: write days(7) or hours(36)")
         if self.days < 0 or self.exact < timedelta(0):
-            raise DefinitionError(f"a duration cannot be negative: {self}")
+            raise DefinitionError(f"a duration cannot be negative: {self.days} days, {self.exact}")
 
     def __bool__(self) -> bool:
         return bool(self.days or self.exact)
@@ -40,8 +43,15 @@ class Duration:
         return self._shift(instant, zone, -1)
 
     def _shift(self, instant: datetime, zone: ZoneInfo, sign: int) -> datetime:
-        local = instant.astimezone(zone).replace(tzinfo=None) + timedelta(days=sign * self.days)
-        return local.replace(tzinfo=zone).astimezone(timezone.utc) + sign * self.exact
+        try:
+            if self.days:
+                local = instant.astimezone(zone)
+                # Adding to a local time forgets which of two equal clock readings it was.
+                instant = (local + timedelta(days=sign * self.days)).replace(fold=local.fold)
+            return instant.astimezone(timezone.utc) + sign * self.exact
+        except OverflowError:
+            where = "before" if sign < 0 else "after"
+            raise UsageError(f"{self} {where} {instant.isoformat()} is outside the calendar") from None
 
 
 def days(count: int) -> Duration:
@@ -51,9 +61,16 @@ def days(count: int) -> Duration:
 
 def hours(count: int) -> Duration:
     """Return `count` hours of sixty minutes, whatever the clocks do."""
-    return Duration(exact=timedelta(hours=count))
+    return Duration(exact=_exact("hours", count))
 
 
 def minutes(count: int) -> Duration:
     """Return `count` minutes."""
-    return Duration(exact=timedelta(minutes=count))
+    return Duration(exact=_exact("minutes", count))
+
+
+def _exact(unit: str, count: int) -> timedelta:
+    try:
+        return timedelta(**{unit: count})
+    except (TypeError, OverflowError):
+        raise DefinitionError(f"{unit}({count!r}) needs a number") from None

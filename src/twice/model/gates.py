@@ -7,11 +7,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from twice.errors import DefinitionError
+from twice.model.names import check_identifier
 
 Scalar = str | int | float | bool
 
@@ -127,52 +128,94 @@ Gate = NotNull | Accepted | Range | Unique | RowCount | RowCountChange | Sql | C
 
 def not_null(column: str) -> Gate:
     """Require a value in every row."""
-    return NotNull(column)
+    return NotNull(_column(column, "not_null"))
 
 
 def unique(*columns: str) -> Gate:
     """Require that no two rows of a partition agree in these columns."""
     if not columns:
-        raise DefinitionError("gates.unique needs at least one column")
-    return Unique(columns)
+        raise DefinitionError('gates.unique needs at least one column: gates.unique("order_id")')
+    return Unique(tuple(_column(column, "unique") for column in columns))
 
 
 def accepted(column: str, values: Sequence[Scalar]) -> Gate:
     """Require one of the given values."""
-    if not values or isinstance(values, str):
-        raise DefinitionError(f"gates.accepted({column!r}, …) needs a list of values")
-    return Accepted(column, tuple(values))
+    if not values or isinstance(values, str) or not isinstance(values, Iterable):
+        raise DefinitionError(f'gates.accepted({column!r}, …) needs a list of values: ["new", "paid"]')
+    if any(value is None for value in values):
+        raise DefinitionError(
+            f"gates.accepted({column!r}, …) does not judge nulls: leave None out of the values; "
+            f"gates.not_null({column!r}) refuses nulls"
+        )
+    return Accepted(_column(column, "accepted"), tuple(values))
 
 
 def range(column: str, *, min: Scalar | None = None, max: Scalar | None = None) -> Gate:  # noqa: A001, A002 - the words users expect
     """Require values from `min` to `max`, both included."""
     if min is None and max is None:
         raise DefinitionError(f"gates.range({column!r}) needs min=, max= or both")
-    return Range(column, min, max)
+    _ordered(f"gates.range({column!r})", min, max)
+    return Range(_column(column, "range"), min, max)
 
 
 def row_count(*, min: int | None = None, max: int | None = None) -> Gate:  # noqa: A002 - the words users expect
     """Require a row count from `min` to `max` in each partition."""
     if min is None and max is None:
         raise DefinitionError("gates.row_count() needs min=, max= or both")
+    for bound in (min, max):
+        if bound is not None and not _whole(bound, 0):
+            raise DefinitionError(f"gates.row_count: {bound!r} is no number of rows: give 0 or more")
+    _ordered("gates.row_count()", min, max)
     return RowCount(min, max)
 
 
 def row_count_change(ratio: float, *, history: int = 7) -> Gate:
     """Require a row count within ± `ratio` of the usual: `row_count_change(0.3)`."""
-    if ratio <= 0:
-        raise DefinitionError(f"gates.row_count_change({ratio}) needs a ratio above 0, such as 0.3 for ±30 %")
+    if isinstance(ratio, bool | str) or not 0 < ratio <= 10:
+        raise DefinitionError(
+            f"gates.row_count_change({ratio!r}) needs a ratio above 0 and up to 10, such as 0.3 for ±30 %"
+        )
+    if not _whole(history, 3):
+        raise DefinitionError(
+            f"gates.row_count_change(…, history={history!r}): give 3 partitions or more, with fewer nothing is judged"
+        )
     return RowCountChange(ratio, history)
 
 
 def sql(query: str) -> Gate:
     """Require that a query over the view `staged` returns no rows."""
+    if not str(query or "").strip():
+        raise DefinitionError('gates.sql needs a query: gates.sql("select * from staged where amount < 0")')
     return Sql(query)
 
 
 def check(function: Callable[[Any], object]) -> Gate:
     """Require that a function of the staged DataFrame finds nothing wrong."""
+    if not callable(function):
+        raise DefinitionError(f"gates.check({function!r}) needs a function of the staged DataFrame")
     return Check(function)
+
+
+def _whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _column(column: Any, gate: str) -> str:
+    if isinstance(column, list | tuple):
+        names = ", ".join(f'"{name}"' for name in column)
+        advice = f"write gates.unique({names})" if gate == "unique" else "write one gate for each column"
+        raise DefinitionError(f"gates.{gate} takes a column's name, not a list: {advice}")
+    check_identifier(column, f"gates.{gate}: a column name")
+    return str(column)
+
+
+def _ordered(what: str, low: Any, high: Any) -> None:
+    try:
+        wrong = low is not None and high is not None and low > high
+    except TypeError:
+        raise DefinitionError(f"{what}: min={low!r} and max={high!r} cannot be compared") from None
+    if wrong:
+        raise DefinitionError(f"{what}: min={low!r} is above max={high!r}, so nothing could pass")
 
 
 def _bounds(low: object, high: object) -> str:

@@ -58,16 +58,22 @@ class Grain:
 
     def floor(self, instant: datetime, zone: ZoneInfo) -> datetime:
         """Return the start of the partition that holds the instant."""
+        instant = _utc(instant)
         if self.sub_day:
-            return _floor_minutes(instant.astimezone(timezone.utc), _MINUTES[self.name])
-        return _midnight(self._first_date(instant.astimezone(zone).date()), zone)
+            return _floor_minutes(instant, _MINUTES[self.name])
+        first = self._first_date(instant.astimezone(zone).date())
+        start = _midnight(first, zone)
+        following = self.next(start, zone)
+        # Clocks set back over midnight repeat the evening before: the day begins at its first midnight.
+        return following if following <= instant else start
 
     def next(self, start: datetime, zone: ZoneInfo) -> datetime:
         """Return the start of the partition after the one that begins at `start`."""
+        start = _utc(start)
         if self.sub_day:
             return start + timedelta(minutes=_MINUTES[self.name])
         following = start
-        first = start.astimezone(zone).date()
+        first = self._first_date(start.astimezone(zone).date())
         while following <= start:  # a zone may skip a whole calendar date
             first = self._next_date(first)
             following = _midnight(first, zone)
@@ -75,6 +81,7 @@ class Grain:
 
     def is_boundary(self, instant: datetime, zone: ZoneInfo) -> bool:
         """Tell whether a partition starts at the instant."""
+        instant = _utc(instant)  # an ambiguous local time equals no other datetime
         return self.floor(instant, zone) == instant
 
     def partitions(self, window: Window, zone: ZoneInfo) -> Iterator[Window]:
@@ -83,7 +90,8 @@ class Grain:
             if not self.is_boundary(instant, zone):
                 raise UsageError(
                     f"the {name} of {window} is not a boundary of the grain {self.name} in {zone.key}: "
-                    f"the partition around it starts at {self.floor(instant, zone).isoformat()}"
+                    f"the partition around it starts at {self.floor(instant, zone).isoformat()}",
+                    to_go_on="give a window made of whole partitions",
                 )
         start = window.start
         while start < window.end:
@@ -98,7 +106,7 @@ class Grain:
 
     def value(self, start: datetime, zone: ZoneInfo) -> PartitionValue:
         """Return what the partition column holds for the partition that begins at `start`."""
-        return start if self.sub_day else start.astimezone(zone).date()
+        return _utc(start) if self.sub_day else self._first_date(start.astimezone(zone).date())
 
     def start_of(self, value: PartitionValue, zone: ZoneInfo) -> datetime:
         """Return the start of the partition whose column holds `value`."""
@@ -109,13 +117,13 @@ class Grain:
     def label(self, start: datetime, zone: ZoneInfo) -> str:
         """Name a partition briefly, as `parse` reads it."""
         if self.sub_day:
-            return start.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M")
-        first = start.astimezone(zone).date()
+            return _utc(start).replace(tzinfo=None).isoformat(timespec="minutes")
+        first = self._first_date(start.astimezone(zone).date())
         return first.isoformat()[:7] if self.name == "month" else first.isoformat()
 
     def parse(self, text: str, zone: ZoneInfo) -> datetime:
         """Read a partition's start as people write it; anything off the grain is refused."""
-        instant = self._read(text.strip(), zone)
+        instant = self._read(text, zone)
         if not self.is_boundary(instant, zone):
             start = self.floor(instant, zone)
             raise UsageError(
@@ -148,25 +156,29 @@ class Grain:
         return first + timedelta(days=7 if self.name == "week" else 1)
 
     def _read(self, text: str, zone: ZoneInfo) -> datetime:
+        calendar = ZoneInfo("UTC") if self.sub_day else zone
         try:
-            if self.name == "month" and re.fullmatch(r"\d{4}-\d{2}", text):
-                return _midnight(date.fromisoformat(text + "-01"), zone)
-            if self.name == "week" and (week := re.fullmatch(r"(\d{4})-W(\d{2})", text)):
-                return _midnight(date.fromisocalendar(int(week[1]), int(week[2]), 1), zone)
-            if self.sub_day and re.fullmatch(r"\d{4}-\d{2}-\d{2}T\d{2}", text):
-                text += ":00"
-            if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
-                day = date.fromisoformat(text)
-                midnight = datetime.combine(day, time(), timezone.utc)
-                return midnight if self.sub_day else _midnight(day, zone)
-            instant = datetime.fromisoformat(text.replace("Z", "+00:00"))
-        except (ValueError, OverflowError):
-            raise UsageError(
-                f"{text!r} is not a {self.name}: write it like {_EXAMPLE[self.name]}"
-            ) from None
-        if instant.tzinfo is None:
-            instant = instant.replace(tzinfo=timezone.utc if self.sub_day else zone)
-        return instant.astimezone(timezone.utc)
+            instant = self._read_written(text.strip(), calendar)
+            self.next(instant, zone)  # the last day of the calendar has no end
+        except (AttributeError, ValueError, OverflowError):
+            raise UsageError(f"{text!r} is not a {self.name}: write it like {_EXAMPLE[self.name]}") from None
+        return instant
+
+    def _read_written(self, text: str, zone: ZoneInfo) -> datetime:
+        if self.name == "month" and re.fullmatch(r"\d{4}-\d{2}", text):
+            return _midnight(date.fromisoformat(text + "-01"), zone)
+        if self.name == "week" and (week := re.fullmatch(r"(\d{4})-W(\d{2})", text)):
+            return _midnight(date.fromisocalendar(int(week[1]), int(week[2]), 1), zone)
+        if self.sub_day and re.fullmatch(r"\d{4}-\d{2}-\d{2}T\d{2}", text):
+            text += ":00"
+        if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
+            day = date.fromisoformat(text)
+            start = _midnight(day, zone)
+            if start.astimezone(zone).date() != day:
+                raise UsageError(f"there is no {text} in {zone.key}: its clocks skipped that day")
+            return start
+        instant = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        return (instant if instant.tzinfo else instant.replace(tzinfo=zone)).astimezone(timezone.utc)
 
 
 @dataclass(frozen=True)
@@ -194,12 +206,25 @@ def zone_of(name: str) -> ZoneInfo:
     """Return the time zone of that name."""
     try:
         return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
+    except (ZoneInfoNotFoundError, TypeError, ValueError, OSError):
         raise DefinitionError(f"unknown time zone {name!r}: use a name such as UTC or Europe/Berlin") from None
 
 
 def _midnight(day: date, zone: ZoneInfo) -> datetime:
-    return datetime.combine(day, time(), zone).astimezone(timezone.utc)
+    """Return the first instant of a local date, also where the clocks skip midnight."""
+    early, late = (datetime.combine(day, time(fold=fold), zone).astimezone(timezone.utc) for fold in (1, 0))
+    if early >= late:  # midnight exists; where it does twice, `late` (fold 0) is the first of the two
+        return late
+    while late - early > timedelta(seconds=1):  # midnight is skipped: the date begins where the gap ends
+        middle = early + (late - early) // timedelta(seconds=2) * timedelta(seconds=1)
+        early, late = (early, middle) if middle.astimezone(zone).date() >= day else (middle, late)
+    return late
+
+
+def _utc(instant: datetime) -> datetime:
+    if instant.tzinfo is None:
+        raise UsageError(f"an instant needs a time zone: {instant.isoformat()} has none")
+    return instant.astimezone(timezone.utc)
 
 
 def _floor_minutes(instant: datetime, minutes: int) -> datetime:

@@ -21,18 +21,19 @@ def quote(name: str) -> str:
 
 
 def quote_text(value: str) -> str:
-    """Quote a string literal for Spark SQL, whatever it holds.
+    r"""Quote a string literal for Spark SQL, whatever it holds.
 
-    Backslashes and quotes are escaped; control characters go in as unicode escapes.
+    Backslashes and quotes are escaped; control characters go in as unicode escapes, and so does
+    the dollar sign, because Spark fills in `${…}` before it reads any literal.
 
-    >>> quote_text("it's")
-    "'it\\\\'s'"
+    >>> print(quote_text("it's"))
+    'it\'s'
     """
     out = []
     for char in value:
         if char in "\\'":
             out.append("\\" + char)
-        elif ord(char) < 0x20 or char == "\x7f":
+        elif ord(char) < 0x20 or char in "\x7f$":
             out.append(f"\\u{ord(char):04x}")
         else:
             out.append(char)
@@ -48,6 +49,8 @@ class TableName:
     @classmethod
     def parse(cls, text: str) -> TableName:
         """Read a dotted name; a part with odd characters stands in backticks."""
+        if not isinstance(text, str):
+            raise DefinitionError(f"{text!r} is not a table name: write store.namespace.table")
         parts, position = [], 0
         while True:
             match = _PART.match(text, position)
@@ -63,7 +66,7 @@ class TableName:
         return cls(tuple(parts))
 
     def __post_init__(self) -> None:
-        if len(self.parts) < 3:  # noqa: PLR2004 - store, namespace, table
+        if len(self.parts) < 3:
             raise DefinitionError(
                 f"{'.'.join(self.parts)!r} is not a full table name: write store.namespace.table, "
                 "where the store is one of [stores.*] in twice.toml"
@@ -96,7 +99,13 @@ class TableName:
 
 def check_identifier(name: str, what: str) -> None:
     """Refuse names that no engine can hold."""
+    if not isinstance(name, str):
+        raise DefinitionError(f"{what} must be a text, not {name!r}")
     if not name or name != name.strip():
         raise DefinitionError(f"{what} is empty or has spaces at an end: {name!r}")
-    if any(ord(char) < 0x20 or char == "\x7f" for char in name):  # noqa: PLR2004 - ASCII control characters
+    if any(ord(char) < 0x20 or char == "\x7f" for char in name):
         raise DefinitionError(f"{what} holds a control character: {name!r}")
+    if any("\ud800" <= char <= "\udfff" for char in name):
+        raise DefinitionError(f"{what} is not valid unicode: {name!r}")
+    if "${" in name:
+        raise DefinitionError(f"{what} holds ${{, which Spark SQL replaces by a variable: {name!r}")

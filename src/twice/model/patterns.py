@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from twice.errors import DefinitionError
+
 
 @dataclass(frozen=True)
 class Overwrite:
@@ -43,6 +45,10 @@ class InsertOnly:
     """
 
     on_conflict: Literal["fail", "keep"] = "fail"
+
+    def __post_init__(self) -> None:
+        if self.on_conflict not in {"fail", "keep"}:
+            raise DefinitionError(f'InsertOnly(on_conflict={self.on_conflict!r}): write "fail" or "keep"')
 
     @property
     def text(self) -> str:

@@ -35,7 +35,7 @@ class Pipeline:
     def __init__(self, name: str, *, grain: Grain, time_zone: str = "UTC", description: str = "") -> None:
         if not isinstance(grain, Grain):
             raise DefinitionError(f'Pipeline("{name}"): grain must be QuarterHour, Hour, Day, Week or Month')
-        if not _NAME.fullmatch(name):
+        if not _NAME.fullmatch(str(name)):
             raise DefinitionError(f"pipeline name {name!r}: use letters, digits, - and _, starting with a letter")
         self.name = name
         self.grain = grain
@@ -62,7 +62,7 @@ class Pipeline:
 
         def declare(function: Function) -> Function:
             step = Step(
-                name=name or function.__name__,
+                name=name or _name_of(function),
                 pipeline=self.name,
                 kind="python",
                 reads=_reads(reads),
@@ -91,7 +91,7 @@ class Pipeline:
 
         def declare(function: Function) -> Function:
             step = Step(
-                name=name or function.__name__,
+                name=name or _name_of(function),
                 pipeline=self.name,
                 kind="extract",
                 reads={},
@@ -122,8 +122,15 @@ class Pipeline:
         Inputs are views under their names; the window comes as the parameter markers
         `:window_start` and `:window_end`.
         """
+        if not isinstance(query, str):
+            raise DefinitionError(f"step {name}: the query must be a text, not {query!r}")
         if not query.strip():
             raise DefinitionError(f"step {name}: the query is empty")
+        if len({view.lower() for view in _reads(reads)}) < len(reads):
+            raise DefinitionError(
+                f"step {name}: {', '.join(reads)} differ in upper and lower case only, "
+                "which SQL does not see: rename one"
+            )
         step = Step(
             name=name,
             pipeline=self.name,
@@ -178,19 +185,17 @@ class Pipeline:
         return function
 
     def _add(self, step: Step) -> None:
-        if not _NAME.fullmatch(step.name):
+        if not _NAME.fullmatch(str(step.name)):
             raise DefinitionError(f"step name {step.name!r}: use letters, digits, - and _, starting with a letter")
         if step.name in self.steps:
-            raise DefinitionError(f"pipeline {self.name} has a step {step.name} already; give one of them another name=")
-        if not isinstance(step.writes, Table) or step.writes.write is None:
             raise DefinitionError(
-                f"step {step.name} writes {step.writes}, which has no write pattern: "
-                "add write=Overwrite(), Merge(version=…), InsertOnly() or Whole() to the table"
+                f"pipeline {self.name} has a step {step.name} already; give one of them another name="
             )
+        _check_declared(step)
         if other := self.producer(step.writes):
             raise DefinitionError(
-                f"{step.writes.name} is written by the step {other.name} already: one table has one producer. "
-                f"Let {step.name} write a table of its own, or union the two results in one step"
+                f"{step.writes.name} is written by the step {other.name} already: one table has one "
+                f"producer. Let {step.name} write a table of its own, or union the two results in one step"
             )
         self._check_grain(step)
         self._check_own_output(step)
@@ -206,8 +211,8 @@ class Pipeline:
         if partition and not self.grain.is_made_of(partition.grain, self.zone):
             raise DefinitionError(
                 f"step {step.name}: pipeline {self.name} runs by {self.grain} ({self.zone.key}), but "
-                f"{step.writes.name} is partitioned by {partition.grain}: a run would own a part of a partition. "
-                f"Give the table a grain of {self.grain} or finer, or the pipeline a grain that is made of "
+                f"{step.writes.name} is partitioned by {partition.grain}: a run would own a part of a "
+                f"partition. Give the table a grain of {self.grain} or finer, or the pipeline a grain that is made of "
                 f"whole {partition.grain} partitions"
             )
 
@@ -215,13 +220,16 @@ class Pipeline:
         own = [name for name, read in step.reads.items() if read.table.id == step.writes.id]
         if own and not step.depends_on_past:
             raise DefinitionError(
-                f"step {step.name} reads its own output {step.writes.name}: a rerun would build on the first run. "
-                "Compute it from the inputs, or declare depends_on_past=True, which gives the step only earlier "
-                "partitions and forces forward order, one partition at a time"
+                f"step {step.name} reads its own output {step.writes.name}: a rerun would build on the first "
+                "run. Compute it from the inputs, or declare depends_on_past=True, which gives the step only "
+                "earlier partitions and forces forward order, one partition at a time"
             )
         if step.depends_on_past:
             if not own:
-                raise DefinitionError(f"step {step.name} declares depends_on_past but does not read {step.writes.name}")
+                raise DefinitionError(
+                    f"step {step.name} declares depends_on_past but does not read {step.writes.name}: "
+                    "add it to reads= with .window(lookback=days(1)), or leave depends_on_past out"
+                )
             for name in own:
                 read = step.reads[name]
                 if read.mode != "window" or not read.lookback:
@@ -239,7 +247,9 @@ class Pipeline:
             return
         if step in path:
             circle = " → ".join(s.name for s in (*path[path.index(step) :], step))
-            raise DefinitionError(f"pipeline {self.name} has a cycle: {circle}. One of these steps must not read the next")
+            raise DefinitionError(
+                f"pipeline {self.name} has a cycle: {circle}. One of these steps must not read the next"
+            )
         for read in step.reads.values():
             upstream = self.producer(read.table)
             if upstream and upstream is not step:
@@ -247,16 +257,46 @@ class Pipeline:
         done.append(step)
 
 
+def _name_of(function: object) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _check_declared(step: Step) -> None:
+    """Refuse arguments that would only fail, or be misread, in the middle of a run."""
+    writes: object = step.writes
+    if not isinstance(writes, Table):
+        raise DefinitionError(f"step {step.name}: writes= must be a Table, not {writes!r}")
+    if writes.write is None:
+        raise DefinitionError(
+            f"step {step.name} writes {writes.name}, which has no write pattern: "
+            "add write=Overwrite(), Merge(version=…), InsertOnly() or Whole() to the table"
+        )
+    if not isinstance(step.nondeterministic, str):
+        raise DefinitionError(
+            f"step {step.name}: nondeterministic={step.nondeterministic!r} must say why: "
+            'nondeterministic="samples rows for a preview"'
+        )
+    transient: object = step.transient
+    kinds = transient if isinstance(transient, tuple) else (None,)
+    if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
+        raise DefinitionError(
+            f"step {step.name}: transient={step.transient!r} must be a tuple of exception classes: "
+            "transient=(TimeoutError,)"
+        )
+
+
 def _reads(reads: Mapping[str, Table | Read]) -> dict[str, Read]:
+    if not isinstance(reads, Mapping):
+        raise DefinitionError(f'reads={reads!r} gives the inputs no names: write reads={{"orders": …}}')
     found = {}
     for name, read in reads.items():
-        if not name.isidentifier():
+        if not str(name).isidentifier():
             raise DefinitionError(f"an input is named {name!r}: use a Python identifier")
         if isinstance(read, Table):
             if read.partition is None:
                 raise DefinitionError(
-                    f"input {name}: {read.name} has no partition, so a rerun would read whatever it holds by then. "
-                    f"Say so with .latest(), or declare valid=(…) and use .as_of(…)"
+                    f"input {name}: {read.name} has no partition, so a rerun would read whatever it holds "
+                    "by then. Say so with .latest(), or declare valid=(…) and use .as_of(…)"
                 )
             found[name] = read.window()
         elif isinstance(read, Read):

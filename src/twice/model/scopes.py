@@ -23,10 +23,15 @@ class Scope:
     window: Window | None
     dimensions: tuple[tuple[str, str], ...] = ()
 
+    def __post_init__(self) -> None:
+        # One spelling per scope: 7 and "7" must not look like two tenants.
+        known = sorted((str(name), str(value)) for name, value in self.dimensions)
+        object.__setattr__(self, "dimensions", tuple(known))
+
     @classmethod
     def of(cls, window: Window | None, dimensions: Mapping[str, str] | None = None) -> Scope:
         """Build a scope; dimensions are kept sorted by name."""
-        return cls(window, tuple(sorted((dimensions or {}).items())))
+        return cls(window, tuple((dimensions or {}).items()))
 
     def overlaps(self, other: Scope) -> bool:
         """Tell whether some row could belong to both."""

@@ -26,6 +26,8 @@ class Retry:
     def __post_init__(self) -> None:
         if self.attempts < 1:
             raise DefinitionError(f"Retry(attempts={self.attempts}): a step is tried at least once")
+        if min(self.wait_initial, self.wait_max, self.deadline) < 0:
+            raise DefinitionError(f"{self}: times are seconds, 0 or more")
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,14 +61,27 @@ class Step:
 def check_signature(step: Step) -> None:
     """Refuse a function whose parameters are not the declared inputs."""
     assert step.function is not None  # noqa: S101 - only called for functions
+    if not inspect.isfunction(step.function):
+        raise DefinitionError(
+            f"step {step.name}: {step.function!r} is no plain function: write def {step.name}(…) and decorate that"
+        )
     parameters = inspect.signature(step.function).parameters
-    names = {
-        name for name, p in parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and p.default is p.empty
-    }
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        return
-    missing = [name for name in step.reads if name not in parameters]
-    if missing:
+    if taken := sorted(set(step.reads) & set(OFFERED)):
+        raise DefinitionError(
+            f"step {step.name}: an input cannot be named {taken[0]}, which the step gets from twice: "
+            f'write reads={{"{taken[0]}_rows": …}}'
+        )
+    by_place = [name for name, p in parameters.items() if p.kind is p.POSITIONAL_ONLY]
+    if by_place:
+        raise DefinitionError(
+            f"step {step.name}: inputs are given by name, so {', '.join(by_place)} cannot be positional-only: "
+            "leave the / out"
+        )
+    open_ended = [name for name, p in parameters.items() if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    names = {name for name, p in parameters.items() if name not in open_ended and p.default is p.empty}
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    missing = [name for name in step.reads if name not in parameters or name in open_ended]
+    if missing and not takes_any:
         raise DefinitionError(
             f"step {step.name}: the function takes no argument {', '.join(missing)}, but reads= declares it: "
             f"def {step.name}({', '.join(step.reads)})"

@@ -53,30 +53,66 @@ class Table:
             value = getattr(self, attribute)
             if isinstance(value, str):
                 raise DefinitionError(f'{self.name}: {attribute}="{value}" must be a list: ["{value}"]')
+            if not isinstance(value, Sequence):
+                raise DefinitionError(f"{self.name}: {attribute}={value!r} must be a list: {attribute}=[…]")
             object.__setattr__(self, attribute, tuple(value))
-        for column in (*self.key, *self.dimensions, *self.personal, *self.mutable):
-            check_identifier(column, f"{self.name}: a column name")
-            if column in FRAMEWORK_COLUMNS:
-                raise DefinitionError(f"{self.name}: {column} belongs to twice and cannot be declared")
-        if isinstance(self.partition, type) or (self.partition and not isinstance(self.partition, Partition)):
+        if self.partition is not None and not isinstance(self.partition, Partition):
             raise DefinitionError(f'{self.name}: partition needs a column: write Day("order_date")')
+        self._check_times()
+        self._check_columns()
         if isinstance(self.schema, Mapping):
             ddl = ", ".join(f"{quote(column)} {kind}" for column, kind in self.schema.items())
             object.__setattr__(self, "schema", ddl)
         self._check_keys()
         self._check_pattern()
 
-    def _check_keys(self) -> None:
-        repeated = {column for column in self.key if list(self.key).count(column) > 1}
-        if repeated:
-            raise DefinitionError(f"{self.name}: key names {', '.join(sorted(repeated))} twice")
-        if changing := [column for column in self.key if column in self.mutable]:
+    def _check_times(self) -> None:
+        if not isinstance(self.lateness, Duration):
+            raise DefinitionError(f"{self.name}: lateness={self.lateness!r} is no duration: write lateness=days(3)")
+        if self.late not in {"reopen", "ignore", "fail"}:
+            raise DefinitionError(f'{self.name}: late={self.late!r}: write "reopen", "ignore" or "fail"')
+        valid: Sequence[str] | None = self.valid
+        if valid is not None and (isinstance(valid, str) or len(valid) != 2):
             raise DefinitionError(
-                f"{self.name}: {', '.join(changing)} is declared mutable and cannot be part of the business key: "
-                "a changed value would make a second row. Use an identifier that never changes"
+                f'{self.name}: valid={self.valid!r} must name two columns: write valid=("valid_from", "valid_to")'
             )
-        if self.partition and self.partition.column in self.dimensions:
-            raise DefinitionError(f"{self.name}: {self.partition.column} is the partition; it is no dimension")
+        for gate in self.gates:
+            if not isinstance(gate, Gate):
+                raise DefinitionError(
+                    f"{self.name}: {gate!r} is no gate: write gates.not_null(…), gates.unique(…), …, "
+                    "or gates.check(…) around a function of your own"
+                )
+
+    def _check_columns(self) -> None:
+        columns = [*self.partition_columns, *self.key, *self.personal, *self.mutable, *(self.valid or ())]
+        if isinstance(self.write, Merge):
+            columns += [self.write.version, *([self.write.tombstone] if self.write.tombstone else [])]
+        if self.event_time is not None:
+            columns.append(self.event_time)
+        if isinstance(self.schema, Mapping):
+            columns += self.schema
+        for column in columns:
+            check_identifier(column, f"{self.name}: a column name")
+            if column.lower() in FRAMEWORK_COLUMNS:
+                raise DefinitionError(f"{self.name}: {column} belongs to twice and cannot be declared")
+
+    def _check_keys(self) -> None:
+        # Spark does not tell Email from email.
+        for attribute, columns in (("key", self.key), ("dimensions", self.dimensions)):
+            lower = [column.lower() for column in columns]
+            if repeated := sorted({column for column in columns if lower.count(column.lower()) > 1}):
+                raise DefinitionError(f"{self.name}: {attribute} names {', '.join(repeated)} more than once")
+        mutable = {column.lower() for column in self.mutable}
+        if changing := [column for column in self.key if column.lower() in mutable]:
+            raise DefinitionError(
+                f"{self.name}: {', '.join(changing)} is declared mutable and cannot be part of the "
+                "business key: a changed value would make a second row. Use an identifier that never changes"
+            )
+        dimensions = {column.lower() for column in self.dimensions}
+        if self.partition and self.partition.column.lower() in dimensions:
+            raise DefinitionError(
+                f"{self.name}: {self.partition.column} is the partition already: leave it out of dimensions="
+            )
 
     def _check_pattern(self) -> None:
         if self.write is None:
@@ -92,17 +128,25 @@ class Table:
                 'add partition=Day("…"), or use Whole() to replace the whole table'
             )
         if isinstance(self.write, Whole) and self.partition is not None:
-            raise DefinitionError(f"{self.name}: Whole() replaces the table: leave partition= out, or use Overwrite()")
+            raise DefinitionError(
+                f"{self.name}: Whole() replaces the whole table: leave partition= out, or use Overwrite()"
+            )
         if isinstance(self.write, Whole) and self.dimensions:
-            raise DefinitionError(f"{self.name}: Whole() replaces the table: it cannot have dimensions")
+            raise DefinitionError(
+                f"{self.name}: Whole() replaces the whole table: leave dimensions= out, or use Overwrite()"
+            )
         if isinstance(self.write, Merge | InsertOnly) and not self.key:
             kind = type(self.write).__name__
             raise DefinitionError(f"{self.name}: {kind} needs the business key: add key=[…]")
-        if isinstance(self.write, Merge) and self.write.version in self.key:
-            raise DefinitionError(
-                f"{self.name}: version {self.write.version} is part of the key, so nothing would ever be replaced: "
-                "leave it out of key="
-            )
+        if not isinstance(self.write, Merge):
+            return
+        key = {column.lower() for column in self.key}
+        for role, column in (("version", self.write.version), ("tombstone", self.write.tombstone)):
+            if column and column.lower() in key:
+                raise DefinitionError(
+                    f"{self.name}: {role} {column} is part of the key, so nothing would ever be replaced: "
+                    "leave it out of key="
+                )
 
     def __repr__(self) -> str:
         return f"Table({self.name})"
@@ -124,6 +168,8 @@ class Table:
             raise DefinitionError(
                 f"{self.name} has no partition, so it cannot be cut to a window: read it with .latest()"
             )
+        if lookback is not None and not isinstance(lookback, Duration):
+            raise DefinitionError(f"{self.name}.window(lookback={lookback!r}) is no duration: write lookback=days(7)")
         return Read(self, "window", lookback or Duration())
 
     def latest(self) -> Read:
@@ -137,6 +183,7 @@ class Table:
                 f"{self.name}.as_of({column!r}) needs validity columns: declare "
                 'valid=("valid_from", "valid_to") on the table, or read the current state with .latest()'
             )
+        check_identifier(column, f"{self.name}.as_of: a column name")
         return Read(self, "as_of", at=column)
 
 

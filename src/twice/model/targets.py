@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import cached_property
 from zoneinfo import ZoneInfo
 
 from twice.model.grains import PartitionValue
@@ -53,8 +54,9 @@ class Target:
             return self.partitions[0]
         if isinstance(value, datetime):
             value = value.astimezone(timezone.utc)
-        return self._by_value().get(value)
+        return self._by_value.get(value)
 
+    @cached_property
     def _by_value(self) -> dict[object, Scope]:
         return {self.value(partition): partition for partition in self.partitions}
 

@@ -24,6 +24,8 @@ class Window:
 
     def __post_init__(self) -> None:
         for name, value in (("start", self.start), ("end", self.end)):
+            if not isinstance(value, datetime):
+                raise UsageError(f"a window's {name} must be a datetime with a time zone, not {value!r}")
             if value.tzinfo is None:
                 raise UsageError(f"a window's {name} needs a time zone: {value.isoformat()} has none")
             object.__setattr__(self, name, value.astimezone(timezone.utc))
@@ -60,5 +62,5 @@ class Window:
 
 def _text(instant: datetime) -> str:
     """Show an instant as briefly as it can be without losing anything."""
-    text = instant.strftime("%Y-%m-%dT%H:%M:%S.%f").rstrip("0").rstrip(".")
+    text = instant.replace(tzinfo=None).isoformat(timespec="microseconds").rstrip("0").rstrip(".")
     return text.removesuffix(":00").removesuffix("T00:00") + ("" if text.endswith("T00:00:00") else "Z")

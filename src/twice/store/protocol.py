@@ -77,9 +77,7 @@ class Store(Protocol):
     def stage(self, session: SparkSession, stage: Stage, rows: DataFrame, *, first: bool = True) -> None:
         """Write rows into the stage; `first` replaces the scope there, later calls add to it."""
 
-    def stage_changes(
-        self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool
-    ) -> None:
+    def stage_changes(self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool) -> None:
         """Upsert rows into the stage by the table's key."""
 
     def staged(self, session: SparkSession, stage: Stage) -> DataFrame:

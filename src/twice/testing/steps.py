@@ -47,17 +47,13 @@ def run(
     """
     found = step if isinstance(step, Step) else getattr(step, STEP_ATTRIBUTE, None)
     if found is None:
-        raise UsageError(
-            f"{getattr(step, '__name__', step)} is not a step: decorate it with @pipeline.step(…)"
-        )
+        raise UsageError(f"{getattr(step, '__name__', step)} is not a step: decorate it with @pipeline.step(…)")
     unknown, missing = sorted(set(inputs) - set(found.reads)), sorted(set(found.reads) - set(inputs))
     if unknown or missing:
         raise UsageError(
             f"step {found.name} reads {', '.join(found.reads) or 'nothing'}; got {', '.join(inputs) or 'nothing'}"
         )
-    session = (
-        spark or next((df.sparkSession for df in inputs.values()), None) or SparkSession.getActiveSession()
-    )
+    session = spark or next((df.sparkSession for df in inputs.values()), None) or SparkSession.getActiveSession()
     if session is None:
         raise UsageError("there is no Spark session: pass spark=…")
     with tempfile.TemporaryDirectory() as folder:

@@ -48,6 +48,11 @@ class FileInfo:
         return "\n".join([self.location, *sorted(self.deletes)])
 
 
+def gateway(session: SparkSession) -> Any:
+    """Return the way to Java classes; private in PySpark by name only."""
+    return session._jvm
+
+
 def branch_of(token: int) -> str:
     """Name the branch of a claim."""
     return f"twice_{token}"
@@ -65,7 +70,7 @@ def java_class(error: BaseException) -> str:
 
 def load(session: SparkSession, name: TableName) -> Any | None:
     """Load a table's current metadata; None if there is no such table."""
-    util = session._jvm.org.apache.iceberg.spark.Spark3Util
+    util = gateway(session).org.apache.iceberg.spark.Spark3Util
     try:
         table = util.loadIcebergTable(session._jsparkSession, name.sql)
     except (Py4JJavaError, CapturedException) as error:
@@ -118,7 +123,7 @@ def files_in(session: SparkSession, table: Any, snapshot_id: int, expression: An
 
 def file_info(session: SparkSession, table: Any, file: Any, deletes: tuple[str, ...] = ()) -> FileInfo:
     """Describe a Java data file, its partition as Python values."""
-    anything = session._jvm.java.lang.Class.forName("java.lang.Object")
+    anything = gateway(session).java.lang.Class.forName("java.lang.Object")
     fields = list(table.specs().get(file.specId()).partitionType().fields())
     values = {
         str(field.name()): _python(file.partition().get(i, anything), str(field.type()))
@@ -148,7 +153,7 @@ def fingerprint(files: Sequence[FileInfo]) -> str:
 
 def scope_expression(session: SparkSession, target: Target) -> Any:
     """Say the whole scope as an Iceberg expression."""
-    api = session._jvm.org.apache.iceberg.expressions.Expressions
+    api = gateway(session).org.apache.iceberg.expressions.Expressions
     terms = []
     if (bounds := target.bounds()) and target.table.partition:
         column = target.table.partition.column
@@ -159,10 +164,10 @@ def scope_expression(session: SparkSession, target: Target) -> Any:
 
 def partitions_expression(session: SparkSession, target: Target, partitions: Sequence[Scope]) -> Any:
     """Say some of the scope's partitions as an Iceberg expression."""
-    api = session._jvm.org.apache.iceberg.expressions.Expressions
+    api = gateway(session).org.apache.iceberg.expressions.Expressions
     if target.table.partition is None or len(partitions) == len(target.partitions):
         return scope_expression(session, target)
-    values = session._jvm.java.util.ArrayList()
+    values = gateway(session).java.util.ArrayList()
     for partition in partitions:
         values.add(_literal(target.value(partition)))
     inside = getattr(api, "in")(target.table.partition.column, values)
@@ -170,12 +175,12 @@ def partitions_expression(session: SparkSession, target: Target, partitions: Seq
 
 
 def _dimension_terms(session: SparkSession, target: Target) -> list[Any]:
-    api = session._jvm.org.apache.iceberg.expressions.Expressions
+    api = gateway(session).org.apache.iceberg.expressions.Expressions
     return [api.equal(name, value) for name, value in target.scope.dimensions]
 
 
 def _all_of(session: SparkSession, terms: list[Any]) -> Any:
-    api = session._jvm.org.apache.iceberg.expressions.Expressions
+    api = gateway(session).org.apache.iceberg.expressions.Expressions
     whole = api.alwaysTrue()
     for term in terms:
         whole = getattr(api, "and")(whole, term)

@@ -112,7 +112,8 @@ def _look_up(session: SparkSession, stage: IcebergStage) -> str | None:
         table = jvm.load(session, stage.target.table.id)
     except (Py4JError, CapturedException) as error:
         raise Conflict(
-            f"{stage.target.table.name}: the commit of claim {stage.token} got no answer, and the catalog cannot be asked",
+            f"{stage.target.table.name}: the commit of claim {stage.token} got no answer, "
+            "and the catalog cannot be asked",
             safe="the next run finds out whether it landed, and adopts it if so",
         ) from error
     return jvm.find_token(table, stage.token) if table is not None else None
@@ -147,9 +148,7 @@ def _touches(session: SparkSession, table: Any, stage: IcebergStage, snapshot: A
         snapshot.addedDeleteFiles(io),
         snapshot.removedDeleteFiles(io),
     )
-    return any(
-        stage.place(jvm.file_info(session, table, file)) is not None for files in changes for file in files
-    )
+    return any(stage.place(jvm.file_info(session, table, file)) is not None for files in changes for file in files)
 
 
 def _conflict(stage: IcebergStage, what: str) -> Conflict:

@@ -42,9 +42,7 @@ class IcebergStage(Stage):
         value = file.partition[table.partition.column] if table.partition else None
         return self.target.partition_of(value, [file.partition[name] for name in table.dimensions])
 
-    def changed_files(
-        self, session: SparkSession, table: Any
-    ) -> tuple[list[jvm.FileInfo], list[jvm.FileInfo]]:
+    def changed_files(self, session: SparkSession, table: Any) -> tuple[list[jvm.FileInfo], list[jvm.FileInfo]]:
         """List the files that the branch added to, and removed from, what it started with."""
         head = jvm.snapshot_of(table, jvm.branch_of(self.token))
         base = int(self.base) if self.base is not None else None
@@ -77,9 +75,7 @@ def open_stage(session: SparkSession, target: Target, token: int) -> IcebergStag
         refs = refs.createBranch(branch, current.snapshotId()) if current else refs.createBranch(branch)
         refs.commit()
         files = (
-            jvm.files_in(session, table, current.snapshotId(), jvm.scope_expression(session, target))
-            if current
-            else []
+            jvm.files_in(session, table, current.snapshotId(), jvm.scope_expression(session, target)) if current else []
         )
         base = str(current.snapshotId()) if current else None
         return IcebergStage(target, token, base, base_files=frozenset(file.identity for file in files))
@@ -97,9 +93,7 @@ def write(session: SparkSession, stage: IcebergStage, rows: DataFrame, *, first:
     _look(session, stage)
 
 
-def write_changes(
-    session: SparkSession, stage: IcebergStage, changes: DataFrame, *, insert_only: bool
-) -> None:
+def write_changes(session: SparkSession, stage: IcebergStage, changes: DataFrame, *, insert_only: bool) -> None:
     """Upsert rows on the branch by the table's key."""
     stage.replaces = False
     rows = _ordered(session, stage, changes)

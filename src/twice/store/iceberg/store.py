@@ -99,9 +99,7 @@ class IcebergStore:
         """Write rows to the branch."""
         staging.write(session, _mine(stage), rows, first=first)
 
-    def stage_changes(
-        self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool
-    ) -> None:
+    def stage_changes(self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool) -> None:
         """Upsert rows on the branch by key."""
         staging.write_changes(session, _mine(stage), changes, insert_only=insert_only)
 

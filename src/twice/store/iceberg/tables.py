@@ -86,7 +86,7 @@ def _check_columns(table: Table, schema: T.StructType) -> None:
 
 
 def _create(session: SparkSession, table: Table, schema: T.StructType) -> None:
-    java = session._jvm
+    java = jvm.gateway(session)
     catalog = java.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(
         session._jsparkSession,
         table.id.store,
@@ -143,7 +143,7 @@ def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any
     if not new:
         return
     update = live.updateSchema()
-    convert = session._jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert
+    convert = jvm.gateway(session).org.apache.iceberg.spark.SparkSchemaUtil.convert
     for name in new:
         update.addColumn(None, name, convert(_java_type(session, plain(here[name]))))
     update.commit()

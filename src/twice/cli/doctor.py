@@ -1,0 +1,81 @@
+"""`twice doctor`: what is wrong with this machine, and what to run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from twice.cli.output import json_option, print_json, print_text
+from twice.cli.problems import report_error
+from twice.cli.settings import Settings, is_terminal, pass_settings
+from twice.config import Config, load
+from twice.errors import ConfigError, TwiceError
+
+if TYPE_CHECKING:
+    from twice.engine.doctor import Finding
+
+
+@click.command(short_help="What is wrong with this machine, and what to run.")
+@click.option("--fetch", is_flag=True, help="Fetch the jars that are missing; needs no twice.toml.")
+@click.option("--deep", is_flag=True, help="Also start Spark and ask the catalogs.")
+@json_option
+@pass_settings
+def doctor(settings: Settings, fetch: bool, deep: bool, as_json: bool) -> None:
+    """Look at Java, PySpark, jars, configuration, ledger, catalog, clock and disk.
+
+    Each line says what is wrong and what to run. Exit code 1 if something is wrong, 3 if jars
+    could not be fetched.
+
+    \b
+    twice doctor --fetch
+    twice doctor --deep
+    """
+    from twice.engine import doctor as engine
+
+    findings: list[Finding] = []
+    config = _config(settings, findings)
+    failed: TwiceError | None = None
+    if fetch:
+        try:
+            engine.fetch(config)
+        except TwiceError as error:
+            failed = error
+    findings += engine.examine(config)
+    if deep:
+        try:
+            findings += engine.catalogs(config)
+        except (TwiceError, ImportError) as error:
+            said = error.message if isinstance(error, TwiceError) else str(error)
+            findings.append(engine.Finding("catalog", False, said, "solve the problems above first"))
+    if as_json:
+        print_json({"ok": all(finding.ok for finding in findings), "findings": [f.to_json() for f in findings]})
+    else:
+        for finding in findings:
+            print_text(_line(finding))
+    code = 0 if all(finding.ok for finding in findings) else 1
+    if failed:
+        code = report_error(settings, failed)
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def _config(settings: Settings, findings: list[Finding]) -> Config:
+    """Read the configuration; a broken one is a finding, and the rest is looked at without it."""
+    from pathlib import Path
+
+    from twice.engine.doctor import Finding
+
+    try:
+        return settings.config
+    except ConfigError as error:
+        findings.append(Finding("configuration", False, error.message, error.to_go_on))
+        # The root of the file system has no configuration above it.
+        return load(start=Path(Path.cwd().anchor), profile="default")
+
+
+def _line(finding: Finding) -> str:
+    word = "ok" if finding.ok else "problem"
+    shown = click.style(word.ljust(7), fg="green" if finding.ok else "red") if is_terminal() else word.ljust(7)
+    hint = f"\n         to go on: {finding.to_go_on}" if finding.to_go_on and not finding.ok else ""
+    return f"{shown}  {finding.name}: {finding.text}{hint}"

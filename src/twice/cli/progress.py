@@ -1,0 +1,132 @@
+"""A run as it goes, on standard error: a live table for a terminal, else one line per change of state."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from twice.cli.logs import log_line, without_passwords
+from twice.cli.output import STYLES
+
+if TYPE_CHECKING:
+    from twice.cli.settings import Settings
+    from twice.engine.events import Event, Listener
+
+_ENDS = ("published", "unchanged", "fresh", "superseded", "skipped", "failed")
+# Interesting to whoever looks for a problem; noise to everybody else.
+_DETAILS = ("claimed", "staged", "gated")
+
+
+@contextmanager
+def progress(settings: Settings, steps: Sequence[str]) -> Iterator[Listener]:
+    """Yield the listener that suits the place where standard error goes."""
+    if settings.json_logs:
+        yield json_line
+    elif settings.verbosity < 0:
+        yield lambda _event: None
+    elif sys.stderr.isatty():
+        from rich.console import Console
+        from rich.live import Live
+
+        board = Board(steps)
+        with Live(get_renderable=board.draw, console=Console(stderr=True), refresh_per_second=4):
+            yield board.listen
+    elif settings.verbosity > 0:
+        yield text_line
+    else:
+        yield brief_line
+
+
+def json_line(event: Event) -> None:
+    """Write an event as one JSON object."""
+    fields = {"run": event.run, "pipeline": event.pipeline, "scope": event.scope, "step": event.step}
+    log_line(fields | {"state": event.state, "detail": event.detail, "data": dict(event.data)})
+
+
+def text_line(event: Event) -> None:
+    """Write an event as one line of text."""
+    click.echo(without_passwords(line(event)), err=True)
+
+
+def brief_line(event: Event) -> None:
+    """Write an event as one line of text, unless only a detail of the protocol changed."""
+    if event.state not in _DETAILS:
+        text_line(event)
+
+
+def line(event: Event) -> str:
+    """Show an event: run, pipeline and step, scope, state, numbers."""
+    what = f"{event.pipeline}.{event.step}" if event.step else event.pipeline
+    parts = [event.run, what, event.scope, event.state]
+    if "rows" in event.data:
+        parts.append(f"{event.data['rows']} rows")
+    if isinstance(seconds := event.data.get("seconds"), int | float):
+        parts.append(f"{seconds:.1f} s")
+    if event.detail:
+        parts.append(event.detail.splitlines()[0])
+    return "  ".join(parts)
+
+
+@dataclass
+class _Row:
+    state: str = "waiting for its turn"
+    rows: object = ""
+    started: float | None = None
+    seconds: float | None = None
+    detail: str = ""
+
+
+class Board:
+    """The live table: one row per step."""
+
+    def __init__(self, steps: Sequence[str]) -> None:
+        self._steps = list(steps)
+        self._title = ""
+        self._rows: dict[str, _Row] = {}
+        self._reset()
+
+    def listen(self, event: Event) -> None:
+        """Take in one event."""
+        if not event.step:
+            if event.state == "started":
+                self._reset()
+                self._title = f"{event.pipeline}  {event.scope}  run {event.run}"
+            elif event.state == "failed":
+                self._end_running()
+            return
+        row = self._rows.setdefault(event.step, _Row())
+        if row.started is None:
+            row.started = time.monotonic()
+        row.state, row.detail = event.state, (event.detail.splitlines() or [""])[0]
+        row.rows = event.data.get("rows", row.rows)
+        if event.state in _ENDS:
+            row.seconds = time.monotonic() - row.started
+
+    def draw(self) -> Any:
+        """Draw the table as it is now."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table: Any = Table("step", "state", "rows", "seconds", "", box=None, title=self._title, title_justify="left")
+        for name, row in self._rows.items():
+            seconds = row.seconds
+            if seconds is None and row.started is not None:
+                seconds = time.monotonic() - row.started
+            took = "" if seconds is None else f"{seconds:.1f}"
+            state = Text(row.state, style=STYLES.get(row.state, ""))
+            table.add_row(Text(name), state, Text(str(row.rows)), took, Text(without_passwords(row.detail)))
+        return table
+
+    def _reset(self) -> None:
+        self._rows = {name: _Row() for name in self._steps}
+
+    def _end_running(self) -> None:
+        for row in self._rows.values():
+            if row.started is not None and row.seconds is None:
+                row.state, row.seconds = "failed", time.monotonic() - row.started

@@ -1,0 +1,222 @@
+"""`twice run`: bring a pipeline up to date for one unit of its grain, or for several in a row."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from twice.cli.options import pairs, units
+from twice.cli.output import json_option, print_json, print_text
+from twice.cli.problems import report_error
+from twice.cli.progress import progress
+from twice.cli.settings import Settings, pass_settings
+from twice.engine.plan import Stage, plan
+from twice.errors import TwiceError, UsageError
+from twice.loading import find_pipeline
+
+if TYPE_CHECKING:
+    from twice.engine.run import RunResult, Workshop
+    from twice.model.pipelines import Pipeline
+
+log = logging.getLogger("twice")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for: everything is read and planned before anything starts."""
+
+    settings: Settings
+    place: str
+    pipeline: Pipeline
+    plans: Sequence[Sequence[Stage]]
+    steps: Sequence[str]
+    dimensions: Mapping[str, str]
+    tags: Mapping[str, str]
+    skip_fresh: bool
+    wait: float
+
+    @property
+    def command(self) -> str:
+        """The command line, as a shell reads it."""
+        return shlex.join(["twice", *self.settings.arguments])
+
+    def label(self, index: int) -> str:
+        """Name the unit of a run as `--for` and `--from` read it."""
+        window = self.plans[index][0].scope.window
+        assert window is not None  # noqa: S101 - a run always has a window
+        return self.pipeline.grain.label(window.start, self.pipeline.zone)
+
+    def rest(self, index: int) -> str:
+        """Return the exact command that goes on at one of the units."""
+        parts = ["twice", *self.settings.global_arguments, "run", self.place]
+        if len(self.plans) == 1:
+            parts += ["--for", self.label(index)]
+        else:
+            window = self.plans[-1][0].scope.window
+            assert window is not None  # noqa: S101 - a run always has a window
+            end = self.pipeline.grain.label(window.end, self.pipeline.zone)
+            parts += ["--from", self.label(index), "--to", end]
+        for option, values in (("--set", self.dimensions), ("--tag", self.tags)):
+            for name, value in values.items():
+                parts += [option, f"{name}={value}"]
+        for step in self.steps:
+            parts += ["--step", step]
+        if self.skip_fresh:
+            parts.append("--skip-fresh")
+        if self.wait:
+            parts += ["--wait", f"{self.wait:g}"]
+        return shlex.join(parts)
+
+
+@click.command(short_help="Bring a pipeline up to date.")
+@click.argument("pipeline")
+@click.option("--for", "for_", metavar="X", help="The one unit to run, such as 2026-04-25. There is no default.")
+@click.option("--from", "from_", metavar="A", help="The first of several units; each is a run of its own.")
+@click.option("--to", metavar="B", help="Where the units end; B itself is not run.")
+@click.option("--step", "steps", multiple=True, metavar="S", help="Only this step; may be given several times.")
+@click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Fix a dimension: --set tenant=acme.")
+@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A remark kept with the run.")
+@click.option("--explain", is_flag=True, help="Show the stages that would run; Spark is not started.")
+@click.option("--skip-fresh", is_flag=True, help="Skip what is up to date: same inputs, same code, same files.")
+@click.option("--wait", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
+              help="Wait for a scope that another run holds, instead of ending with exit code 4.")  # fmt: skip
+@json_option
+@pass_settings
+def run(
+    settings: Settings,
+    pipeline: str,
+    for_: str | None,
+    from_: str | None,
+    to: str | None,
+    steps: tuple[str, ...],
+    sets: tuple[str, ...],
+    tags: tuple[str, ...],
+    explain: bool,
+    skip_fresh: bool,
+    wait: float,
+    as_json: bool,
+) -> None:
+    """Bring PIPELINE up to date for one unit of its grain, or for several in a row.
+
+    PIPELINE is a name from [pipelines] in twice.toml, or module:object. Running the same unit
+    again leaves the same tables behind.
+
+    \b
+    twice run shop --for 2026-04-25
+    twice run shop --for 2026-04-25 --step revenue --explain
+    twice run shop --from 2026-04-01 --to 2026-05-01 --skip-fresh
+    """
+    dimensions, kept_tags = pairs(sets, "--set"), pairs(tags, "--tag")
+    found = find_pipeline(settings.config, pipeline)
+    windows = units(found, for_, from_, to)
+    plans = [plan(found, window, dimensions=dimensions, steps=steps or None) for window in windows]
+    request = Request(settings, pipeline, found, plans, steps, dimensions, kept_tags, skip_fresh, wait)
+    if explain:
+        _explain(request, as_json=as_json)
+        return
+    code = execute_all(request, as_json=as_json)
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def _explain(request: Request, *, as_json: bool) -> None:
+    if as_json:
+        runs = [
+            {"scope": str(stages[0].scope), "stages": [stage.to_json() for stage in stages]} for stages in request.plans
+        ]
+        print_json({"pipeline": request.pipeline.name, "runs": runs})
+        return
+    for stages in request.plans:
+        print_text(f"{request.pipeline.name} {stages[0].scope}")
+        for number, stage in enumerate(stages, start=1):
+            print_text(f"  {number}. {stage.text}")
+
+
+def execute_all(request: Request, *, as_json: bool, workshop: Workshop | None = None) -> int:
+    """Run every unit, oldest first, until one fails; return the exit code."""
+    results: list[RunResult] = []
+    error: TwiceError | None = None
+    names = [stage.step.name for stage in request.plans[0]]
+    try:
+        with progress(request.settings, names) as listener:
+            if workshop is None:
+                with request.settings.workshop(listener) as opened:
+                    error = _loop(request, opened, results)
+            else:
+                error = _loop(request, workshop, results)
+    except TwiceError as problem:
+        if isinstance(problem, UsageError):
+            raise
+        error = problem
+        _tell_hook(request, {"id": None, "status": "failed", "attempts": []}, problem)
+    done = sum(1 for result in results if result.error is None)
+    if as_json:
+        print_json(
+            {
+                "pipeline": request.pipeline.name,
+                "exit_code": error.exit_code if error else 0,
+                "to_go_on": request.rest(done) if error else "",
+                "runs": [result.to_json() for result in results],
+            }
+        )
+    else:
+        for result in results:
+            print_text(summary(result))
+    return report_error(request.settings, error, more=_go_on(request, done, error)) if error else 0
+
+
+def summary(result: RunResult) -> str:
+    """Say in one line how a run ended."""
+    steps = ", ".join(f"{step.step} {step.status} ({step.rows} rows)" for step in result.steps)
+    return f"run {result.run} of {result.pipeline} {result.scope}: {result.status}" + (f": {steps}" if steps else "")
+
+
+def _loop(request: Request, workshop: Workshop, results: list[RunResult]) -> TwiceError | None:
+    from twice.engine.run import execute
+
+    for stages in request.plans:
+        result = execute(
+            workshop,
+            request.pipeline,
+            stages,
+            skip_fresh=request.skip_fresh,
+            wait=request.wait,
+            command=request.command,
+            tags=request.tags,
+        )
+        results.append(result)
+        if result.error:
+            if result.status == "failed":
+                _tell_hook(request, _as_recorded(workshop, result), result.error)
+            return result.error
+    return None
+
+
+def _as_recorded(workshop: Workshop, result: RunResult) -> Mapping[str, object]:
+    try:
+        return workshop.ledger.run(result.run).to_json()
+    except TwiceError:  # the ledger itself may be what failed
+        return {"id": result.run, "status": result.status, "attempts": []}
+
+
+def _tell_hook(request: Request, run: Mapping[str, object], error: TwiceError) -> None:
+    from twice.engine.hooks import on_failure
+
+    known = {"pipeline": request.pipeline.name, "command": request.command, "error": str(error)}
+    problem = on_failure(request.settings.config, {**known, **run, "exit_code": error.exit_code})
+    if problem:
+        log.error("the failure hook failed: %s", problem)
+
+
+def _go_on(request: Request, done: int, error: TwiceError) -> str:
+    """End a failure with the command that goes on; a single run's error may have said it already."""
+    total = len(request.plans)
+    rest = request.rest(done)
+    if total > 1:
+        return f"{done} of {total} runs are done, {request.label(done)} is not; to go on from there:\n  {rest}"
+    return "" if error.to_go_on else f"  to go on: {rest}"

@@ -1,0 +1,109 @@
+"""What the global options say, and what commands open with them."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from twice.cli.logs import LogHandler
+from twice.config import Config, load
+from twice.errors import EnvironmentProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from twice.engine.events import Listener
+    from twice.engine.run import Workshop
+    from twice.ledger import Ledger
+
+
+@dataclass
+class Settings:
+    """The global options of one command line."""
+
+    arguments: list[str] = field(default_factory=list)
+    config_file: Path | None = None
+    profile: str | None = None
+    verbosity: int = 0
+    log_format: str = "text"
+
+    @cached_property
+    def config(self) -> Config:
+        """The configuration, read once."""
+        return load(self.config_file, self.profile)
+
+    @property
+    def json_logs(self) -> bool:
+        """Whether progress and errors are JSON lines."""
+        return self.log_format == "json"
+
+    @property
+    def global_arguments(self) -> list[str]:
+        """The global options that a follow-up command needs too."""
+        found = []
+        if self.config_file:
+            found += ["--config", str(self.config_file)]
+        if self.profile:
+            found += ["--profile", self.profile]
+        return found
+
+    def set_up_logging(self) -> None:
+        """Send what `twice` logs to standard error."""
+        log = logging.getLogger("twice")
+        log.handlers[:] = [LogHandler(json_lines=self.json_logs)]
+        levels = {-1: logging.ERROR, 0: logging.WARNING, 1: logging.INFO}
+        log.setLevel(levels.get(self.verbosity, logging.DEBUG))
+
+    def ledger(self) -> Ledger:
+        """Open the ledger, which must be there."""
+        from twice.ledger import open_ledger
+
+        return open_ledger(self.config.ledger, create=False)
+
+    def ledger_if_any(self) -> Ledger | None:
+        """Open the ledger if there is one: a project that never ran has none, which is no error."""
+        path = ledger_path(self.config)
+        return None if path is not None and not path.exists() else self.ledger()
+
+    @contextmanager
+    def workshop(self, listener: Listener | None = None) -> Iterator[Workshop]:
+        """Start Spark and open the ledger."""
+        require_pyspark()
+        from twice.engine.api import workshop
+        from twice.engine.events import ignore
+
+        with workshop(self.config, listener=listener or ignore) as shop:
+            yield shop
+
+
+def ledger_path(config: Config) -> Path | None:
+    """Return the file of an embedded ledger; None for a shared one."""
+    prefix = "sqlite:///"
+    return Path(config.ledger.removeprefix(prefix)) if config.ledger.startswith(prefix) else None
+
+
+def require_pyspark() -> None:
+    """Refuse what needs Spark where there is none."""
+    try:
+        import pyspark  # noqa: F401 - only whether it is there
+    except ImportError:
+        raise EnvironmentProblem(
+            "PySpark is not installed",
+            safe="nothing was run",
+            to_go_on="pip install 'twice[spark]', or run where Spark is",
+        ) from None
+
+
+def is_terminal() -> bool:
+    """Tell whether a human looks at standard output."""
+    return sys.stdout.isatty()
+
+
+pass_settings = click.make_pass_decorator(Settings)

@@ -1,0 +1,53 @@
+"""`twice undo`: put back what a run replaced."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from twice.cli.output import json_option, print_json, print_text
+from twice.cli.settings import Settings, pass_settings
+from twice.errors import UsageError
+from twice.loading import load_pipelines
+
+
+@click.command(short_help="Put back what a run replaced.")
+@click.argument("run")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be put back.")
+@json_option
+@pass_settings
+def undo(settings: Settings, run: str, yes: bool, dry_run: bool, as_json: bool) -> None:
+    """Put every scope that RUN published back to what it held before, as a new publish.
+
+    Nothing else changes. A scope that another run has replaced since is refused.
+
+    \b
+    twice undo 06ksm4 --dry-run
+    """
+    ledger = settings.ledger_if_any()
+    if ledger is None:
+        raise UsageError(f"no run begins with {run!r}: nothing has run yet")
+    info = ledger.run(run)
+    pipelines = {pipeline.name: pipeline for pipeline in load_pipelines(settings.config).values()}
+    if info.pipeline not in pipelines:
+        raise UsageError(
+            f"run {info.id} belongs to the pipeline {info.pipeline}, which is not configured here",
+            to_go_on=f"add it to [pipelines] in {settings.config.source or 'twice.toml'}",
+        )
+    if not yes and not dry_run:
+        if not sys.stdin.isatty():
+            raise UsageError(
+                f"undoing run {info.id} ({info.pipeline} {info.scope}) needs a yes", to_go_on=f"twice undo {run} --yes"
+            )
+        click.confirm(f"Undo run {info.id} of {info.pipeline}, {info.scope}?", abort=True, err=True)
+    with settings.workshop() as shop:
+        from twice.engine.undo import undo as work
+
+        done = work(shop, pipelines, info.id, dry_run=dry_run)
+    if as_json:
+        print_json([result.to_json() for result in done])
+        return
+    for result in done:
+        print_text(result.text)

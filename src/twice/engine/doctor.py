@@ -1,0 +1,251 @@
+"""What a run needs of this machine: each thing looked at, with what to do where it is missing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from twice.engine import jars
+from twice.errors import EnvironmentProblem, TwiceError
+from twice.ledger import open_ledger, redact
+
+if TYPE_CHECKING:
+    from twice.config import Config
+    from twice.ledger import Ledger
+
+_JAVA = 17
+_SPACE = 1 << 30
+_YEARS = range(2025, 2100)
+# Two machines' clocks never agree to the second.
+_AHEAD = timedelta(minutes=5)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    text: str
+    to_go_on: str = ""
+
+    def to_json(self) -> dict[str, object]:
+        return {"name": self.name, "ok": self.ok, "text": self.text, "to_go_on": self.to_go_on}
+
+
+def examine(config: Config, *, now: datetime | None = None) -> Iterator[Finding]:
+    """Look at everything that can be seen without starting Spark."""
+    yield Finding("Python", True, f"{sys.version.split()[0]} at {sys.executable}")
+    yield java()
+    yield pyspark()
+    yield jar_files(config)
+    if config.source is not None:
+        yield configuration(config)
+        yield ledger(config)
+    yield clock(config, now or datetime.now(timezone.utc))
+    yield disk(config)
+
+
+def java() -> Finding:
+    """Look for the Java that Spark would use."""
+    install = "apt-get install openjdk-17-jre-headless (or brew install openjdk@17), or set JAVA_HOME"
+    try:
+        from twice.engine.session import java_version
+    except ImportError:  # without PySpark nothing would use it
+        return Finding("Java", True, "not looked for: PySpark comes first")
+    found = java_version()
+    if found is None:
+        return Finding("Java", False, f"none; Spark needs Java {_JAVA} or newer", install)
+    path, major = found
+    if major < _JAVA:
+        return Finding("Java", False, f"{path} is Java {major}; Spark needs {_JAVA} or newer", install)
+    return Finding("Java", True, f"Java {major} at {path}")
+
+
+def pyspark() -> Finding:
+    """Look for PySpark."""
+    version = spark_version()
+    if version is None:
+        return Finding("PySpark", False, "not installed", "pip install 'twice[spark]', or run where Spark is")
+    return Finding("PySpark", True, version)
+
+
+def spark_version() -> str | None:
+    """Return the version of the PySpark that would be imported; None without one."""
+    try:
+        return importlib.metadata.version("pyspark")
+    except importlib.metadata.PackageNotFoundError:
+        pass
+    try:
+        import pyspark  # a cluster's own, on PYTHONPATH
+    except ImportError:
+        return None
+    return pyspark.__version__
+
+
+def packages(config: Config) -> tuple[str, ...]:
+    """Return the packages that the profile's Spark asks for."""
+    if config.packages is not None:
+        return config.packages
+    version = spark_version()
+    if version is None:
+        return ()
+    catalogs = [store.options.get("catalog", "sqlite:///") for store in config.stores.values()]
+    return jars.default_packages(version, catalogs)
+
+
+def jar_files(config: Config) -> Finding:
+    """Look for the fetched jars."""
+    try:
+        wanted = packages(config)
+    except EnvironmentProblem as error:
+        return Finding("jars", False, error.message, error.to_go_on)
+    if absent := jars.missing(wanted):
+        return Finding("jars", False, f"not fetched yet: {', '.join(absent)}", "twice doctor --fetch")
+    return Finding("jars", True, f"{len(wanted)} in {jars.cache() / 'jars'}")
+
+
+def fetch(config: Config) -> None:
+    """Let Spark fetch the jars that are missing, and see that they are there."""
+    absent = jars.missing(packages(config))
+    if not absent:
+        return
+    try:
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise EnvironmentProblem("PySpark is not installed", to_go_on="pip install 'twice[spark]'") from None
+    from twice.engine.session import require_java
+
+    require_java()
+    settings = {
+        "spark.master": "local[1]",
+        "spark.ui.enabled": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.jars.packages": ",".join(absent),
+        "spark.jars.ivy": str(jars.cache()),
+    }
+    builder = SparkSession.builder.appName("twice doctor")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        builder.getOrCreate().stop()
+    except (PySparkException, RuntimeError, OSError) as error:
+        raise _not_fetched(absent) from error
+    if still := jars.missing(tuple(absent)):
+        raise _not_fetched(still)
+
+
+def _not_fetched(absent: list[str]) -> EnvironmentProblem:
+    places = ", ".join(str(jars.fetched(package)) for package in absent)
+    return EnvironmentProblem(
+        f"these jars could not be fetched: {', '.join(absent)}",
+        safe="nothing else was changed",
+        to_go_on=f"check the network, or put the files there yourself: {places}",
+    )
+
+
+def configuration(config: Config) -> Finding:
+    """Tell which configuration is in force."""
+    names = ", ".join(config.pipelines) or "no pipelines"
+    return Finding("configuration", True, f"{config.source}, profile {config.profile}: {names}")
+
+
+def ledger(config: Config) -> Finding:
+    """Open the ledger and try to write to it; one that does not exist yet is made by the first run."""
+    path = Path(config.ledger.removeprefix("sqlite:///"))
+    shown = redact(config.ledger)
+    try:
+        if config.ledger.startswith("sqlite:///") and not path.exists():
+            return _future_ledger(path)
+        opened = open_ledger(config.ledger, create=False)
+        # A write that is rolled back: disk, rights and locks all have their say.
+        opened.prune(timedelta(days=36500), dry_run=True)
+        ahead = _newest(opened)
+    except TwiceError as error:
+        return Finding("ledger", False, redact(error.message), error.to_go_on)
+    if ahead and ahead > datetime.now(timezone.utc) + _AHEAD:
+        return Finding(
+            "ledger",
+            False,
+            f"{shown} has a record from the future: {ahead:%Y-%m-%d %H:%M}Z",
+            "correct the clock of this machine, or of the one that wrote it: leases are judged by it",
+        )
+    return Finding("ledger", True, f"{shown}, readable and writable")
+
+
+def _newest(opened: Ledger) -> datetime | None:
+    newest = opened.runs(limit=1)
+    return newest[0].started_at if newest else None
+
+
+def _future_ledger(path: Path) -> Finding:
+    folder = next(parent for parent in path.parents if parent.exists())
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        return Finding("ledger", False, f"{path} cannot be made: {error.strerror}", f"let this user write to {folder}")
+    return Finding("ledger", True, f"none yet; the first run makes {path}")
+
+
+def clock(config: Config, now: datetime) -> Finding:
+    """Look at time zone data and the system clock."""
+    try:
+        ZoneInfo("Europe/Berlin")
+    except (ZoneInfoNotFoundError, OSError):
+        return Finding("clock", False, "there is no time zone data", "pip install tzdata")
+    if now.year not in _YEARS:
+        return Finding("clock", False, f"this machine says {now:%Y-%m-%d %H:%M}Z", "set the clock: leases depend on it")
+    if config.source and config.source.exists():
+        saved = datetime.fromtimestamp(config.source.stat().st_mtime, timezone.utc)
+        if saved > now + _AHEAD:
+            return Finding(
+                "clock",
+                False,
+                f"it is {now:%Y-%m-%d %H:%M}Z here, but {config.source} was saved at {saved:%Y-%m-%d %H:%M}Z",
+                "set the clock: leases depend on it",
+            )
+    return Finding("clock", True, f"{now:%Y-%m-%d %H:%M}Z, time zone data is there")
+
+
+def disk(config: Config) -> Finding:
+    """Look for space where Spark, the jars and a local ledger write."""
+    places = {Path(tempfile.gettempdir()), jars.cache(), config.root}
+    existing = {next(folder for folder in (place, *place.parents) if folder.exists()) for place in places}
+    free = {folder: shutil.disk_usage(folder).free for folder in existing}
+    folder, least = min(free.items(), key=lambda item: item[1])
+    text = f"{least / _SPACE:.1f} GiB free in {folder}"
+    if least < _SPACE:
+        return Finding("disk", False, f"only {text}", f"make space in {folder}")
+    return Finding("disk", True, text)
+
+
+def catalogs(config: Config) -> Iterator[Finding]:
+    """Start Spark and ask every store's catalog for its namespaces."""
+    from pyspark.errors import PySparkException
+
+    from twice.engine import session
+    from twice.model.names import quote
+
+    spark = session.start(config)
+    try:
+        for store in config.stores.values():
+            try:
+                count = spark.sql(f"SHOW NAMESPACES IN {quote(store.name)}").count()
+            except PySparkException as error:
+                said = redact(str(error).splitlines()[0])
+                yield Finding("catalog", False, f"{store.name}: {said}", f"look at [stores.{store.name}]")
+            else:
+                yield Finding("catalog", True, f"{store.name} answers; {count} namespaces")
+    finally:
+        spark.stop()

@@ -1,0 +1,147 @@
+"""Find pipelines: by their name in the configuration, or as `module:object`."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import logging
+import sys
+import traceback
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from twice.config import FILE, Config
+from twice.errors import ConfigError, DefinitionError, TwiceError, UsageError
+from twice.model.pipelines import Pipeline
+
+log = logging.getLogger("twice")
+
+
+def load_pipelines(config: Config) -> dict[str, Pipeline]:
+    """Load every pipeline of the configuration, by the name it has there."""
+    found = {name: load_object(config, place, f"pipeline {name}") for name, place in config.pipelines.items()}
+    pipelines = {name: _pipeline(thing, config.pipelines[name]) for name, thing in found.items()}
+    check_producers(pipelines)
+    return pipelines
+
+
+def find_pipeline(config: Config, text: str) -> Pipeline:
+    """Load one pipeline, by its name in the configuration or as `module:object`."""
+    place = text if ":" in text else config.pipelines.get(text)
+    if place is None:
+        raise _unknown(config, text)
+    pipeline = _pipeline(load_object(config, place, f"pipeline {text}"), place)
+    others = {name: other for name, other in config.pipelines.items() if other != place}
+    if others:
+        loaded = {text: pipeline}
+        for name, other in others.items():
+            try:
+                loaded[name] = _pipeline(load_object(config, other, f"pipeline {name}"), other)
+            except TwiceError as error:
+                log.warning("pipeline %s could not be checked for tables with two writers: %s", name, error.message)
+        check_producers(loaded)
+    return pipeline
+
+
+def check_producers(pipelines: Mapping[str, Pipeline]) -> None:
+    """Refuse a table that two pipelines write, and two pipelines that the ledger could not tell apart."""
+    writers: dict[str, tuple[str, str]] = {}
+    names: dict[str, tuple[str, Pipeline]] = {}
+    for name, pipeline in pipelines.items():
+        known = names.setdefault(pipeline.name, (name, pipeline))
+        if known[1] is pipeline and known[0] != name:
+            continue  # one pipeline under two names
+        if known[1] is not pipeline:
+            raise DefinitionError(
+                f'{known[0]} and {name} in the configuration are both called Pipeline("{pipeline.name}"): '
+                "their runs would be mixed up. Give one of them another name"
+            )
+        for step in pipeline.steps.values():
+            table = step.writes.name
+            if table in writers:
+                pipe, other = writers[table]
+                raise DefinitionError(
+                    f"{table} is written by the pipeline {pipe} (step {other}) and by the pipeline {name} "
+                    f"(step {step.name}): one table has one producer. Let one of them read what the other writes"
+                )
+            writers[table] = (name, step.name)
+
+
+def load_object(config: Config, place: str, what: str) -> Any:
+    """Import `module:object`, seen from the folder of the configuration."""
+    module_name, _, object_name = place.partition(":")
+    if not module_name or not object_name:
+        raise UsageError(f'{what}: {place!r} must look like "module:object"')
+    root = str(config.root)
+    if root not in sys.path:
+        sys.path.insert(0, root)
+    importlib.invalidate_caches()
+    module = _import(module_name, config, what)
+    if not hasattr(module, object_name):
+        near = _close(object_name, (name for name in vars(module) if not name.startswith("_")))
+        raise UsageError(f"{what}: the module {module_name} has no {object_name!r}{near}")
+    return getattr(module, object_name)
+
+
+def _import(name: str, config: Config, what: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            raise UsageError(
+                f"{what}: there is no module {name} in {config.root}, nor among the installed packages",
+                to_go_on=f"correct [pipelines] in {config.source or FILE}",
+            ) from None
+        raise _broken(error, config, name) from error
+    except (Exception, SystemExit) as error:
+        raise _broken(error, config, name) from error
+
+
+def _broken(error: BaseException, config: Config, module: str) -> TwiceError:
+    """Say where the user's own code failed, as an error of ours."""
+    where = _place(error, config.root)
+    if isinstance(error, TwiceError):
+        return type(error)(f"{where}: {error.message}", safe=error.safe, to_go_on=error.to_go_on)
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return ConfigError(f"{where}: importing {module} failed: {said}", safe="nothing was run")
+
+
+def _place(error: BaseException, root: Path) -> str:
+    """Name the last line of the user's code that was involved."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return _line(error.filename, error.lineno, root)
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = str(Path(__file__).parent)
+    theirs = [frame for frame in frames if not frame.filename.startswith(("<", ours))]
+    inside = [frame for frame in theirs if Path(frame.filename).is_relative_to(root)]
+    frame = (inside or theirs or list(frames))[-1]
+    return _line(frame.filename, frame.lineno, root)
+
+
+def _line(file: str, number: int | None, root: Path) -> str:
+    path = Path(file)
+    shown = path.relative_to(root) if path.is_relative_to(root) else path
+    return f"{shown}, line {number}"
+
+
+def _pipeline(thing: object, place: str) -> Pipeline:
+    if not isinstance(thing, Pipeline):
+        raise UsageError(f"{place} is a {type(thing).__name__}, not a Pipeline")
+    return thing
+
+
+def _unknown(config: Config, text: str) -> UsageError:
+    if not config.pipelines:
+        return UsageError(
+            f"no pipeline {text!r}: {config.source or 'there is no twice.toml here or above, and so it'} names none",
+            to_go_on=f'add [pipelines] {text} = "module:object" to {config.source or FILE}, or give module:object',
+        )
+    known = ", ".join(sorted(config.pipelines))
+    return UsageError(f"no pipeline {text!r} in {config.source}; there are: {known}{_close(text, config.pipelines)}")
+
+
+def _close(text: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(text, list(known), n=1)
+    return f". Did you mean {near[0]}?" if near else ""

@@ -1,0 +1,61 @@
+"""Kill -9 at every named point of the protocol, run again, and find what a clean run makes."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+
+import pytest
+
+from tests.crash.world import DAY
+from twice.failpoints import FAIL_POINTS
+
+pytestmark = [pytest.mark.spark, pytest.mark.crash]
+
+IMPORTANT = ("stage.written", "publish.ready", "publish.committed", "record.written")
+CASES = [
+    *(("overwrite", point) for point in FAIL_POINTS),
+    *itertools.product(("merge", "insert", "whole"), IMPORTANT),
+]
+LANDED = {"publish.committed", "record.written"}
+_number = itertools.count(2)
+
+
+def test_every_fail_point_is_killed_at():
+    assert {point for kind, point in CASES if kind == "overwrite"} == set(FAIL_POINTS)
+
+
+@pytest.mark.parametrize(("kind", "point"), CASES, ids=lambda value: value.replace(".", "-"))
+def test_s08_killed_then_rerun_is_a_clean_run(lasting, nursery, kind, point):
+    # Given a table with other days and an older version of this day, and a new delivery.
+    world = lasting(kind)
+    world.nursery = nursery
+    number = next(_number)
+    world.land(number, DAY)
+    old, new = world.look(), world.delivered()
+    before = world.versions()
+    neighbours = world.rows(where=f"d <> date'{DAY}'")
+    assert old != new
+
+    with world.reader() as reader:
+        # When a run dies at the point (for a recovery: when it cleans up after another that died) …
+        if point == "recover.dropped":
+            assert world.child(fail_point="stage.written:kill").end()["exit"] == -signal.SIGKILL
+        assert world.child(fail_point=f"{point}:kill").end()["exit"] == -signal.SIGKILL
+        after_death = world.look()
+        # … and the same run is started again, at once.
+        result = world.run()
+
+    # Then the table is what a clean run makes, in one new version,
+    assert after_death == (new if point in LANDED else old)
+    assert [step.status for step in result.steps] == ["unchanged" if point in LANDED else "published"]
+    rows, digests = world.clean(number)
+    assert world.rows() == rows
+    assert world.recorded() == digests
+    assert len(world.versions()) == len(before) + 1
+    # the neighbours are as they were, nothing is left over, and readers saw one version, then the other.
+    if kind != "whole":
+        assert world.rows(where=f"d <> date'{DAY}'") == neighbours
+    assert world.tidy()
+    assert reader.story == [old, new]
+    assert len(reader.seen) > 2

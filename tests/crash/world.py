@@ -1,0 +1,178 @@
+"""A table under fire: its source, its own ledger, and a clean table that shows what is right."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from tests.crash import driver, jobs
+from twice.engine.api import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from pyspark.sql import SparkSession
+
+    from tests.crash.children import Child, Nursery
+    from twice.config import Config
+    from twice.engine.run import RunResult
+    from twice.ledger import Ledger
+
+DAYS = ("2026-04-24", "2026-04-25", "2026-04-26", "2026-04-27", "2026-04-28")
+BEFORE, DAY, AFTER, END = DAYS[:4]
+Look = tuple[int, Decimal]
+
+
+@dataclass
+class World:
+    """One write pattern, its source `raw` and its target `t`, on the shared Spark."""
+
+    spark: SparkSession
+    ledger: Ledger
+    config: Config
+    space: str
+    kind: str
+    folder: Path
+    nursery: Nursery | None = None
+    _clean: dict[int, Any] = field(default_factory=dict)
+    _orders: Any = field(default_factory=itertools.count)
+
+    def name(self, table: str = "t") -> str:
+        return f"lake.{self.space}.{table}"
+
+    def make_raw(self) -> None:
+        self.spark.sql(f"create namespace if not exists lake.{self.space}")
+        self.spark.sql(
+            f"create table {self.name('raw')} (id bigint, d date, v decimal(12,2), u timestamp) "
+            "using iceberg partitioned by (d)"
+        )
+
+    def land(self, number: int, *days: str, rows: int | None = None) -> None:
+        """Deliver version `number` of some days: other rows, and (but for insert-only) other values."""
+        count = 20 + 7 * number if rows is None else rows
+        changed = 0 if self.kind == "insert" else number
+        for day in days:
+            base = 1_000_000 * (1 + DAYS.index(day))
+            made = self.spark.sql(
+                f"select id + {base} as id, date'{day}' as d, cast(id * 1.25 + {changed} as decimal(12,2)) as v, "
+                f"timestamp'2026-05-01 00:00:00' + make_interval(0, 0, 0, {changed}) as u from range({count})"
+            )
+            made.writeTo(self.name("raw")).overwrite(made.d == f"{day}")
+
+    def seed(self) -> None:
+        """Fill target and clean table with version 1 of three days."""
+        self.make_raw()
+        self.land(1, BEFORE, DAY, AFTER)
+        for table in ("t", "clean"):
+            self.run(BEFORE, END, table=table)
+
+    def run(self, first: str = DAY, end: str = AFTER, *, table: str = "t", **how: Any) -> RunResult:
+        """Run in this process, as a fresh driver that knows nothing of the children's."""
+        kind = how.pop("kind", self.kind)
+        return run(
+            jobs.pipeline(kind, self.name("raw"), self.name(table)),
+            from_=first,
+            to=end,
+            spark=self.spark,
+            ledger=self.ledger,
+            config=self.config,
+            **how,
+        )
+
+    def order(self, first: str = DAY, end: str = AFTER, **how: Any) -> driver.Order:
+        how = {"kind": self.kind, **how}
+        target = self.name(how.pop("table", "t"))
+        return driver.Order(
+            config=str(self.config.source), told="", raw=self.name("raw"), target=target, first=first, end=end, **how
+        )
+
+    def child(self, first: str = DAY, end: str = AFTER, *, barrier: Any = None, **how: Any) -> Child:
+        """Start a run in a process of its own."""
+        assert self.nursery is not None
+        return self.nursery.start(self.order(first, end, **how), barrier)
+
+    def look(self, day: str = DAY, table: str = "t") -> Look:
+        """Read a day as a reader does: how many rows, and their sum."""
+        query = f"select count(*), coalesce(sum(v), 0) from {self.name(table)} where d = date'{day}'"
+        row = self.spark.newSession().sql(query).first()
+        return row[0], row[1]
+
+    def delivered(self, day: str = DAY) -> Look:
+        return self.look(day, "raw")
+
+    def rows(self, table: str = "t", where: str = "true") -> list[str]:
+        found = self.spark.newSession().table(self.name(table)).where(where).collect()
+        return sorted(str(row) for row in found)
+
+    def files(self, where: str = "true") -> list[str]:
+        return sorted(row[0] for row in self._meta("files", "file_path", where))
+
+    def versions(self, table: str = "t") -> list[int]:
+        return [row[0] for row in self._meta("history", "snapshot_id", table=table)]
+
+    def refs(self, table: str = "t") -> list[str]:
+        return sorted(row[0] for row in self._meta("refs", "name", table=table))
+
+    def recorded(self, table: str = "t") -> dict[str, tuple[int, str]]:
+        """What the ledger says the table holds."""
+        return {str(o.scope): (o.rows, o.digest) for o in self.ledger.outputs(self.name(table))}
+
+    def clean(self, number: int) -> tuple[list[str], dict[str, tuple[int, str]]]:
+        """Rows and digests after an undisturbed run of the version that is in `raw` now."""
+        if number not in self._clean:
+            self.run(table="clean")
+            self._clean[number] = (self.rows("clean"), self.recorded("clean"))
+        return self._clean[number]
+
+    def tidy(self, table: str = "t") -> bool:
+        """No branch, no lease."""
+        assert self.refs(table) == ["main"]
+        assert self.ledger.leases() == []
+        return True
+
+    def reader(self, day: str = DAY) -> Reader:
+        return Reader(self, day)
+
+    def _meta(self, what: str, column: str, where: str = "true", table: str = "t") -> list[Any]:
+        return self.spark.sql(f"select {column} from {self.name(table)}.{what} where {where}").collect()
+
+
+class Reader:
+    """Somebody who looks at the day all the time; whoever looks sees one whole version."""
+
+    def __init__(self, world: World, day: str) -> None:
+        self._world, self._day = world, day
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self.seen: list[Look] = []
+        self.failed: list[Exception] = []
+
+    def __enter__(self) -> Reader:
+        self.seen.append(self._world.look(self._day))
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join(30)
+        self.seen.append(self._world.look(self._day))
+
+    @property
+    def story(self) -> list[Look]:
+        """What was seen, without repetitions: old then new, and never back."""
+        assert not self.failed
+        return [look for look, _ in itertools.groupby(self.seen)]
+
+    def _read(self) -> None:
+        while not self._stop.wait(0.05):
+            try:
+                self.seen.append(self._world.look(self._day))
+            except Exception as error:
+                self.failed.append(error)
+                return

@@ -1,0 +1,350 @@
+"""S02-S11: a scope is replaced as a whole, and nothing but the scope."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from pyspark.sql import functions as F
+
+from twice import Day, Hour, Overwrite, Pipeline, QuarterHour, Table, Whole
+from twice.errors import DefinitionError, OutOfScope, ScopeHeld, StepFailed, UsageError
+
+pytestmark = pytest.mark.spark
+
+ORDERS = "id bigint, d date, amount decimal(10,2)"
+THREE_DAYS = "select id, date'2026-04-24' + cast(id % 3 as int), cast(id * 1.5 as decimal(10,2)) from range(30)"
+TENANTS = ["acme", "O'Brien & \"Söhne\"", "a b", "..", "back\\slash", "100%", "a=b/c", "東京"]
+
+
+def copying(lab, raw, **contract):
+    """Make a pipeline whose one step copies the source's window."""
+    pipeline = Pipeline("copying", grain=Day)
+    target = Table(lab.name("fct"), partition=Day("d"), key=["id"], write=Overwrite(), **contract)
+
+    @pipeline.step(reads={"raw": raw}, writes=target)
+    def facts(raw):
+        return raw
+
+    return pipeline
+
+
+def test_s02_ran_twice_and_more(lab, lake):
+    pipeline = copying(lab, lake.source("raw", ORDERS, THREE_DAYS))
+
+    first = lab.run(pipeline, "2026-04-25").steps[0]
+    rows, versions = lab.rows("fct"), lab.versions("fct")
+    again = [lab.run(pipeline, "2026-04-25").steps[0] for _ in range(3)]
+
+    assert first.status == "published"
+    assert {step.status for step in again} == {"unchanged"}
+    assert {step.digest for step in again} == {first.digest}
+    assert lab.rows("fct") == rows
+    assert len(rows) == 10
+    assert lab.versions("fct") == versions
+    assert lab.refs("fct") == ["main"]
+
+
+def test_s02_the_digest_does_not_depend_on_how_rows_are_spread(lab, lake):
+    raw = lake.source("raw", ORDERS, THREE_DAYS)
+    pipeline, spread = Pipeline("spread", grain=Day), SimpleNamespace(parts=1)
+
+    @pipeline.step(reads={"raw": raw}, writes=Table(lab.name("fct"), partition=Day("d"), write=Overwrite()))
+    def facts(raw):
+        return raw.orderBy(F.desc("id") if spread.parts > 1 else F.asc("id")).repartition(spread.parts)
+
+    lab.run(pipeline, "2026-04-25")
+    versions, spread.parts = lab.versions("fct"), 3
+
+    assert lab.run(pipeline, "2026-04-25").steps[0].status == "unchanged"
+    assert lab.versions("fct") == versions
+
+
+def test_s03_three_tries_leave_the_rows_of_one(lab, lake, monkeypatch):
+    # Small batches, so that the failed tries have really staged rows.
+    monkeypatch.setattr("twice.engine.compute._BATCH", 50)
+    pipeline, tries = Pipeline("payments", grain=Day), SimpleNamespace(made=0)
+    target = Table(
+        lab.name("raw"), partition=Day("d"), key=["id"], write=Overwrite(), schema="id BIGINT, d DATE"
+    )
+
+    @pipeline.extract(writes=target)
+    def fetch(window):
+        tries.made += 1
+        for number in range(300):
+            if (tries.made, number) in {(1, 100), (2, 299)}:
+                raise ConnectionResetError("the source hung up")
+            yield {"id": number, "d": window.start.date()}
+
+    step = lab.run(pipeline, "2026-04-25").steps[0]
+
+    assert (step.status, step.rows, step.attempts) == ("published", 300, 3)
+    assert lab.read("raw").count() == 300
+    assert lab.refs("raw") == ["main"]
+    assert len(lab.versions("raw")) == 1
+
+
+def test_s03_tries_in_three_runs_leave_the_rows_of_one(lab, lake):
+    raw = lake.source("raw", ORDERS)
+    pipeline, mood = Pipeline("moody", grain=Day), SimpleNamespace(bad=True)
+
+    @pipeline.step(
+        reads={"raw": raw}, writes=Table(lab.name("fct"), partition=Day("d"), key=["id"], write=Overwrite())
+    )
+    def facts(raw):
+        if mood.bad:
+            raise ValueError(f"gave up after {raw.count()} rows")
+        return raw
+
+    for first, rows in ((0, 100), (100, 200)):
+        lake.insert("raw", f"select id, date'2026-04-25', 1 from range({first}, {first + rows})")
+        with pytest.raises(StepFailed, match=f"gave up after {first + rows} rows"):
+            lab.run(pipeline, "2026-04-25")
+    mood.bad = False
+    lab.run(pipeline, "2026-04-25")
+
+    assert lab.read("fct").count() == 300
+    assert [run.status for run in lab.ledger.runs()] == ["done", "failed", "failed"]
+
+
+def test_s04_neighbours_keep_their_very_files(lab, lake):
+    pipeline = copying(lab, lake.source("raw", ORDERS, THREE_DAYS))
+    lab.run(pipeline, from_="2026-04-24", to="2026-04-27")
+    around = lake.files("fct", "partition.d <> date'2026-04-25'")
+    inside = lake.files("fct", "partition.d = date'2026-04-25'")
+
+    lake.sql("update {space}.raw set amount = amount + 1 where d = date'2026-04-25'")
+    assert lab.run(pipeline, "2026-04-25").steps[0].status == "published"
+
+    assert lake.files("fct", "partition.d <> date'2026-04-25'") == around
+    assert not lake.files("fct", "partition.d = date'2026-04-25'") & inside
+    assert lab.rows("fct") == lab.rows("raw")
+
+
+def test_s04_a_run_over_three_days_rewrites_only_the_day_that_changed(lab, lake):
+    pipeline = copying(lab, lake.source("raw", ORDERS, THREE_DAYS))
+    lab.run(pipeline, from_="2026-04-24", to="2026-04-27")
+    around = lake.files("fct", "partition.d <> date'2026-04-25'")
+
+    lake.sql("update {space}.raw set amount = amount + 1 where d = date'2026-04-25'")
+    step = lab.run(pipeline, from_="2026-04-24", to="2026-04-27").steps[0]
+
+    assert (step.status, step.details["published_partitions"]) == ("published", 1)
+    assert lake.files("fct", "partition.d <> date'2026-04-25'") == around
+    assert lab.rows("fct") == lab.rows("raw")
+
+
+def test_s05_an_hourly_run_into_a_daily_table_is_refused_when_it_is_defined(lab):
+    pipeline = Pipeline("hourly", grain=Hour)
+    daily = Table(lab.name("daily"), partition=Day("d"), write=Overwrite())
+
+    with pytest.raises(DefinitionError) as refused:
+        pipeline.sql("sums", reads={}, writes=daily, query="select 1")
+
+    assert "runs by hour" in str(refused.value)
+    assert "partitioned by day" in str(refused.value)
+    assert pipeline.steps == {}
+
+
+def test_s05_a_daily_run_over_a_15_minute_table_replaces_96_whole_partitions(lab, lake):
+    events = (
+        "select id, timestamp'2026-04-24 22:00:00' + make_interval(0, 0, 0, 0, 0, cast(id * 15 as int)) as t,"
+        " 1 as n from range(112)"
+    )
+    raw = Table(lab.name("ticks"), partition=QuarterHour("t"))
+    lab.spark.sql(f"create table {lab.name('ticks')} using iceberg partitioned by (t) as {events}")
+    target = Table(lab.name("quarters"), partition=QuarterHour("t"), key=["id"], write=Overwrite())
+    pipeline = Pipeline("quarters", grain=Day)
+    pipeline.sql("quarters", reads={"raw": raw}, writes=target, query="select * from raw")
+
+    step = lab.run(pipeline, "2026-04-25").steps[0]
+
+    assert (step.rows, step.details["published_partitions"]) == (96, 96)
+    assert len(lake.files("quarters")) == 96
+    assert len(lake.outputs("quarters")) == 96
+    times = lab.read("quarters").agg(F.min("t").cast("string"), F.max("t").cast("string")).first()
+    assert tuple(times) == ("2026-04-25 00:00:00", "2026-04-25 23:45:00")
+    before = lake.files("quarters")
+
+    lake.sql("update {space}.ticks set n = 2 where t = timestamp'2026-04-25 13:45:00'")
+    step = lab.run(pipeline, "2026-04-25").steps[0]
+
+    assert step.details["published_partitions"] == 1
+    assert len(before & lake.files("quarters")) == 95
+
+
+def test_s06_an_empty_day_empties_its_partition(lab, lake):
+    pipeline = copying(lab, lake.source("raw", ORDERS, THREE_DAYS))
+    lab.run(pipeline, from_="2026-04-24", to="2026-04-27")
+
+    lake.sql("delete from {space}.raw where d = date'2026-04-25'")
+    step = lab.run(pipeline, "2026-04-25").steps[0]
+
+    assert (step.status, step.rows) == ("published", 0)
+    assert lab.read("fct").where("d = date'2026-04-25'").count() == 0
+    assert lab.read("fct").count() == 20
+    versions = lab.versions("fct")
+    assert lab.run(pipeline, "2026-04-25").steps[0].status == "unchanged"
+    assert lab.versions("fct") == versions
+
+
+def test_s06_a_day_that_never_existed_makes_no_version(lab, lake):
+    pipeline = copying(lab, lake.source("raw", ORDERS, THREE_DAYS))
+
+    # Neither on a table that the run itself creates, nor on one with other days.
+    assert lab.run(pipeline, "2026-05-01").steps[0].status == "unchanged"
+    assert lab.versions("fct") == []
+    lab.run(pipeline, "2026-04-25")
+    versions = lab.versions("fct")
+    assert lab.run(pipeline, "2026-05-02").steps[0].status == "unchanged"
+    assert lab.versions("fct") == versions
+    assert lab.refs("fct") == ["main"]
+
+
+def test_s09_a_whole_table_is_replaced_and_old_content_does_not_come_back(lab, lake):
+    raw = lake.source("rates", "code string, rate int, d date", "values ('EUR', 1, date'2026-04-24')")
+    pipeline = Pipeline("rates", grain=Day)
+    target = Table(lab.name("currencies"), key=["code"], write=Whole())
+    pipeline.sql("rates", reads={"raw": raw}, writes=target, query="select code, rate from raw")
+    lab.run(pipeline, "2026-04-24")
+    lake.insert("rates", "values ('USD', 2, date'2026-04-25'), ('CHF', 3, date'2026-04-25')")
+
+    lab.run(pipeline, "2026-04-25")
+
+    new = [{"code": "CHF", "rate": 3}, {"code": "USD", "rate": 2}]
+    assert lab.rows("currencies") == new
+    with lake.untouched("currencies"):
+        older = lab.run(pipeline, "2026-04-24").steps[0]
+    assert older.status == "superseded"
+    assert lab.ledger.runs()[0].attempts[0].status == "superseded"
+    # The newest window itself may be corrected.
+    lake.sql("update {space}.rates set rate = 4 where code = 'CHF'")
+    assert lab.run(pipeline, "2026-04-25").steps[0].status == "published"
+    assert lab.rows("currencies")[0]["rate"] == 4
+
+
+def tenants_pipeline(lab, raw):
+    pipeline = Pipeline("tenants", grain=Day)
+    target = Table(
+        lab.name("fct"), partition=Day("d"), dimensions=["tenant"], key=["tenant", "id"], write=Overwrite()
+    )
+
+    @pipeline.step(reads={"raw": raw}, writes=target)
+    def facts(raw):
+        return raw
+
+    return pipeline
+
+
+def test_s10_rerunning_one_tenant_leaves_the_others_alone(lab, lake):
+    raw = lake.source(
+        "raw",
+        "id bigint, d date, tenant string, n int",
+        "select id, date'2026-04-25', case when id % 2 = 0 then 'acme' else 'bolt' end, 1 from range(10)",
+        dimensions=["tenant"],
+    )
+    pipeline = tenants_pipeline(lab, raw)
+    lab.run(pipeline, "2026-04-25", dimensions={"tenant": "acme"})
+    assert {row["tenant"] for row in lab.rows("fct")} == {"acme"}
+    lab.run(pipeline, "2026-04-25", dimensions={"tenant": "bolt"})
+    bolt = lake.files("fct", "partition.tenant = 'bolt'")
+
+    lake.sql("update {space}.raw set n = 2")
+    lab.run(pipeline, "2026-04-25", dimensions={"tenant": "acme"})
+
+    assert lake.files("fct", "partition.tenant = 'bolt'") == bolt
+    assert {(row["tenant"], row["n"]) for row in lab.rows("fct")} == {("acme", 2), ("bolt", 1)}
+    # A run without a tenant owns them all.
+    assert lab.run(pipeline, "2026-04-25").steps[0].rows == 10
+    assert lab.rows("fct") == lab.rows("raw")
+    lake.sql("delete from {space}.raw where tenant = 'bolt'")
+    assert lab.run(pipeline, "2026-04-25", dimensions={"tenant": "bolt"}).steps[0].rows == 0
+    assert {row["tenant"] for row in lab.rows("fct")} == {"acme"}
+
+
+def test_s10_one_tenant_excludes_itself_and_a_run_of_all_but_not_another_tenant(lab, lake):
+    raw = lake.source(
+        "raw",
+        "id bigint, d date, tenant string",
+        "values (1, date'2026-04-25', 'acme'), (2, date'2026-04-25', 'bolt')",
+        dimensions=["tenant"],
+    )
+    pipeline, inner = Pipeline("tenants", grain=Day), SimpleNamespace(results={}, busy=False)
+    target = Table(lab.name("fct"), partition=Day("d"), dimensions=["tenant"], write=Overwrite())
+
+    @pipeline.step(reads={"raw": raw}, writes=target)
+    def facts(raw):
+        if not inner.busy:  # acme's run is in the middle: others try
+            inner.busy = True
+            for name, which in {"all": None, "same": {"tenant": "acme"}, "other": {"tenant": "bolt"}}.items():
+                try:
+                    inner.results[name] = lab.run(pipeline, "2026-04-25", dimensions=which).status
+                except ScopeHeld as held:
+                    inner.results[name] = held.exit_code
+        return raw
+
+    lab.run(pipeline, "2026-04-25", dimensions={"tenant": "acme"})
+
+    assert inner.results == {"all": 4, "same": 4, "other": "done"}
+    assert lab.rows("fct") == lab.rows("raw")
+    assert lab.refs("fct") == ["main"]
+    with pytest.raises(UsageError, match=r"no dimension 'region'; its dimensions are: tenant"):
+        lab.run(pipeline, "2026-04-25", dimensions={"region": "north"})
+
+
+def test_s10_tenants_with_difficult_names(lab, lake):
+    raw = lake.source("raw", "id bigint, d date, tenant string", dimensions=["tenant"])
+    rows = [(number, tenant) for number, tenant in enumerate(TENANTS)]
+    lab.spark.createDataFrame(rows, "id bigint, tenant string").selectExpr(
+        "id", "date'2026-04-25' d", "tenant"
+    ).writeTo(lab.name("raw")).append()
+    pipeline = tenants_pipeline(lab, raw)
+    lab.run(pipeline, "2026-04-25")
+    assert lab.rows("fct") == lab.rows("raw")
+    lab.spark.sql(f"update {lab.name('raw')} set id = id + 100")
+
+    for number, tenant in enumerate(TENANTS[1:6], start=1):
+        step = lab.run(pipeline, "2026-04-25", dimensions={"tenant": tenant}).steps[0]
+        assert (step.status, step.rows) == ("published", 1), tenant
+        assert {row["id"]: row["tenant"] for row in lab.rows("fct")}[100 + number] == tenant
+
+    assert sorted(row["id"] for row in lab.rows("fct")) == [0, 6, 7, 101, 102, 103, 104, 105]
+
+
+@pytest.mark.parametrize(
+    ("stray", "named"),
+    [("date'2026-04-26'", "d=2026-04-26"), ("cast(null as date)", "d=None")],
+)
+def test_s11_a_row_outside_the_scope_is_refused_with_a_sample(lab, lake, stray, named):
+    raw = lake.source("raw", ORDERS, THREE_DAYS)
+    pipeline, mood = Pipeline("strays", grain=Day), SimpleNamespace(bad=False)
+
+    @pipeline.step(
+        reads={"raw": raw}, writes=Table(lab.name("fct"), partition=Day("d"), key=["id"], write=Overwrite())
+    )
+    def facts(raw):
+        if not mood.bad:
+            return raw
+        return raw.withColumn("d", F.expr(f"case when id = 4 then {stray} else d end"))
+
+    lab.run(pipeline, from_="2026-04-25", to="2026-04-27")
+    mood.bad = True
+    with lake.untouched("fct"), pytest.raises(OutOfScope) as refused:
+        lab.run(pipeline, "2026-04-25")
+
+    said = str(refused.value)
+    assert "returned 1 row outside its scope 2026-04-25" in said
+    assert named in said
+    assert "id=4" in said
+    assert "amount=6.00" in said
+    assert "the last good version stays readable" in said
+    assert refused.value.exit_code == 3
+
+
+def test_s11_a_row_of_another_tenant_is_refused(lab, lake):
+    raw = lake.source("raw", "id bigint, d date, tenant string", "values (1, date'2026-04-25', 'acme')")
+    pipeline = tenants_pipeline(lab, raw)  # the source has no dimension, so it is not cut by tenant
+    lab.run(pipeline, "2026-04-25")
+
+    with lake.untouched("fct"), pytest.raises(OutOfScope, match="tenant=acme"):
+        lab.run(pipeline, "2026-04-25", dimensions={"tenant": "bolt"})
