@@ -52,9 +52,7 @@ catalog = "sqlite:///catalog.db"
 def land(spark: SparkSession, count: int, orders: int) -> None:
     """Write the raw orders once; both sides read them."""
     spark.sql("create namespace if not exists lake.raw")
-    feeds = [
-        orders_feed(spark, START + timedelta(days=n), orders // count) for n in range(count + LATEST_ARRIVAL_DAYS)
-    ]
+    feeds = [orders_feed(spark, START + timedelta(days=n), orders // count) for n in range(count + LATEST_ARRIVAL_DAYS)]
     first, *rest = feeds
     first.writeTo(RAW).using("iceberg").partitionedBy(F.col("ingestion_date")).create()
     for feed in rest:

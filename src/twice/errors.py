@@ -17,6 +17,7 @@ TwiceError
 │   └── StoreRefused               the table is not what its contract says
 ├── TransientError        exit 75  weather: the same run may well succeed later
 │   ├── Conflict                   someone else changed the scope between claim and publish
+│   ├── LedgerBusy                 other processes kept the ledger locked (it is a LedgerError too)
 │   └── RetriesExhausted           still weather after the last attempt
 ├── ScopeHeld             exit 4   another run holds an overlapping scope
 ├── LeaseLost             exit 4   this run was replaced; it published nothing
@@ -133,6 +134,10 @@ class TransientError(TwiceError):
 
 class Conflict(TransientError):
     """Someone else changed the scope between claim and publish."""
+
+
+class LedgerBusy(TransientError, LedgerError):
+    """Other processes kept the ledger locked for too long."""
 
 
 class RetriesExhausted(TransientError):

@@ -105,7 +105,12 @@ def _broken(error: BaseException, config: Config, module: str) -> TwiceError:
         return type(error)(f"{where}: {error.message}", safe=error.safe, to_go_on=error.to_go_on)
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     said = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return ConfigError(f"{where}: importing {module} failed: {said}", safe="nothing was run")
+    hint = "pip install 'twice[spark]', or run where Spark is" if _lacks_spark(error) else ""
+    return ConfigError(f"{where}: importing {module} failed: {said}", safe="nothing was run", to_go_on=hint)
+
+
+def _lacks_spark(error: BaseException) -> bool:
+    return isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] == "pyspark"
 
 
 def _place(error: BaseException, root: Path) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from twice import config as configuration
@@ -34,10 +36,13 @@ def test_a_folder_below_finds_the_configuration_above(project, monkeypatch):
 BROKEN = {
     "missing import": ("\nimport not_installed_anywhere\n", "line 2: importing {module} failed: ModuleNotFoundError"),
     "syntax": ("x = 1\ndef (:\n", "line 2: importing {module} failed: SyntaxError"),
-    "raises": ("def f():\n    raise ValueError('no luck')\nf()\n", "line 2: importing {module} failed: ValueError: no luck"),
+    "raises": (
+        "def f():\n    raise ValueError('no luck')\nf()\n",
+        "line 2: importing {module} failed: ValueError: no luck",
+    ),
     "exits": ("import sys\nsys.exit('bye')\n", "line 2: importing {module} failed: SystemExit: bye"),
     "definition": ("from twice import Table\nTable('x')\n", "line 2: 'x' is not a full table name"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BROKEN)
@@ -50,6 +55,20 @@ def test_an_error_in_the_users_module_names_the_line(project, case):
     assert "Traceback" not in said.err
     assert not project.ledger.exists()
     assert "Traceback" in project.call("-v", "run", "shop", *FOR).err
+
+
+def test_a_machine_without_spark_is_told_what_to_install(project, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    said = project.call("run", "shop", *FOR)
+    assert said.code == 3
+    assert "PySpark is not installed" in said.err
+    assert not project.ledger.exists()
+    project.code("import pyspark\n")
+    monkeypatch.delitem(sys.modules, project.module)
+    said = project.call("run", "shop", *FOR)
+    assert said.code == 2
+    assert "line 1: importing" in said.err
+    assert "pip install 'twice[spark]'" in said.err
 
 
 def test_a_missing_object_and_a_wrong_one(project):

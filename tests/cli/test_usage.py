@@ -13,7 +13,9 @@ from twice.cli.app import COMMANDS
 FOR = ("--for", "2026-04-25")
 
 
-@pytest.mark.parametrize("command", [[name] for name in COMMANDS] + [["ledger", "prune"], ["ledger", "backup"], ["leases", "release"], []])
+@pytest.mark.parametrize(
+    "command", [[name] for name in COMMANDS] + [["ledger", "prune"], ["ledger", "backup"], ["leases", "release"], []]
+)
 def test_every_command_explains_itself(project, command):
     said = project.call(*command, "--help")
     assert (said.code, said.err) == (0, "")
@@ -43,9 +45,15 @@ BAD = {
     "empty range": (["run", "shop", "--from", "2026-04-25", "--to", "2026-04-25"], "must end after it starts"),
     "no date": (["run", "shop", "--for", "yesterday"], "'yesterday' is not a day: write it like 2026-04-25"),
     "no such date": (["run", "shop", "--for", "2026-02-30"], "'2026-02-30' is not a day"),
-    "off the grain": (["run", "shop", "--for", "2026-04-25T13:00"], "is not the start of a day: nearest are 2026-04-25"),
+    "off the grain": (
+        ["run", "shop", "--for", "2026-04-25T13:00"],
+        "is not the start of a day: nearest are 2026-04-25",
+    ),
     "unknown step": (["run", "shop", *FOR, "--step", "biuld"], "no step 'biuld'; its steps are: orders, build, merge"),
-    "unknown dimension": (["run", "shop", *FOR, "--set", "country=de"], "no dimension 'country'; its dimensions are: tenant"),
+    "unknown dimension": (
+        ["run", "shop", *FOR, "--set", "country=de"],
+        "no dimension 'country'; its dimensions are: tenant",
+    ),
     "no value": (["run", "shop", *FOR, "--set", "tenant"], "--set 'tenant' must look like name=value"),
     "empty value": (["run", "shop", *FOR, "--set", "tenant="], "must look like name=value"),
     "two values": (["run", "shop", *FOR, "--set", "tenant=a", "--set", "tenant=b"], "gives tenant two values: a and b"),
@@ -58,19 +66,25 @@ BAD = {
     "unknown command": (["rnu"], "There is no command 'rnu'. Did you mean run?"),
     "unknown option": (["run", "shop", "--fro", "x"], "No such option"),
     "status off the grain": (["status", "shop", "--from", "2026-04-25T01:00"], "is not the start of a day"),
-    "status end before start": (["status", "shop", "--from", "2026-04-25", "--to", "2026-04-01"], "is not after --from"),
+    "status end before start": (
+        ["status", "shop", "--from", "2026-04-25", "--to", "2026-04-01"],
+        "is not after --from",
+    ),
     "show nothing": (["show", "abc"], "no run begins with 'abc': nothing has run yet"),
     "undo nothing": (["undo", "abc"], "no run begins with 'abc': nothing has run yet"),
     "prune without a span": (["ledger", "prune", "--keep", "a year"], "is not a span of time: write it like 7d"),
     "maintain without a span": (["maintain", "--keep", "7"], "is not a span of time"),
-    "maintain a stranger": (["maintain", "--table", "lake.x.y"], "no pipeline writes lake.x.y; they write: lake.core.facts"),
+    "maintain a stranger": (
+        ["maintain", "--table", "lake.x.y"],
+        "no pipeline writes lake.x.y; they write: lake.core.facts",
+    ),
     "release nothing": (["leases", "release", "lake.x.y", "7"], "there is no such lease"),
     "release half a name": (["leases", "release", "x", "7"], "is not a full table name"),
     "contract twice": (["contract", "--check", "a", "--write", "b"], "--check or --write, not both"),
     "contract of nothing": (["contract", "--check", "absent.md"], "there is no file absent.md"),
     "no configuration": (["--config", "absent.toml", "runs"], "there is no configuration file absent.toml"),
     "no profile": (["--profile", "prod", "runs"], "no profile 'prod'"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BAD)

@@ -25,6 +25,14 @@ forks = multiprocessing.get_context("forkserver")
 forks.set_forkserver_preload(["tests.crash.driver"])
 
 
+def until(reached: Callable[[], bool], patience: float = PATIENCE) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + patience
+    while not reached():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.02)
+
+
 class Child:
     """One driver process."""
 
@@ -67,11 +75,11 @@ class Child:
             self._process.join(10)
 
     def _until(self, reached: Callable[[], bool], what: str) -> None:
-        until = time.monotonic() + PATIENCE
-        while not reached():
+        def looked() -> bool:
             assert self._process.is_alive(), f"ended before it {what}: {self.told()}"
-            assert time.monotonic() < until, f"never {what}: {self.told()}"
-            time.sleep(0.02)
+            return reached()
+
+        until(looked)
 
 
 class Nursery:

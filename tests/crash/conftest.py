@@ -22,9 +22,7 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
-def new_world(
-    spark: SparkSession, lakehouse: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., World]:
+def new_world(spark: SparkSession, lakehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., World]:
     """Build worlds that share the Spark, the catalog and the warehouse, but no table and no ledger."""
 
     def build(kind: str, lease: float = 60) -> World:
@@ -64,14 +62,23 @@ def world(new_world: Callable[..., World], nursery: Nursery) -> Callable[..., Wo
 
 
 @pytest.fixture(scope="module")
-def lasting(new_world: Callable[..., World]) -> Callable[[str], World]:
-    """One seeded world per write pattern for a whole module: each test goes on where the last one ended."""
-    worlds: dict[str, World] = {}
+def lasting_worlds() -> dict[tuple[str, float], World]:
+    """The worlds that the tests of a module share."""
+    return {}
 
-    def of(kind: str) -> World:
-        if kind not in worlds:
-            worlds[kind] = new_world(kind)
-            worlds[kind].seed()
-        return worlds[kind]
+
+@pytest.fixture
+def lasting(
+    new_world: Callable[..., World], lasting_worlds: dict[tuple[str, float], World], nursery: Nursery
+) -> Callable[..., World]:
+    """Return a seeded world that the module shares: each test goes on where the last one ended."""
+
+    def of(kind: str, *, lease: float = 60) -> World:
+        found = lasting_worlds.get((kind, lease))
+        if found is None:
+            found = lasting_worlds[kind, lease] = new_world(kind, lease)
+            found.seed()
+        found.nursery = nursery
+        return found
 
     return of

@@ -25,7 +25,7 @@ from twice.engine.run import execute
 
 # Loaded here, so that the process from which the children are forked has them already.
 with contextlib.suppress(ImportError):
-    import alembic.command
+    import alembic.command  # noqa: F401
     import pyspark.sql.classic.dataframe  # noqa: F401
 
 if TYPE_CHECKING:
@@ -67,9 +67,7 @@ def attach(port: int, secret: str) -> SparkSession:
     gateway = launch_gateway()
     java = gateway.jvm
     context = java.JavaSparkContext(java.org.apache.spark.SparkContext.getOrCreate())
-    spark = SparkContext(
-        gateway=gateway, jsc=context, conf=SparkConf(_jvm=java, _jconf=context.getConf())
-    )
+    spark = SparkContext(gateway=gateway, jsc=context, conf=SparkConf(_jvm=java, _jconf=context.getConf()))
     running = java.org.apache.spark.sql.classic.SparkSession.builder().sparkContext(context.sc()).getOrCreate()
     return SparkSession(spark, jsparkSession=running.newSession())
 

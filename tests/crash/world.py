@@ -8,8 +8,12 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+
 from tests.crash import driver, jobs
+from twice import Table
 from twice.engine.api import run
+from twice.store.iceberg import jvm
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +43,7 @@ class World:
     folder: Path
     nursery: Nursery | None = None
     _clean: dict[int, Any] = field(default_factory=dict)
-    _orders: Any = field(default_factory=itertools.count)
+    _number: int = 1
 
     def name(self, table: str = "t") -> str:
         return f"lake.{self.space}.{table}"
@@ -61,7 +65,19 @@ class World:
                 f"select id + {base} as id, date'{day}' as d, cast(id * 1.25 + {changed} as decimal(12,2)) as v, "
                 f"timestamp'2026-05-01 00:00:00' + make_interval(0, 0, 0, {changed}) as u from range({count})"
             )
-            made.writeTo(self.name("raw")).overwrite(made.d == f"{day}")
+            made.writeTo(self.name("raw")).overwrite(F.col("d") == F.to_date(F.lit(day)))
+
+    def land_next(self) -> int:
+        """Deliver another version of the day; where content may come back, two versions take turns."""
+        grows = self.kind in ("merge", "insert")
+        self._number = self._number + 1 if grows or self._number == 1 else 5 - self._number
+        self.land(self._number, DAY)
+        return self._number
+
+    @property
+    def number(self) -> int:
+        """The version of the day that was delivered last by `land_next`, or by the seed."""
+        return self._number
 
     def seed(self) -> None:
         """Fill target and clean table with version 1 of three days."""
@@ -109,13 +125,15 @@ class World:
         return sorted(str(row) for row in found)
 
     def files(self, where: str = "true") -> list[str]:
-        return sorted(row[0] for row in self._meta("files", "file_path", where))
+        found = self.spark.sql(f"select file_path from {self.name()}.files where {where}").collect()
+        return sorted(row[0] for row in found)
 
     def versions(self, table: str = "t") -> list[int]:
-        return [row[0] for row in self._meta("history", "snapshot_id", table=table)]
+        """The versions that readers saw, oldest first."""
+        return [entry.snapshotId() for entry in self._live(table).history()]
 
     def refs(self, table: str = "t") -> list[str]:
-        return sorted(row[0] for row in self._meta("refs", "name", table=table))
+        return sorted(str(name) for name in self._live(table).refs().keySet())
 
     def recorded(self, table: str = "t") -> dict[str, tuple[int, str]]:
         """What the ledger says the table holds."""
@@ -137,8 +155,8 @@ class World:
     def reader(self, day: str = DAY) -> Reader:
         return Reader(self, day)
 
-    def _meta(self, what: str, column: str, where: str = "true", table: str = "t") -> list[Any]:
-        return self.spark.sql(f"select {column} from {self.name(table)}.{what} where {where}").collect()
+    def _live(self, table: str) -> Any:
+        return jvm.load(self.spark, Table(self.name(table)).id)
 
 
 class Reader:
@@ -151,7 +169,7 @@ class Reader:
         self.seen: list[Look] = []
         self.failed: list[Exception] = []
 
-    def __enter__(self) -> Reader:
+    def __enter__(self) -> Reader:  # noqa: PYI034 - typing.Self is younger than Python 3.10
         self.seen.append(self._world.look(self._day))
         self._thread.start()
         return self
@@ -170,7 +188,7 @@ class Reader:
         return [look for look, _ in itertools.groupby(self.seen)]
 
     def _read(self) -> None:
-        while not self._stop.wait(0.05):
+        while not self._stop.wait(0.1):
             try:
                 self.seen.append(self._world.look(self._day))
             except Exception as error:

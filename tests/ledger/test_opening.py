@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from twice.errors import LedgerError, TransientError, UsageError
-from twice.ledger import LedgerBusy, dialect, open_ledger, redact
+from twice.errors import LedgerBusy, LedgerError, TransientError, UsageError
+from twice.ledger import dialect, open_ledger, redact
 from twice.ledger.migrate import SCRIPTS
 from twice.ledger.schema import REVISIONS, VERSION_TABLE, metadata
 from twice.model.scopes import Scope

@@ -7,15 +7,33 @@ from twice.model.contracts import contracts
 def shop() -> Pipeline:
     pipeline = Pipeline("shop", grain=Day, time_zone="Europe/Berlin", description="What the shop sold.")
     raw = Table("lake.raw.orders", partition=Day("ingestion_date"), event_time="ordered_at")
-    customers = Table("lake.core.customers", key=["id"], write=Merge(version="updated_at", tombstone="gone"),
-                      personal=["email"], mutable=["email"])  # fmt: skip
-    facts = Table("lake.core.facts", partition=Day("order_date"), key=["order_id"], write=Overwrite(), dimensions=["tenant"],
-                  lateness=days(3), owner="sales", description="One row per order.",
-                  gates=[gates.accepted("status", ["a|b", "c"]), gates.sql("select 1\n from staged")])  # fmt: skip
+    customers = Table(
+        "lake.core.customers",
+        key=["id"],
+        write=Merge(version="updated_at", tombstone="gone"),
+        personal=["email"],
+        mutable=["email"],
+    )
+    facts = Table(
+        "lake.core.facts",
+        partition=Day("order_date"),
+        key=["order_id"],
+        write=Overwrite(),
+        dimensions=["tenant"],
+        lateness=days(3),
+        owner="sales",
+        description="One row per order.",
+        gates=[gates.accepted("status", ["a|b", "c"]), gates.sql("select 1\n from staged")],
+    )
     report = Table("lake.mart.report", write=Whole())
     pipeline.sql("customers", reads={"raw": raw}, writes=customers, query="select 1")
-    pipeline.sql("facts", reads={"raw": raw.window(lookback=days(7)), "customers": customers.latest()}, writes=facts,
-                 query="select 1", nondeterministic="the source answers as it likes")  # fmt: skip
+    pipeline.sql(
+        "facts",
+        reads={"raw": raw.window(lookback=days(7)), "customers": customers.latest()},
+        writes=facts,
+        query="select 1",
+        nondeterministic="the source answers as it likes",
+    )
     pipeline.sql("report", reads={"facts": facts}, writes=report, query="select 1")
     return pipeline
 
@@ -104,8 +122,14 @@ def test_equal_definitions_give_equal_text():
 
 def test_hours_are_hours_of_utc_whatever_the_zone():
     pipeline = Pipeline("p", grain=Hour, time_zone="Asia/Tokyo")
-    events = Table("lake.raw.events", partition=Hour("at"), key=["id"], write=InsertOnly(on_conflict="keep"),
-                   valid=("a", "b"), schema="id BIGINT")  # fmt: skip
+    events = Table(
+        "lake.raw.events",
+        partition=Hour("at"),
+        key=["id"],
+        write=InsertOnly(on_conflict="keep"),
+        valid=("a", "b"),
+        schema="id BIGINT",
+    )
 
     @pipeline.extract(writes=events)
     def fetch(window):

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twice import Duration, days, hours, minutes
@@ -27,6 +27,7 @@ def test_a_calendar_day_over_the_change_of_clocks_has_23_or_25_hours():
     assert days(1).before(days(1).after(autumn, BERLIN), BERLIN) == autumn
 
 
+@settings(deadline=None)
 @given(instants, st.integers(0, 500), zones)
 def test_hours_and_minutes_are_exact_whatever_the_clocks_do(instant, count, zone):
     assert hours(count).after(instant, zone) == instant + timedelta(hours=count)
@@ -40,6 +41,7 @@ def test_the_second_of_two_equal_clock_readings_stays_the_second():
     assert days(371).before(days(371).after(second, BERLIN), BERLIN) == second
 
 
+@settings(deadline=None)
 @given(instants, st.integers(0, 400), zones)
 def test_days_keep_the_local_time_where_it_exists(instant, count, zone):
     wanted = instant.astimezone(zone).replace(tzinfo=None) + timedelta(days=count)
@@ -50,6 +52,7 @@ def test_days_keep_the_local_time_where_it_exists(instant, count, zone):
     assert not exists or not skipped
 
 
+@settings(deadline=None)
 @given(instants, st.integers(0, 40), st.integers(0, 40), zones)
 def test_more_days_never_lead_less_far(instant, fewer, more, zone):
     fewer, more = sorted((fewer, fewer + more))
@@ -58,7 +61,12 @@ def test_more_days_never_lead_less_far(instant, fewer, more, zone):
 
 
 def test_durations_in_words_and_in_truth():
-    assert [str(d) for d in (days(1), days(7), hours(36), Duration())] == ["1 day", "7 days", "1 day, 12:00:00", "0 days"]
+    assert [str(d) for d in (days(1), days(7), hours(36), Duration())] == [
+        "1 day",
+        "7 days",
+        "1 day, 12:00:00",
+        "0 days",
+    ]
     assert not days(0)
     assert not Duration()
     assert minutes(1)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from twice.errors import DefinitionError
 from twice.model.names import TableName, check_identifier, quote, quote_text
 
-odd = st.sampled_from(["`", "``", '"', "'", ".", " ", "$", "{", "}", "\\", "%", "--", ";", "ü", "日本", "😀", "a", "Z9_"])
+odd = st.sampled_from(
+    ["`", "``", '"', "'", ".", " ", "$", "{", "}", "\\", "%", "--", ";", "ü", "日本", "😀", "a", "Z9_"]
+)
 texts = st.one_of(
     st.lists(odd, max_size=8).map("".join),
     st.text(st.characters(codec="utf-8", max_codepoint=0x2FF), max_size=12),
@@ -64,6 +66,7 @@ def read_literal(sql: str) -> str:
     return "".join(out)
 
 
+@settings(deadline=None)
 @given(texts)
 @example("\\u0041")
 @example("\\\\u0041'")
@@ -76,11 +79,13 @@ def test_a_quoted_text_reads_back_as_itself(text):
     assert not any(ord(char) < 0x20 for char in quote_text(text))
 
 
+@settings(deadline=None)
 @given(texts)
 def test_a_quoted_name_reads_back_as_itself(text):
     assert read_identifier(quote(text)) == text
 
 
+@settings(deadline=None)
 @given(st.lists(parts, min_size=2, max_size=4))
 def test_a_table_name_reads_back_as_itself(rest):
     name = TableName(("lake", *rest))
@@ -130,6 +135,7 @@ def test_what_is_no_table_name_is_refused(text, sentence):
     assert sentence in caught.value.message
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="lake.`/\\ ü\n$", max_size=12))
 def test_any_text_is_either_a_name_or_a_clear_sentence(text):
     try:

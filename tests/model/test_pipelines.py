@@ -6,7 +6,7 @@ import functools
 from itertools import permutations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twice import Day, Hour, Merge, Month, Overwrite, Pipeline, QuarterHour, Retry, Table, Week, Whole, days, hours
@@ -75,10 +75,15 @@ def test_extracts_and_sql_steps(shop):
     ]
 
 
-@pytest.mark.parametrize("order", permutations(["a", "b", "c", "d"]))
+@pytest.mark.parametrize("order", list(permutations("abcd")))
 def test_steps_come_after_what_they_read_however_they_are_declared(order):
     tables = {name: out(name) for name in "abcd"}
-    reads = {"a": {"raw": raw}, "b": {"a": tables["a"]}, "c": {"a": tables["a"]}, "d": {"b": tables["b"], "c": tables["c"]}}
+    reads = {
+        "a": {"raw": raw},
+        "b": {"a": tables["a"]},
+        "c": {"a": tables["a"]},
+        "d": {"b": tables["b"], "c": tables["c"]},
+    }
     pipeline = Pipeline("p", grain=Day)
     for name in order:
         add(pipeline, name, reads[name], tables[name])
@@ -87,18 +92,21 @@ def test_steps_come_after_what_they_read_however_they_are_declared(order):
     assert (names[0], names[-1]) == ("a", "d")
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12), st.permutations(range(6)))
 def test_any_graph_is_ordered_or_its_cycle_is_refused(edges, order):
     pipeline = Pipeline("p", grain=Day)
     tables = [out(f"t{number}") for number in range(6)]
+    refusals: list[str] = []
     for number in order:
         wanted = {f"t{source}": tables[source] for source, sink in edges if sink == number and source != number}
         before = dict(pipeline.steps)
         try:
             add(pipeline, f"s{number}", {"raw": raw, **wanted}, tables[number])
         except DefinitionError as error:
-            assert "has a cycle: s" in error.message
+            refusals.append(error.message)
             assert pipeline.steps == before
+    assert all("has a cycle: s" in message for message in refusals)
     place = {step.writes.id: at for at, step in enumerate(pipeline.ordered())}
     assert len(place) == len(pipeline.steps)
     for step in pipeline.steps.values():
@@ -118,7 +126,9 @@ def test_a_cycle_is_refused_with_its_steps(shop):
 def test_a_table_has_one_producer(shop):
     refused(
         shop,
-        lambda: add(shop, "again", {"orders": raw}, Table("lake.core.`facts`", partition=Day("day"), write=Overwrite())),
+        lambda: add(
+            shop, "again", {"orders": raw}, Table("lake.core.`facts`", partition=Day("day"), write=Overwrite())
+        ),
         "lake.core.facts is written by the step facts already: one table has one producer",
         "Let again write a table of its own, or union the two results in one step",
     )
@@ -207,7 +217,11 @@ def test_s22_an_unpartitioned_input_must_say_how_it_is_read(shop):
         (lambda *orders: None, ["takes no argument orders"]),
         (
             lambda orders, people: None,
-            ["no input is declared for the argument people", 'add reads={"people": some_table}', "only window and spark"],
+            [
+                "no input is declared for the argument people",
+                'add reads={"people": some_table}',
+                "only window and spark",
+            ],
         ),
         (lambda people, **rest: None, ["no input is declared for the argument people"]),
         (lambda orders, /: None, ["orders cannot be positional-only: leave the / out"]),
@@ -237,7 +251,7 @@ def test_functions_may_have_defaults_and_offered_arguments(shop):
     assert shop.find("s").wants == {"window", "spark"}
 
 
-@pytest.mark.parametrize("function", [lambda: [], lambda **anything: []])
+@pytest.mark.parametrize("function", [lambda: [1], lambda **anything: []])
 def test_an_extract_must_take_the_window(shop, function):
     refused(
         shop,
@@ -259,7 +273,10 @@ def test_an_extract_must_take_the_window(shop, function):
         ({"reads": {"my orders": raw}}, "an input is named 'my orders': use a Python identifier"),
         ({"reads": {5: raw}}, "an input is named 5"),
         ({"reads": {"orders": "lake.raw.orders"}}, "give a Table, or table.window(…), .latest(), .as_of(…)"),
-        ({"reads": {"window": raw}}, 'cannot be named window, which the step gets from twice: write reads={"window_rows"'),
+        (
+            {"reads": {"window": raw}},
+            'cannot be named window, which the step gets from twice: write reads={"window_rows"',
+        ),
         ({"nondeterministic": True}, "nondeterministic=True must say why"),
         ({"transient": TimeoutError}, "must be a tuple of exception classes: transient=(TimeoutError,)"),
         ({"transient": ("timeout",)}, "must be a tuple of exception classes"),
@@ -319,5 +336,5 @@ def test_what_a_pipeline_tells_about_itself(shop):
 
 @pytest.mark.parametrize("wrong", [{"attempts": 0}, {"wait_initial": -1}, {"deadline": -0.5}])
 def test_a_retry_that_never_tries_is_refused(wrong):
-    with pytest.raises(DefinitionError, match="at least once|0 or more"):
+    with pytest.raises(DefinitionError, match=r"at least once|0 or more"):
         Retry(**wrong)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 from itertools import product
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twice import Scope, Window
@@ -39,17 +39,20 @@ def rows_of(scope: Scope) -> set[tuple[datetime, str, str]]:
     }
 
 
+@settings(deadline=None)
 @given(scopes, scopes)
 def test_scopes_overlap_when_they_share_a_row(a, b):
     assert a.overlaps(b) == b.overlaps(a) == bool(rows_of(a) & rows_of(b))
 
 
+@settings(deadline=None)
 @given(scopes)
 def test_every_scope_overlaps_itself_and_the_whole_table(scope):
     assert scope.overlaps(scope)
     assert scope.overlaps(Scope.of(None))
 
 
+@settings(deadline=None)
 @given(scopes)
 def test_the_order_of_dimensions_does_not_matter(scope):
     again = Scope(scope.window, tuple(reversed(scope.dimensions)))

@@ -6,11 +6,26 @@ from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twice import Day, Duration, Hour, InsertOnly, Merge, Month, Overwrite, QuarterHour, Scope, Table, Week, Whole
-from twice import days, gates, hours
+from twice import (
+    Day,
+    Duration,
+    Hour,
+    InsertOnly,
+    Merge,
+    Month,
+    Overwrite,
+    QuarterHour,
+    Scope,
+    Table,
+    Week,
+    Whole,
+    days,
+    gates,
+    hours,
+)
 from twice.errors import DefinitionError
 from twice.model.names import TableName
 
@@ -148,9 +163,12 @@ def test_lateness_means_nothing_to_an_input_cut_by_business_date():
 
 GRAINS = [QuarterHour, Hour, Day, Week, Month]
 ZONES = [ZoneInfo(name) for name in ("UTC", "Europe/Berlin", "Asia/Kathmandu", "Atlantic/Azores", "Pacific/Apia")]
-durations = st.builds(Duration, st.integers(0, 9), st.sampled_from([timedelta(0), timedelta(minutes=7), timedelta(hours=30)]))
+durations = st.builds(
+    Duration, st.integers(0, 9), st.sampled_from([timedelta(0), timedelta(minutes=7), timedelta(hours=30)])
+)
 
 
+@settings(deadline=None)
 @given(
     grain=st.sampled_from(GRAINS),
     unit=st.sampled_from(GRAINS),

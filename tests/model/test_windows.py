@@ -6,7 +6,7 @@ from datetime import date, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twice import Window
@@ -23,11 +23,13 @@ def windows(draw: st.DrawFn, points: st.SearchStrategy[datetime] = instants) -> 
     return Window(start, end)
 
 
+@settings(deadline=None)
 @given(windows())
 def test_json_gives_the_same_window_back(window):
     assert Window.from_json(window.to_json()) == window
 
 
+@settings(deadline=None)
 @given(windows(small), windows(small), small)
 def test_overlap_and_cover_agree_with_the_hours_inside(a, b, instant):
     hours = [datetime(2026, 4, 25, hour, tzinfo=UTC) for hour in range(7)]
@@ -37,6 +39,7 @@ def test_overlap_and_cover_agree_with_the_hours_inside(a, b, instant):
     assert a.contains(instant) == (a.start <= instant < a.end)
 
 
+@settings(deadline=None)
 @given(windows(), windows())
 def test_different_windows_read_differently(a, b):
     assert (str(a) == str(b)) == (a == b)

@@ -61,7 +61,7 @@ class Lake:
 
     def jobs(self) -> int:
         """Count the Spark jobs that this session has started."""
-        return self.lab.spark.sparkContext._jsc.sc().statusStore().jobsList(None).size()
+        return self.lab.spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
 
     @contextmanager
     def workshop(self) -> Iterator[Workshop]:

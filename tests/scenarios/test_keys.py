@@ -34,7 +34,8 @@ def test_s12_merge_updates_inserts_and_the_same_again_changes_nothing(lab, lake)
     raw = lake.source(
         "raw",
         CUSTOMERS,
-        f"values {customer(1, 'ana@a', '2026-04-20 10:00', MONDAY)}, {customer(2, 'ben@a', '2026-04-20 10:00', MONDAY)},"
+        f"values {customer(1, 'ana@a', '2026-04-20 10:00', MONDAY)},"
+        f" {customer(2, 'ben@a', '2026-04-20 10:00', MONDAY)},"
         f" {customer(1, 'ana@b', '2026-04-21 09:00', TUESDAY)}, {customer(3, 'cleo@a', '2026-04-21 09:00', TUESDAY)}",
     )
     pipeline = merging(lab, raw)
@@ -95,9 +96,7 @@ def test_s13_a_version_that_another_window_wrote_with_other_content_is_an_error(
     with lake.untouched("dim"), pytest.raises(MergeRefused) as refused:
         lab.run(pipeline, TUESDAY)
 
-    assert "1 key have the same u as the table but other content" in str(refused.value) or (
-        "1 key has the same u" in str(refused.value)
-    )
+    assert "the same u as the table but other content, and another window wrote them" in str(refused.value)
     assert "id=7" in str(refused.value)
 
 
@@ -108,14 +107,15 @@ def test_s13_a_row_without_a_version_is_refused(lab, lake):
         lab.run(merging(lab, raw), MONDAY)
 
     assert lab.rows("dim") == []
-    assert lab.refs("dim") == ["main"] or lab.versions("dim") == []
+    assert lab.refs("dim") == []
 
 
 def test_s14_monday_after_tuesday_does_not_bring_monday_back(lab, lake):
     raw = lake.source(
         "raw",
         CUSTOMERS,
-        f"values {customer(1, 'monday@a', '2026-04-20 10:00', MONDAY)}, {customer(2, 'only@a', '2026-04-20 10:00', MONDAY)},"
+        f"values {customer(1, 'monday@a', '2026-04-20 10:00', MONDAY)},"
+        f" {customer(2, 'only@a', '2026-04-20 10:00', MONDAY)},"
         f" {customer(1, 'tuesday@a', '2026-04-21 10:00', TUESDAY)}",
     )
     pipeline = merging(lab, raw)
@@ -130,7 +130,10 @@ def test_s14_monday_after_tuesday_does_not_bring_monday_back(lab, lake):
 def unique_pipeline(lab, raw, pattern):
     pipeline = Pipeline("unique", grain=Day)
     keyed = Table(
-        lab.name("keyed"), partition=None if isinstance(pattern, Merge) else Day("d"), key=["id", "email"], write=pattern
+        lab.name("keyed"),
+        partition=None if isinstance(pattern, Merge) else Day("d"),
+        key=["id", "email"],
+        write=pattern,
     )
     pipeline.sql("keyed", reads={"raw": raw}, writes=keyed, query="select * from raw")
     return pipeline
@@ -210,7 +213,8 @@ def test_s17_the_e_mail_changes_and_the_customer_stays_one_row(lab, lake):
     raw = lake.source(
         "raw",
         CUSTOMERS,
-        f"values {customer(1, 'maiden@a', '2026-04-20 10:00', MONDAY)}, {customer(1, 'married@a', '2026-04-21 10:00', TUESDAY)}",
+        f"values {customer(1, 'maiden@a', '2026-04-20 10:00', MONDAY)},"
+        f" {customer(1, 'married@a', '2026-04-21 10:00', TUESDAY)}",
     )
     pipeline = merging(lab, raw, mutable=["email"])
 
@@ -227,7 +231,8 @@ def test_s49_duplicates_that_were_there_before_are_named_and_not_made_worse(lab,
     lab.spark.sql(f"create table {lab.name('dim')} (id bigint, email string, u timestamp) using iceberg")
     lake.insert(
         "dim",
-        "values (1, 'a@a', timestamp'2026-01-01'), (1, 'b@a', timestamp'2026-01-01'), (2, 'c@a', timestamp'2026-01-01')",
+        "values (1, 'a@a', timestamp'2026-01-01'), (1, 'b@a', timestamp'2026-01-01'),"
+        " (2, 'c@a', timestamp'2026-01-01')",
     )
     before = lab.read("dim").select("id", "email", "u").collect(), lab.versions("dim")
 
@@ -284,7 +289,7 @@ def test_insert_only_skips_equal_content_and_fails_on_other_content(lab, lake):
     lake.sql("update {space}.raw set v = 11 where id = 1")
     with lake.untouched("events"), pytest.raises(MergeRefused) as refused:
         lab.run(pipeline, MONDAY)
-    assert "are in the table with other content" in str(refused.value) or "is in the table" in str(refused.value)
+    assert "in the table with other content" in str(refused.value)
     assert "id=1" in str(refused.value)
     assert 'InsertOnly(on_conflict="keep")' in refused.value.to_go_on
 
@@ -314,7 +319,8 @@ def test_s12_a_merge_by_day_and_tenant_stays_inside_its_scope(lab, lake):
     raw = lake.source(
         "raw",
         "id bigint, tenant string, n int, u timestamp, d date",
-        f"values (1, 'acme', 1, timestamp'2026-04-20', date'{MONDAY}'), (1, 'bolt', 2, timestamp'2026-04-20', date'{MONDAY}')",
+        f"values (1, 'acme', 1, timestamp'2026-04-20', date'{MONDAY}'),"
+        f" (1, 'bolt', 2, timestamp'2026-04-20', date'{MONDAY}')",
         dimensions=["tenant"],
     )
     pipeline = Pipeline("scoped", grain=Day)
@@ -332,11 +338,9 @@ def test_s12_a_merge_by_day_and_tenant_stays_inside_its_scope(lab, lake):
 
     lab.run(pipeline, MONDAY)
     bolt = lake.files("dim", "partition.tenant = 'bolt'")
-    lake.sql("update {space}.raw set n = n + 1")
+    lake.sql("update {space}.raw set n = 5")
     step = lab.run(pipeline, MONDAY, dimensions={"tenant": "acme"}).steps[0]
 
     assert step.details["corrected"] == 1
-    assert [(row["tenant"], row["n"]) for row in lab.rows("dim")] == [("bolt", 20), ("acme", 20)] or (
-        {(row["tenant"], row["n"]) for row in lab.rows("dim")} == {("acme", 20), ("bolt", 20)}
-    )
+    assert {(row["tenant"], row["n"]) for row in lab.rows("dim")} == {("acme", 50), ("bolt", 20)}
     assert lake.files("dim", "partition.tenant = 'bolt'") == bolt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from importlib import resources
 from pathlib import Path
 from string import Template
@@ -55,7 +56,7 @@ def init(directory: Path, name: str) -> None:
         raise UsageError(f"{error.filename} cannot be written: {error.strerror}") from None
     click.echo("\n".join(["wrote", *(f"  {path}" for path in files), "", "now run"]))
     if directory != Path():
-        click.echo(f"  cd {directory}")
+        click.echo(f"  cd {shlex.quote(str(directory))}")
     click.echo(f"  twice run {name} --for 2026-04-25 --explain   what would happen")
     click.echo(f"  twice run {name} --for 2026-04-25             do it; and again: nothing changes")
-    click.echo("  twice status                              what is done, missing or stale")
+    click.echo("  twice status                                 what is done, missing or stale")

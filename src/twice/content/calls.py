@@ -7,7 +7,8 @@ the calls stays as it was.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 from twice.errors import DefinitionError
 
@@ -25,6 +26,14 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _IGNORED = ("comment", "space")
+
+
+def typed_literals(text: str) -> Iterator[tuple[str, str]]:
+    """Yield literals with their type before them, such as `date'today'`, as (type, content)."""
+    said = [(kind, text[start:end]) for kind, start, end in _tokens(text) if kind not in _IGNORED]
+    for (kind, word), (following, literal) in pairwise(said):
+        if kind == "word" and following == "quoted" and literal[0] in "'\"":
+            yield word.lower(), literal[1:-1]
 
 
 def _tokens(text: str) -> list[tuple[str, int, int]]:

@@ -1,11 +1,8 @@
-"""What the engine asks of staged rows: digest, null keys, gates and key uniqueness, per partition.
+"""What the engine asks of staged rows: digest, null keys, gates and key uniqueness, in one pass.
 
-One aggregation by partition yields all but uniqueness. Uniqueness is a count of distinct 64-bit hashes
-over partition and key, read from those columns alone; carrying the digest through a grouping by key
-takes more time than both together. Equal keys have equal hashes, so no duplicate is missed. Only when
-there are fewer hashes than rows are the keys grouped by 128 bits and counted per partition; two
-different keys pass for one with a probability of about rows² / 2^129, and `duplicate_samples`, which
-compares the keys themselves, then finds nothing.
+Rows are grouped by partition and a 64-bit hash of the key, which yields sums, counts and the number of
+rows per hash; a second grouping adds them up by partition. Equal keys have equal hashes, so no duplicate
+is missed. Only when some hash occurs twice are the keys themselves grouped and counted.
 """
 
 from __future__ import annotations
@@ -49,25 +46,28 @@ def profile(
     """Profile the rows; partitions without rows have no entry.
 
     `duplicate_keys` counts keys that occur more than once in their partition, `null_keys` rows with a
-    null in any key column, `violations` the rows for which the column is true. The rows are read more
-    than once: hand in a stored table, not a query that may answer differently.
+    null in any key column, `violations` the rows for which the column is true. The rows are read again
+    if there are duplicates: hand in a stored table, not a query that may answer differently.
     """
     violations = violations or {}
     _require(df.schema, [*partition, *key])
-    places = _places(df.schema, partition)
     counts = [_count_where(bad).alias(f"v{i}") for i, bad in enumerate(violations.values())]
-    rows = (
-        df.groupBy(*places)
-        .agg(
-            F.count(F.lit(1)).alias("n"),
-            *_half_sums(*row_hashes(df.schema)),
-            _count_where(_any_null(key)).alias("nulls"),
-            *counts,
-        )
-        .collect()
-    )
-    present = sum(row["n"] - row["nulls"] for row in rows)
-    duplicates = _duplicates(df, partition, key, present) if key and present else {}
+    sums = [
+        F.count(F.lit(1)).alias("n"),
+        *_half_sums(*row_hashes(df.schema)),
+        _count_where(_any_null(key)).alias("nulls"),
+        *counts,
+    ]
+    places = [f"p{i}" for i in range(len(partition))]
+    if key:
+        by_key = df.groupBy(*_places(df.schema, partition), _key_hash(df.schema, key).alias("k")).agg(*sums)
+        names = [column for column in by_key.columns if column not in {*places, "k"}]
+        repeated = F.count(F.when(F.col("k").isNotNull() & (F.col("n") > 1), 1)).alias("repeated")
+        grouped = by_key.groupBy(*places).agg(*(F.sum(name).alias(name) for name in names), repeated)
+    else:
+        grouped = df.groupBy(*_places(df.schema, partition)).agg(*sums, F.lit(0).alias("repeated"))
+    rows = grouped.collect()
+    duplicates = _duplicates(df, partition, key) if any(row["repeated"] for row in rows) else {}
     schema = schema_fingerprint(df.schema)
     result = {}
     for row in rows:
@@ -82,19 +82,17 @@ def profile(
     return result
 
 
-def _duplicates(
-    df: DataFrame, partition: Sequence[str], key: Sequence[str], present: int
-) -> dict[tuple[object, ...], int]:
-    keyed = df.where(~_any_null(key))
-    quick, _ = row_hashes(df.schema, [*partition, *key])
-    # Nearly every hash occurs once, so a partial aggregation before the shuffle would only cost.
-    if keyed.select(quick.alias("k")).repartition("k").distinct().count() == present:
-        return {}
-    k1, k2 = row_hashes(df.schema, key)
-    groups = keyed.groupBy(*_places(df.schema, partition), k1.alias("k1"), k2.alias("k2"))
-    repeated = groups.agg(F.count(F.lit(1)).alias("n")).where(F.col("n") > 1)
+def _key_hash(schema: T.StructType, key: Sequence[str]) -> Column:
+    """Hash the key; rows with a null in it share the null hash and are no duplicates of each other."""
+    return F.when(~_any_null(key), row_hashes(schema, key)[0])
+
+
+def _duplicates(df: DataFrame, partition: Sequence[str], key: Sequence[str]) -> dict[tuple[object, ...], int]:
+    """Count keys that occur more than once, by the keys themselves and not by their hashes."""
+    names = list(dict.fromkeys([*partition, *key]))
+    each = df.where(~_any_null(key)).groupBy(*_places(df.schema, names)).agg(F.count(F.lit(1)).alias("n"))
     places = [f"p{i}" for i in range(len(partition))]
-    rows = repeated.groupBy(*places).agg(F.count(F.lit(1)).alias("n")).collect()
+    rows = each.where(F.col("n") > 1).groupBy(*places).agg(F.count(F.lit(1)).alias("n")).collect()
     return {_place(row, df.schema, partition): row["n"] for row in rows}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from twice.engine import freshness, gating
-from twice.engine.claiming import claim_scope, give_up
+from twice.engine.claiming import claim_scope, drop_leftovers, give_up
 from twice.engine.heartbeat import Heartbeat
 from twice.engine.inputs import pin
 from twice.engine.outputs import Finding, outputs_of
@@ -52,6 +52,7 @@ def recover(job: Job, claim: Claim) -> None:
         job.ledger.settle(abandoned, landed=landed is not None, version=landed)
         what = "had published: adopted" if landed else "had published nothing: dropped"
         job.tell("recovered", f"an earlier claim ({abandoned.token}) {what}")
+    drop_leftovers(job, claim)
 
 
 def gate(job: Job, staged: Staged) -> Verdict:

@@ -56,6 +56,16 @@ def give_up(job: Job, claim: Claim) -> None:
         return  # the lease runs out, and the next claim on this scope settles it
 
 
+def drop_leftovers(job: Job, claim: Claim) -> None:
+    """Drop stages whose claim has ended: Spark may outlive its driver and finish a write nobody waits for."""
+    # Stages before leases: a stage that is seen at work has had its lease for longer.
+    if older := [token for token in job.store.stages(job.session, job.step.writes) if token < claim.token]:
+        at_work = {lease.token for lease in job.ledger.leases() if lease.table == claim.table}
+        for token in older:
+            if token not in at_work:
+                job.store.fence(job.session, job.step.writes, token)
+
+
 def _replace_dead_holder(job: Job) -> bool:
     """Take over from a holder on this machine whose process is gone: no need to wait for its lease.
 

@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 from twice.content.keys import expand_keys
 from twice.content.nullability import plain
 from twice.engine.guard import inspect_plan
+from twice.engine.problems import said
 from twice.errors import SchemaRefused, StepFailed, TwiceError
 from twice.model.framework import FRAMEWORK_COLUMNS, LOADED_AT_COLUMN, WINDOW_COLUMN
 from twice.model.patterns import Merge
@@ -64,9 +65,8 @@ def _call(job: Job, bound: Mapping[str, DataFrame]) -> Any:
 
 
 def _failed(job: Job, error: BaseException) -> StepFailed:
-    what = str(error).strip().split("\n\n")[0].splitlines()
     return StepFailed(
-        f"step {job.step.name} raised {type(error).__name__}: {what[0] if what else ''}",
+        f"step {job.step.name} raised {said(job, error)}",
         safe="nothing was staged; the last good version stays readable",
         to_go_on=f"correct the step, then run it again for {job.target.scope}",
     )
@@ -124,7 +124,8 @@ def _checked(job: Job, result: DataFrame) -> DataFrame:
     """Refuse a result that cannot be a version of the table; add the framework's columns."""
     table, step = job.step.writes, job.step
     names = result.columns
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
+    folded = [name.lower() for name in names]  # Spark and Iceberg tell no case apart
+    if repeated := dict.fromkeys(name for name in names if folded.count(name.lower()) > 1):
         raise SchemaRefused(f"step {step.name} returns two columns named {', '.join(repeated)}: rename or drop one")
     if taken := sorted(set(names) & FRAMEWORK_COLUMNS):
         raise SchemaRefused(f"step {step.name} returns the column {', '.join(taken)}, which belongs to twice")

@@ -174,6 +174,8 @@ def _ask(job: Job, gate: g.Unique | g.Sql | g.Check, partition: Scope, rows: Dat
         said = gate.function(rows)
     if isinstance(said, DataFrame):
         if found := _few(said):
+            if job.step.writes.personal:  # a column that the query made may hold a personal value
+                found = [{k: v if k in rows.columns else "(personal)" for k, v in row.items()} for row in found]
             raise _failed(job, gate, partition, "it returned rows", found)
     elif isinstance(said, str) or said is False:
         raise _failed(job, gate, partition, said or "it said no")

@@ -2,6 +2,7 @@
 
 The analysed plan still holds `current_date()` and its like; after optimisation they are
 literals. Spark's own `deterministic` flag is true for them, so the classes are looked at.
+Words such as `date'today'` are literals as soon as a query is parsed, so its text is looked at.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from twice.content.calls import typed_literals
 from twice.errors import NotDeterministic
 
 if TYPE_CHECKING:
@@ -32,12 +34,17 @@ _FORBIDDEN = {
     "Uuid": "is random",
     "MonotonicallyIncreasingID": "depends on how rows are spread over tasks",
     "SparkPartitionID": "depends on how rows are spread over tasks",
+    "InputFileName": "depends on how rows are spread over files",
+    "Sample": "is random",
 }
+# What Spark turns into the time of the query when it is cast to a date or a timestamp.
+_CLOCK_WORDS = frozenset({"now", "today", "tomorrow", "yesterday"})
+_CLOCK_TYPES = frozenset({"date", "timestamp", "timestamp_ntz", "timestamp_ltz"})
 
 
 def inspect_plan(step: Step, result: DataFrame) -> None:
     """Refuse a result whose plan reads the clock, is random, or numbers rows by task."""
-    found = sorted(set(forbidden(result)))
+    found = sorted({*forbidden(result), *_clock_literals(step.query or "")})
     if not found or step.nondeterministic:
         return
     listed = "; ".join(f"{text} {why}" for text, why in found)
@@ -53,11 +60,35 @@ def forbidden(df: DataFrame) -> Iterator[tuple[str, str]]:
     """Yield the offending expressions of a plan, each with what is wrong about it."""
     for expression in _expressions(df._jdf.queryExecution().analyzed()):
         name = str(expression.getClass().getSimpleName())
-        if name in _FORBIDDEN:
-            yield str(expression.sql()), _FORBIDDEN[name]
+        if name == "Sample":
+            yield "sample()", _FORBIDDEN[name]
+        elif name in _FORBIDDEN or (name == "Cast" and _casts_clock_word(expression)):
+            yield str(expression.sql()), _FORBIDDEN.get(name, "reads the clock")
+
+
+def _clock_literals(query: str) -> Iterator[tuple[str, str]]:
+    for kind, text in typed_literals(query):
+        if kind in _CLOCK_TYPES and _is_clock_word(text):
+            yield f"{kind}'{text}'", "reads the clock"
+
+
+def _casts_clock_word(cast: Any) -> bool:
+    child = cast.child()
+    if str(child.getClass().getSimpleName()) != "Literal":
+        return False
+    return str(cast.dataType().typeName()) in _CLOCK_TYPES and _is_clock_word(str(child.value()))
+
+
+def _is_clock_word(text: str) -> bool:
+    # A zone may follow: 'now Europe/Berlin'.
+    words = text.lower().split()
+    return bool(words) and words[0] in _CLOCK_WORDS
 
 
 def _expressions(plan: Any) -> Iterator[Any]:
+    """Yield every expression of a plan, and the nodes that are random by themselves."""
+    if str(plan.getClass().getSimpleName()) == "Sample":
+        yield plan
     for root in _each(plan.expressions()):
         yield from _inside(root)
     for child in _each(plan.children()):
@@ -72,7 +103,8 @@ def _inside(expression: Any) -> Iterator[Any]:
     for child in _each(expression.children()):
         yield from _inside(child)
     name = str(expression.getClass().getSimpleName())
-    if "Subquery" in name or name in {"Exists", "ListQuery"}:
+    # An InSubquery has its query among its children.
+    if ("Subquery" in name and name != "InSubquery") or name in {"Exists", "ListQuery"}:
         yield from _expressions(expression.plan())
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from twice.content.filters import all_of, happened_in, partitions_between, valid_during
 from twice.content.rows import column
-from twice.errors import StoreRefused
+from twice.engine.compute import declared
+from twice.errors import SchemaRefused, StoreRefused
 from twice.ledger import InputRecord
 from twice.model.scopes import Scope
 from twice.model.tables import Cut, Read
@@ -39,7 +40,24 @@ def pin(job: Job) -> list[Pinned]:
 def bind(job: Job, pinned: Pinned) -> DataFrame:
     """Read a pinned input, cut to what the step may see."""
     table = pinned.read.table
-    return cut_rows(job, pinned.read, pinned.cut, job.stores.of(table).read(job.session, table, pinned.version))
+    if pinned.version is None and table.id == job.step.writes.id:
+        return _no_past(job, pinned)
+    return cut_rows(
+        job, pinned.read, pinned.cut, job.stores.of(table).read(job.session, table, pinned.version)
+    )
+
+
+def _no_past(job: Job, pinned: Pinned) -> DataFrame:
+    """Return the empty past of a table's first partition, when the table itself may not exist yet."""
+    schema = pinned.read.table.schema
+    if schema is None:
+        raise SchemaRefused(
+            f"step {job.step.name} builds on its own past, and {pinned.read.table.name} has none yet and "
+            "no declared schema",
+            safe="nothing was changed",
+            to_go_on='add schema="…" to the table, so that the first partition has an empty past to read',
+        )
+    return job.session.createDataFrame([], declared(schema))
 
 
 def cut_rows(job: Job, read: Read, cut: Cut, rows: DataFrame) -> DataFrame:
@@ -67,6 +85,8 @@ def _pin(job: Job, name: str, read: Read) -> Pinned:
             safe="nothing was changed",
             to_go_on=_producer_hint(job, read),
         )
+    if own:
+        _require_no_gap(job)
     version = store.version(job.session, read.table)
     cut = read.cut(job.scope.window, job.step.writes.lateness, job.pipeline.zone)
     if own and cut.partitions:
@@ -74,6 +94,27 @@ def _pin(job: Job, name: str, read: Read) -> Pinned:
         cut = Cut(Window(cut.partitions.start, job.scope.window.start), None)
     record = InputRecord(name, read.table.name, read.mode, version, _partitions(job, read, cut, version))
     return Pinned(name, read, cut, version, record)
+
+
+def _require_no_gap(job: Job) -> None:
+    """Refuse to build on a past whose last partition is missing; the very first one has no past."""
+    window, mine = job.scope.window, Scope(None, job.target.scope.dimensions)
+    assert window is not None  # noqa: S101 - a run always has a window
+    ends = [
+        output.scope.window.end
+        for output in job.ledger.outputs(job.step.writes.name)
+        if output.scope.window and output.scope.window.end <= window.start
+        if Scope(None, output.scope.dimensions).overlaps(mine)
+    ]
+    if ends and window.start not in ends:
+        grain, zone = job.pipeline.grain, job.pipeline.zone
+        raise StoreRefused(
+            f"step {job.step.name} builds on its own past, but {job.step.writes.name} has not been built from "
+            f"{grain.label(max(ends), zone)} to {grain.label(window.start, zone)}",
+            safe="nothing was changed",
+            to_go_on=f"twice run {job.pipeline.name} --from {grain.label(max(ends), zone)} --to "
+            f"{grain.label(grain.next(window.start, zone), zone)}",
+        )
 
 
 def _partitions(job: Job, read: Read, cut: Cut, version: str | None) -> dict[str, str]:

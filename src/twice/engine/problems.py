@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
 
 from twice.engine.retries import is_disk_full, is_transient
 from twice.errors import LeaseLost, PermanentError, StepFailed, TransientError, TwiceError
@@ -31,17 +34,40 @@ def explained(job: Job, error: Exception) -> TwiceError:
             to_go_on="make room, then run it again; twice maintain removes leftovers",
         )
     if is_transient(error, job.step.transient):
-        return TransientError(f"{where}: {_first_line(error)}", safe=_SAFE, to_go_on="run it again later")
+        return TransientError(f"{where}: {said(job, error)}", safe=_SAFE, to_go_on="run it again later")
     return StepFailed(
-        f"{where}: {_first_line(error)}",
+        f"{where}: {said(job, error)}",
         safe=_SAFE,
         to_go_on="correct the step or its input, then run it again",
     )
 
 
-def _first_line(error: Exception) -> str:
+def said(job: Job, error: BaseException) -> str:
+    """Return an error's kind and what it says; where rows are personal, its words are left out.
+
+    A text that Spark or a step makes may quote values of rows. What is said about a query is not
+    about rows, so it stays.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = lines[0] if lines else ""
+    told, kind = lines[0] if lines else "", type(error).__name__
+    if _is_personal(job) and not isinstance(error, AnalysisException):
+        condition = getattr(error, "getCondition", lambda: None)()
+        place = _place(job, error)
+        about = ", ".join(text for text in (f"[{condition}]" if condition else "", place) if text)
+        return f"{kind}{': ' + about if about else ''} (its text is left out: it may quote personal values)"
     # Errors of Python workers carry the user's own exception at the end.
     inner = [line for line in lines if line.endswith("Error") or "Error: " in line]
-    return f"{type(error).__name__}: {told}" + (f" … {inner[-1]}" if inner and inner[-1] != told else "")
+    return f"{kind}: {told}" + (f" … {inner[-1]}" if inner and inner[-1] != told else "")
+
+
+def _is_personal(job: Job) -> bool:
+    return bool(job.step.writes.personal or any(read.table.personal for read in job.step.reads.values()))
+
+
+def _place(job: Job, error: BaseException) -> str:
+    """Return where in the step's own file an error was raised."""
+    if job.step.function is None:
+        return ""
+    file = job.step.function.__code__.co_filename
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return f"line {frames[-1].lineno} of {file}" if frames else ""

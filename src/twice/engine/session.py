@@ -87,7 +87,18 @@ def start(config: Config) -> SparkSession:
             to_go_on="twice doctor",
         ) from error
     session.sparkContext.setLogLevel(wanted["spark.log.level"])
+    _quiet_pyspark()
     return session
+
+
+def _quiet_pyspark() -> None:
+    """Keep PySpark from printing every error, and the values of rows that it quotes, beside raising it."""
+    try:
+        from pyspark.logger import PySparkLogger
+    except ImportError:  # before PySpark 4 there was no such log
+        return
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel("CRITICAL")
 
 
 def java_version() -> tuple[str, int] | None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from twice.ledger import AttemptInfo, InputRecord, Ledger, Output
     from twice.model.pipelines import Pipeline
     from twice.model.steps import Step
+    from twice.model.tables import Table
 
 State = Literal["done", "failed", "running", "missing", "stale"]
 STATES: tuple[State, ...] = ("done", "stale", "missing", "failed", "running")
@@ -103,14 +104,32 @@ def status(
     records = [_Record.of(ledger, pipeline, step, start, end) for step in pipeline.ordered()]
     window = _bounds(pipeline, records, start, end)
     inputs = _Inputs(ledger, records)
+    targets = _targets(pipeline, window)
     return [
         StepStatus(
             record.step.name,
             record.step.writes.name,
-            tuple(_partitions(pipeline, record, window, inputs, live)),
+            tuple(_partitions(pipeline, record, targets(record.step.writes), inputs, live)),
         )
         for record in records
     ]
+
+
+def _targets(pipeline: Pipeline, window: Window | None) -> Callable[[Table], Target | None]:
+    """Return a function from tables to their targets; tables of one grain share their partitions."""
+    cut: dict[str, tuple[Scope, ...]] = {}
+
+    def target(table: Table) -> Target | None:
+        if table.partition is None:
+            return Target(table, Scope(None), (Scope(None),), pipeline.zone)
+        if window is None:
+            return None
+        grain = table.partition.grain
+        if grain.name not in cut:
+            cut[grain.name] = tuple(Scope(each) for each in grain.partitions(window, pipeline.zone))
+        return Target(table, Scope(window), cut[grain.name], pipeline.zone)
+
+    return target
 
 
 @dataclass(frozen=True)
@@ -120,6 +139,7 @@ class _Record:
     step: Step
     outputs: Mapping[Scope, Output]
     attempts: Sequence[AttemptInfo]
+    complete: bool = False
 
     @classmethod
     def of(
@@ -131,7 +151,7 @@ class _Record:
         limit = window if (start or end) and step.writes.partition else None
         outputs = {output.scope: output for output in ledger.outputs(step.writes.name, limit)}
         attempts = ledger.last_attempts(pipeline.name, step.name, window).values()
-        return cls(step, outputs, sorted(attempts, key=lambda attempt: attempt.id))
+        return cls(step, outputs, sorted(attempts, key=lambda attempt: attempt.id), complete=limit is None)
 
     def windows(self) -> Iterator[Window]:
         if self.step.writes.partition:
@@ -161,12 +181,11 @@ def _bounds(
 
 
 def _partitions(
-    pipeline: Pipeline, record: _Record, window: Window | None, inputs: _Inputs, live: Files | None
+    pipeline: Pipeline, record: _Record, target: Target | None, inputs: _Inputs, live: Files | None
 ) -> Iterator[PartitionStatus]:
-    step, table = record.step, record.step.writes
-    if window is None and table.partition:
+    if target is None:
         return
-    target = Target.of(table, Scope(window), pipeline.zone)
+    step = record.step
     newest = _newest_attempts(record, target)
     code = fingerprint(step)
     combinations = record.dimensions()
@@ -241,29 +260,39 @@ def _files(record: _Record, target: Target, dimensions: Dimensions, live: Files 
 
 
 class _Inputs:
-    """What the input tables hold now, as far as `twice` wrote them."""
+    """What the input tables hold now, as far as `twice` wrote them.
+
+    Partitions that were made in one attempt share their list of inputs: each list is looked at once.
+    """
 
     def __init__(self, ledger: Ledger | None, records: Sequence[_Record]) -> None:
+        lists = {id(output.inputs): output.inputs for record in records for output in record.outputs.values()}
         spans: dict[str, tuple[str, str]] = {}
-        for record in records:
-            for output in record.outputs.values():
-                for read in output.inputs:
-                    if read.partitions:
-                        low, high = min(read.partitions), max(read.partitions)
-                        known = spans.get(read.table, (low, high))
-                        spans[read.table] = (min(known[0], low), max(known[1], high))
+        for read in (read for inputs in lists.values() for read in inputs if read.partitions):
+            low, high = min(read.partitions), max(read.partitions)
+            span = spans.get(read.table, (low, high))
+            spans[read.table] = (min(span[0], low), max(span[1], high))
+        self._found: dict[tuple[str, int, Dimensions], tuple[Reason, ...]] = {}
         self._tables: dict[str, dict[tuple[str, Dimensions], Output]] = {}
         for table, (low, high) in spans.items():
             assert ledger is not None  # noqa: S101 - there are outputs, so there is a ledger
             window = Window(datetime.fromisoformat(low), datetime.fromisoformat(high) + _LONGEST)
+            known = next((r for r in records if r.step.writes.name == table and r.complete), None)
+            outputs = known.outputs.values() if known else ledger.outputs(table, window)
             self._tables[table] = {
                 (output.scope.window.start.isoformat(), output.scope.dimensions): output
-                for output in ledger.outputs(table, window)
+                for output in outputs
                 if output.scope.window
             }
 
-    def changed(self, pipeline: Pipeline, step: Step, output: Output) -> Iterator[Reason]:
+    def changed(self, pipeline: Pipeline, step: Step, output: Output) -> tuple[Reason, ...]:
         """Name the inputs that hold something else than what the output was made from."""
+        key = (step.name, id(output.inputs), output.scope.dimensions)
+        if key not in self._found:
+            self._found[key] = tuple(self._changed(pipeline, step, output))
+        return self._found[key]
+
+    def _changed(self, pipeline: Pipeline, step: Step, output: Output) -> Iterator[Reason]:
         for record in output.inputs:
             read = step.reads.get(record.name)
             if read is None or read.table.name != record.table or read.table.partition is None:

@@ -23,7 +23,7 @@ from twice.model.targets import Target
 
 if TYPE_CHECKING:
     from twice.engine.run import Workshop
-    from twice.ledger import AttemptInfo
+    from twice.ledger import AttemptInfo, Output
     from twice.model.pipelines import Pipeline
 
 
@@ -107,14 +107,22 @@ def _require_untouched(job: Job, attempt: AttemptInfo, run: str) -> None:
     known = known_outputs(job)
     for partition in job.target.partitions:
         output = known.get(partition)
-        if output is None or output.files != now[partition] or output.token != attempt.token:
-            by = f"run {output.run}" if output is not None and output.token != attempt.token else "somebody else"
+        as_recorded = output is not None and output.files == now[partition]
+        if output is None or not as_recorded or not _made_by(job, attempt, partition, output, now[partition]):
+            by = f"run {output.run}" if output is not None and as_recorded else "somebody else"
             raise StoreRefused(
                 f"{job.step.writes.name}, {job.target.name(partition)} was changed by {by} after run {run}",
                 safe="nothing was undone",
                 to_go_on="undo the later run first, or run the date again",
             )
     _before(job, attempt)
+
+
+def _made_by(job: Job, attempt: AttemptInfo, partition: Scope, output: Output, files: str) -> bool:
+    """Tell whether a partition is as the attempt left it; a later run that changed nothing may have recorded it."""
+    if output.token == attempt.token:
+        return True
+    return attempt.version is not None and job.store.files(job.session, job.target, attempt.version)[partition] == files
 
 
 def _before(job: Job, attempt: AttemptInfo) -> Mapping[Scope, str]:

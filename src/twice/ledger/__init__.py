@@ -5,7 +5,6 @@ from __future__ import annotations
 from twice.ledger.clock import Clock, ManualClock, SystemClock
 from twice.ledger.infos import AttemptInfo, LeaseInfo, PruneReport, RunInfo
 from twice.ledger.opening import Ledger, open_ledger
-from twice.ledger.problems import LedgerBusy
 from twice.ledger.redaction import redact
 from twice.ledger.values import Abandoned, Claim, InputRecord, Output, Owner
 
@@ -17,7 +16,6 @@ __all__ = [
     "InputRecord",
     "LeaseInfo",
     "Ledger",
-    "LedgerBusy",
     "ManualClock",
     "Output",
     "Owner",

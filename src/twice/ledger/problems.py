@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from twice.errors import LedgerError, TransientError
+from twice.errors import LedgerBusy, LedgerError
 from twice.ledger.redaction import redact
-
-
-class LedgerBusy(LedgerError, TransientError):
-    """Others kept the ledger locked for too long; the same run may well succeed later."""
-
-    exit_code = TransientError.exit_code
-
 
 _AS_IT_WAS = "the ledger is as it was before; nothing was recorded"
 

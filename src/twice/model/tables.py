@@ -114,6 +114,12 @@ class Table:
                 f"{self.name}: {self.partition.column} is the partition already: leave it out of dimensions="
             )
 
+        if shown := [column for column in self.partition_columns if column in self.personal]:
+            raise DefinitionError(
+                f"{self.name}: {', '.join(shown)} is personal and cannot be the partition or a dimension: "
+                "its values would be names of folders and scopes. Use a surrogate: key_of(…)"
+            )
+
     def _check_pattern(self) -> None:
         if self.write is None:
             return

@@ -50,6 +50,9 @@ class Store(Protocol):
     def token(self, session: SparkSession, table: Table) -> int:
         """Return the highest token that the table remembers; 0 if it knows none."""
 
+    def stages(self, session: SparkSession, table: Table) -> Sequence[int]:
+        """List the tokens that have a stage in the table now, at work or left over."""
+
     def version(self, session: SparkSession, table: Table) -> str | None:
         """Return the version that readers see now; None if the table is empty or absent."""
 

@@ -107,29 +107,44 @@ def find_token(table: Any, token: int) -> str | None:
 
 def files_in(session: SparkSession, table: Any, snapshot_id: int, expression: Any) -> list[FileInfo]:
     """List the data files of a snapshot that hold rows of an expression."""
+    describe = Describer(session, table)
     tasks = table.newScan().useSnapshot(snapshot_id).filter(expression).planFiles()
     try:
         found: dict[str, FileInfo] = {}
         iterator = tasks.iterator()
         while iterator.hasNext():
             task = iterator.next()
-            deletes = tuple(str(file.location()) for file in task.deletes())
-            info = file_info(session, table, task.file(), deletes)
+            info = describe(task.file(), task.deletes())
             found[info.location] = info
     finally:
         tasks.close()
     return list(found.values())
 
 
-def file_info(session: SparkSession, table: Any, file: Any, deletes: tuple[str, ...] = ()) -> FileInfo:
-    """Describe a Java data file, its partition as Python values."""
-    anything = gateway(session).java.lang.Class.forName("java.lang.Object")
-    fields = list(table.specs().get(file.specId()).partitionType().fields())
-    values = {
-        str(field.name()): _python(file.partition().get(i, anything), str(field.type()))
-        for i, field in enumerate(fields)
-    }
-    return FileInfo(str(file.location()), int(file.recordCount()), values, file, deletes)
+class Describer:
+    """Describes a table's Java data files; looks up once what all of them share.
+
+    Every call to Java costs a round trip, and a run looks at every file of its scope.
+    """
+
+    def __init__(self, session: SparkSession, table: Any) -> None:
+        self._table = table
+        self._anything = gateway(session).java.lang.Object._java_lang_class  # noqa: SLF001 - py4j's name for a class
+        self._fields: dict[int, list[tuple[str, str]]] = {}
+
+    def __call__(self, file: Any, deletes: Any = ()) -> FileInfo:
+        """Describe one file, its partition as Python values."""
+        spec = file.specId()
+        if spec not in self._fields:
+            fields = self._table.specs().get(spec).partitionType().fields()
+            self._fields[spec] = [(str(field.name()), str(field.type())) for field in fields]
+        values = {}
+        if self._fields[spec]:
+            place = file.partition()
+            for index, (name, kind) in enumerate(self._fields[spec]):
+                values[name] = _python(place.get(index, self._anything), kind)
+        over = tuple(str(delete.location()) for delete in deletes)
+        return FileInfo(str(file.location()), int(file.recordCount()), values, file, over)
 
 
 def _python(value: object, kind: str) -> object:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.errors.exceptions.captured import CapturedException
 
 from twice.errors import Conflict, LeaseLost
@@ -46,12 +46,16 @@ def publish(session: SparkSession, publication: Publication) -> str:
         if table is None or jvm.branch_of(stage.token) not in table.refs():
             return _landed_or_lost(table, stage)
         _require_unchanged(session, table, stage)
+        seen = _main(table)
         try:
             _commit(session, table, publication)
-        except (Py4JJavaError, CapturedException) as error:
-            if (landed := _look_up(session, stage)) is not None:
+        except (Py4JError, CapturedException) as error:
+            now = _look_up(session, stage)
+            if now is not None and (landed := jvm.find_token(now, stage.token)) is not None:
                 return landed
-            if not jvm.is_commit_race(error) or attempt == _ATTEMPTS - 1:
+            # Iceberg's own words for a commit of somebody else differ: what counts is that main moved.
+            raced = jvm.is_commit_race(error) or (_is_refusal(error) and _main(now) != seen)
+            if not raced or attempt == _ATTEMPTS - 1:
                 raise
             time.sleep(min(0.05 * 2**attempt, 2.0))
             continue
@@ -106,17 +110,25 @@ def _landed_or_lost(table: Any, stage: IcebergStage) -> str:
     return landed
 
 
-def _look_up(session: SparkSession, stage: IcebergStage) -> str | None:
-    """Find our own token on main after an error; not being able to look is weather."""
+def _main(table: Any | None) -> int | None:
+    current = table.currentSnapshot() if table is not None else None
+    return int(current.snapshotId()) if current is not None else None
+
+
+def _is_refusal(error: BaseException) -> bool:
+    return jvm.java_class(error).endswith("ValidationException")
+
+
+def _look_up(session: SparkSession, stage: IcebergStage) -> Any | None:
+    """Load the table after an error, to see whether we landed; not being able to look is weather."""
     try:
-        table = jvm.load(session, stage.target.table.id)
+        return jvm.load(session, stage.target.table.id)
     except (Py4JError, CapturedException) as error:
         raise Conflict(
             f"{stage.target.table.name}: the commit of claim {stage.token} got no answer, "
             "and the catalog cannot be asked",
             safe="the next run finds out whether it landed, and adopts it if so",
         ) from error
-    return jvm.find_token(table, stage.token) if table is not None else None
 
 
 def _require_unchanged(session: SparkSession, table: Any, stage: IcebergStage) -> None:
@@ -148,7 +160,8 @@ def _touches(session: SparkSession, table: Any, stage: IcebergStage, snapshot: A
         snapshot.addedDeleteFiles(io),
         snapshot.removedDeleteFiles(io),
     )
-    return any(stage.place(jvm.file_info(session, table, file)) is not None for files in changes for file in files)
+    describe = jvm.Describer(session, table)
+    return any(stage.place(describe(file)) is not None for files in changes for file in files)
 
 
 def _conflict(stage: IcebergStage, what: str) -> Conflict:

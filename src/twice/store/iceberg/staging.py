@@ -28,6 +28,8 @@ class IcebergStage(Stage):
 
     base_files: frozenset[str] = frozenset()
     replaces: bool = True
+    # The branch's files, once looked up: head, added, removed.
+    _changed: tuple[int, list[jvm.FileInfo], list[jvm.FileInfo]] | None = None
 
     @property
     def branch(self) -> str:
@@ -45,18 +47,30 @@ class IcebergStage(Stage):
     def changed_files(self, session: SparkSession, table: Any) -> tuple[list[jvm.FileInfo], list[jvm.FileInfo]]:
         """List the files that the branch added to, and removed from, what it started with."""
         head = jvm.snapshot_of(table, jvm.branch_of(self.token))
+        if self._changed and head is not None and self._changed[0] == head.snapshotId():
+            return self._changed[1], self._changed[2]
         base = int(self.base) if self.base is not None else None
+        describe = jvm.Describer(session, table)
         added: dict[str, jvm.FileInfo] = {}
         removed: dict[str, jvm.FileInfo] = {}
-        for snapshot in reversed(list(jvm.history(table, head, base))):
+        walked = list(jvm.history(table, head, base))
+        if walked and walked[-1].parentId() != base:
+            raise Conflict(
+                f"{self.target.table.name}, {self.target.scope}: snapshots of the stage expired while it was written",
+                safe="nothing was published",
+                to_go_on="run it again; twice maintain expires nothing under a running claim",
+            )
+        for snapshot in reversed(walked):
             for file in snapshot.removedDataFiles(table.io()):
-                info = jvm.file_info(session, table, file)
+                info = describe(file)
                 if added.pop(info.location, None) is None:
                     removed[info.location] = info
             for file in snapshot.addedDataFiles(table.io()):
-                info = jvm.file_info(session, table, file)
+                info = describe(file)
                 added[info.location] = info
-        return list(added.values()), list(removed.values())
+        found = list(added.values()), list(removed.values())
+        self._changed = (head.snapshotId(), *found) if head is not None else None
+        return found
 
 
 def open_stage(session: SparkSession, target: Target, token: int) -> IcebergStage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from twice.content.filters import scope_filter
 from twice.errors import LeaseLost, StoreRefused
 from twice.store.iceberg import jvm, publishing, staging, tables
 from twice.store.iceberg.staging import IcebergStage
+
+_REMEMBERED = 64
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,6 +28,10 @@ if TYPE_CHECKING:
 class IcebergStore:
     """Tables of one Iceberg catalog."""
 
+    def __init__(self) -> None:
+        # A snapshot never changes, so what was fingerprinted once need not be looked at again.
+        self._seen: OrderedDict[tuple[str, str, Scope], Mapping[Scope, str]] = OrderedDict()
+
     def exists(self, session: SparkSession, table: Table) -> bool:
         """Tell whether the table is there."""
         return jvm.load(session, table.id) is not None
@@ -35,6 +42,11 @@ class IcebergStore:
         if live is None:
             return 0
         return max([int(live.properties().get(jvm.TOKEN) or 0), *jvm.branch_tokens(live)])
+
+    def stages(self, session: SparkSession, table: Table) -> Sequence[int]:
+        """List the tokens whose branches are there."""
+        live = jvm.load(session, table.id)
+        return jvm.branch_tokens(live) if live is not None else []
 
     def version(self, session: SparkSession, table: Table) -> str | None:
         """Return the id of main's snapshot."""
@@ -56,6 +68,9 @@ class IcebergStore:
 
     def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:
         """Fingerprint the data files of each partition."""
+        known = self._seen.get((target.table.name, version or "", target.scope), {})
+        if known.keys() == set(target.partitions):
+            return known
         grouped: dict[Scope, list[jvm.FileInfo]] = {partition: [] for partition in target.partitions}
         live = jvm.load(session, target.table.id)
         if live is not None and version is not None:
@@ -67,7 +82,12 @@ class IcebergStore:
             for file in jvm.files_in(session, live, int(version), jvm.scope_expression(session, target)):
                 if (place := stage.place(file)) is not None:
                     grouped[place].append(file)
-        return {partition: jvm.fingerprint(files) for partition, files in grouped.items()}
+        found = {partition: jvm.fingerprint(files) for partition, files in grouped.items()}
+        if version is not None:
+            self._seen[(target.table.name, version, target.scope)] = found
+            if len(self._seen) > _REMEMBERED:
+                self._seen.popitem(last=False)
+        return found
 
     def check(self, session: SparkSession, table: Table) -> None:
         """Refuse a live table that is not what the contract says."""
@@ -104,7 +124,11 @@ class IcebergStore:
         staging.write_changes(session, _mine(stage), changes, insert_only=insert_only)
 
     def staged(self, session: SparkSession, stage: Stage) -> DataFrame:
-        """Read the scope from the branch."""
+        """Read the scope from the branch, partition by partition where there are enough of them."""
+        if len(stage.target.partitions) >= 2 * session.sparkContext.defaultParallelism:
+            # Whole partitions per task: grouping by partition and key then needs no shuffle.
+            session.conf.set("spark.sql.sources.v2.bucketing.enabled", "true")
+            session.conf.set("spark.sql.iceberg.planning.preserve-data-grouping", "true")
         return session.table(_mine(stage).branch).where(scope_filter(stage.target))
 
     def stray_rows(self, session: SparkSession, stage: Stage, limit: int) -> list[Mapping[str, object]]:
@@ -125,13 +149,19 @@ class IcebergStore:
     def discard(self, session: SparkSession, stage: Stage) -> None:
         """Drop the branch; it must still be ours to drop."""
 
+        tried = False
+
         def attempt() -> None:
+            nonlocal tried
             live = jvm.load(session, stage.target.table.id)
             if live is None or jvm.branch_of(stage.token) not in live.refs():
+                if tried:  # our own removal, whose answer was lost; the ledger knows if it was not
+                    return
                 raise LeaseLost(
                     f"{stage.target.table.name}, {stage.target.scope}: the claim {stage.token} was taken over",
                     safe="nothing was published by this run",
                 )
+            tried = True
             live.manageSnapshots().removeBranch(jvm.branch_of(stage.token)).commit()
 
         jvm.retried(attempt)
