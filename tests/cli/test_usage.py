@@ -207,6 +207,23 @@ def test_sigterm_is_130(project):
     assert "interrupted" in child.stderr.read()
 
 
+def test_what_fails_because_of_sigterm_is_130_too(project):
+    """SIGTERM to a whole process group ends Spark's JVM with us, and then every call to it fails."""
+    code = (
+        "import sys, time, twice.cli.settings as s\n"
+        "def fail(self):\n"
+        "    try:\n        print('here', flush=True)\n        time.sleep(60)\n"
+        "    finally:\n        raise ConnectionError('the JVM is gone')\n"
+        "s.Settings.ledger_if_any = fail\n"
+        "sys.argv = ['twice', 'runs']\nfrom twice.cli import main\nmain()\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "here\n"
+    child.terminate()
+    assert child.wait(20) == 130
+    assert child.stderr.read().startswith("error: interrupted\n")
+
+
 def test_python_m_twice_is_the_command_line(project):
     done = subprocess.run([sys.executable, "-m", "twice", "--version"], capture_output=True, text=True)
     assert done.stdout.startswith("twice, version ")

@@ -33,10 +33,10 @@ def woken(child):
 def test_s26_a_frozen_holder_cannot_publish_after_it_was_replaced(lasting, point):
     # Given a run that froze with an old delivery in its hands,
     world = lasting("overwrite", lease=LEASE)
-    world.land_next()
+    world.land(9, DAY)
     first = frozen(world, point)
     # when a newer delivery comes, a second process takes over, and the first wakes up,
-    world.land(9, DAY)
+    world.land_next()
     second = world.run()
     assert [step.status for step in second.steps] == ["published"]
     versions = world.versions()

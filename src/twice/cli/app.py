@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
@@ -32,6 +33,9 @@ COMMANDS = {
     "ledger": "twice.cli.ledger:ledger",
     "doctor": "twice.cli.doctor:doctor",
 }
+
+# Set once SIGTERM came: it often reaches Spark's JVM too, and whatever fails after that is its echo.
+_terminated = threading.Event()
 
 
 @click.group(
@@ -97,7 +101,7 @@ def run_command(arguments: Sequence[str]) -> int:
         error.show()
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        return report_error(settings, Interrupted("interrupted", safe="nothing is left half done"))
+        return report_error(settings, _interrupted())
     except TwiceError as error:
         return report_error(settings, error)
     except BrokenPipeError:
@@ -106,7 +110,7 @@ def run_command(arguments: Sequence[str]) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:  # noqa: BLE001 - the last line of defence: a sentence instead of a traceback
-        return report_surprise(settings, error)
+        return report_surprise(settings, error) if not _terminated.is_set() else report_error(settings, _interrupted())
 
 
 def main() -> NoReturn:
@@ -117,4 +121,9 @@ def main() -> NoReturn:
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
     """Treat SIGTERM, the word of every orchestrator, like Ctrl-C."""
+    _terminated.set()
     raise KeyboardInterrupt
+
+
+def _interrupted() -> Interrupted:
+    return Interrupted("interrupted", safe="no table is left half written", to_go_on="run the same command again")

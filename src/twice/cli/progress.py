@@ -110,10 +110,11 @@ class Board:
 
     def draw(self) -> Any:
         """Draw the table as it is now."""
+        from rich.console import Group
         from rich.table import Table
         from rich.text import Text
 
-        table: Any = Table("step", "state", "rows", "seconds", "", box=None, title=self._title, title_justify="left")
+        table = Table("step", "state", "rows", "seconds", "", box=None)
         for name, row in self._rows.items():
             seconds = row.seconds
             if seconds is None and row.started is not None:
@@ -121,7 +122,7 @@ class Board:
             took = "" if seconds is None else f"{seconds:.1f}"
             state = Text(row.state, style=STYLES.get(row.state, ""))
             table.add_row(Text(name), state, Text(str(row.rows)), took, Text(without_passwords(row.detail)))
-        return table
+        return Group(Text(self._title), table)
 
     def _reset(self) -> None:
         self._rows = {name: _Row() for name in self._steps}

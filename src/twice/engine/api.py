@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
 
 from twice import config as configuration
 from twice.engine import session
@@ -65,14 +67,17 @@ def workshop(
     listener: Listener = ignore,
 ) -> Iterator[Workshop]:
     """Open what runs share; Spark is stopped at the end only if it was started here."""
-    ledger = ledger or open_ledger(config.ledger)
     mine = spark is None
+    if mine:
+        session.check(config)
+    ledger = ledger or open_ledger(config.ledger)
     spark = spark or session.start(config)
     try:
         yield Workshop(spark, Stores(config), ledger, config.lease, listener)
     finally:
         if mine:
-            spark.stop()
+            with suppress(Py4JError, OSError):  # a signal to the whole group ends Spark before us
+                spark.stop()
 
 
 def _window(pipeline: Pipeline, for_: str | Window | None, from_: str | None, to: str | None) -> Window:

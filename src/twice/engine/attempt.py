@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from twice.engine import freshness, gating
-from twice.engine.claiming import claim_scope, drop_leftovers, give_up
+from twice.engine.claiming import claim_scope, drop_leftovers, give_up, replaced
 from twice.engine.heartbeat import Heartbeat
 from twice.engine.inputs import pin
+from twice.engine.interrupts import apart
 from twice.engine.outputs import Finding, outputs_of
 from twice.engine.staging import Staged, stage
 from twice.failpoints import fail_point
@@ -38,9 +39,16 @@ def attempt(job: Job, row: int) -> Finding:
             verdict = gate(job, staged)
             finding = publish(job, claim, row, heartbeat, inputs, staged, verdict)
             record(job, claim, row, finding)
-        except BaseException:
-            give_up(job, claim)
+        except KeyboardInterrupt:
+            apart(job.cancel, lambda: give_up(job, claim))
             raise
+        except BaseException as error:
+            lost = replaced(job, claim, error)
+            give_up(job, claim)
+            if lost:
+                raise lost from error
+            raise
+    fail_point("record.written")
     return finding
 
 
@@ -99,4 +107,3 @@ def publish(
 def record(job: Job, claim: Claim, row: int, finding: Finding) -> None:
     """Write down what the table holds now, and release the claim, in one ledger transaction."""
     job.ledger.record(claim, row, finding.outputs, status=finding.status, details=finding.details)
-    fail_point("record.written")

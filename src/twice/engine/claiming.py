@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from twice.errors import ScopeHeld, TwiceError
+from twice.engine.heartbeat import lease_lost
+from twice.errors import LeaseLost, LedgerError, ScopeHeld, TransientError, TwiceError
 from twice.failpoints import fail_point
 from twice.ledger import Owner
 
@@ -54,6 +55,17 @@ def give_up(job: Job, claim: Claim) -> None:
             job.ledger.settle(job.ledger.take_over(claim.table, claim.token), landed=True, version=landed)
     except (TwiceError, Py4JError, PySparkException, OSError, AttributeError):
         return  # the lease runs out, and the next claim on this scope settles it
+
+
+def replaced(job: Job, claim: Claim, error: BaseException) -> LeaseLost | None:
+    """Say that the claim was taken over, if that is why a run finds its stage gone or its jobs cancelled."""
+    ours = isinstance(error, TwiceError) and not isinstance(error, TransientError)
+    if ours or not isinstance(error, Exception):
+        return None
+    try:
+        return None if job.ledger.holds(claim) else lease_lost(claim)
+    except LedgerError:
+        return None
 
 
 def drop_leftovers(job: Job, claim: Claim) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
 
 from twice.engine.events import Event, Listener, State, ignore
 
@@ -50,8 +53,9 @@ class Job:
         return f"twice-{self.run}-{self.step.name}"
 
     def cancel(self) -> None:
-        """Cancel the step's running Spark jobs."""
-        self.session.sparkContext.cancelJobGroup(self.group)
+        """Cancel the step's running Spark jobs; a Spark that is gone has none."""
+        with contextlib.suppress(Py4JError, OSError):
+            self.session.sparkContext.cancelJobGroup(self.group)
 
     def tell(self, state: State, detail: str = "", data: Mapping[str, object] | None = None) -> None:
         """Report a change of state."""

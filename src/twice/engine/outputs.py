@@ -37,6 +37,7 @@ def outputs_of(
     job: Job, inputs: list[Pinned], verdict: Verdict, files: Mapping[Scope, str], version: str | None
 ) -> list[Output]:
     """Describe every partition of the target as it is after the attempt."""
+    records = tuple(pinned.record for pinned in inputs)
     return [
         Output(
             table=job.step.writes.name,
@@ -48,7 +49,7 @@ def outputs_of(
             pipeline=job.pipeline.name,
             step=job.step.name,
             code=job.code,
-            inputs=tuple(pinned.record for pinned in inputs),
+            inputs=records,
         )
         for partition, digest in verdict.digests.items()
     ]

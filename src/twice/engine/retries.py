@@ -64,12 +64,11 @@ def _is_weather(error: BaseException, declared: tuple[type[BaseException], ...])
     status = http_status(error)
     if status is not None:
         return status in _HTTP_WEATHER
-    if isinstance(error, ConnectionError | TimeoutError):
+    # Py4JNetworkError: Spark's JVM did not answer, or is gone.
+    if isinstance(error, ConnectionError | TimeoutError) or type(error).__name__ == "Py4JNetworkError":
         return True
     if type(error).__module__.split(".")[0] in {"requests", "httpx", "urllib3", "urllib"}:
         return "ssl" not in type(error).__name__.lower()
-    if type(error).__name__ == "Py4JNetworkError":  # Spark's JVM did not answer, or is gone
-        return True
     if _is_java(error):
         text = str(error)
         return bool(_JAVA_WEATHER.search(text) or _SQLSTATE.search(text))

@@ -13,6 +13,7 @@ import stamina
 from twice.engine.attempt import attempt
 from twice.engine.events import Event, Listener, State, ignore
 from twice.engine.fingerprint import fingerprint
+from twice.engine.interrupts import plain_interrupts
 from twice.engine.job import Job, StepResult
 from twice.engine.problems import explained
 from twice.engine.retries import is_transient, wait_hint
@@ -84,9 +85,10 @@ def execute(
     result = RunResult(run, pipeline.name, str(scope))
     _tell(workshop, result, "started")
     try:
-        for stage in stages:
-            job = _job(workshop, pipeline, stage, run, skip_fresh=skip_fresh, wait=wait)
-            result.steps.append(_step(job))
+        with plain_interrupts():
+            for stage in stages:
+                job = _job(workshop, pipeline, stage, run, skip_fresh=skip_fresh, wait=wait)
+                result.steps.append(_step(job))
         result.status = "done"
     except KeyboardInterrupt:
         result.status = "interrupted"
@@ -163,7 +165,6 @@ def _attempt(job: Job, number: int) -> Finding:
     try:
         return attempt(job, row)
     except KeyboardInterrupt:
-        job.cancel()
         job.ledger.finish_attempt(row, "interrupted")
         raise
     except Exception as error:

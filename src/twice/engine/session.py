@@ -51,24 +51,32 @@ def settings(config: Config) -> dict[str, str]:
     return found | dict(config.spark)
 
 
-def start(config: Config) -> SparkSession:
-    """Start Spark, or join the application that is already running in this process."""
+def check(config: Config) -> None:
+    """Refuse to start where it could not end well, before anything is opened or written."""
     try:
-        from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError:
         raise EnvironmentProblem(
             "PySpark is not installed", to_go_on="pip install 'twice[spark]', or run where Spark is"
         ) from None
-    wanted = settings(config)
-    if not wanted["spark.master"].startswith("local") and config.ledger.startswith("sqlite"):
+    master = config.spark.get("spark.master", _DEFAULTS["spark.master"])
+    if not master.startswith("local") and config.ledger.startswith("sqlite"):
         raise ConfigError(
-            f"profile {config.profile} runs on {wanted['spark.master']}, but its ledger is a file on one machine",
+            f"profile {config.profile} runs on {master}, but its ledger is a file on one machine",
             safe="nothing was run",
             to_go_on='give the profile a shared ledger: [profiles.NAME.ledger] url = "postgresql://…"',
         )
     if SparkSession.getActiveSession() is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
         require_java()
+
+
+def start(config: Config) -> SparkSession:
+    """Start Spark, or join the application that is already running in this process."""
+    check(config)
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    wanted = settings(config)
     builder = SparkSession.builder.appName("twice")
     for name, value in wanted.items():
         builder = builder.config(name, value)

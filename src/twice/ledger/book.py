@@ -32,7 +32,9 @@ class Book:
 
 def store_inputs(connection: sa.Connection, lists: Sequence[Sequence[InputRecord]]) -> list[str]:
     """Store lists of pinned inputs, each distinct one once; return their ids in the same order."""
-    texts = [inputs_text(inputs) for inputs in lists]
+    # The outputs of one attempt share one list: it is written as text once.
+    written = {id(inputs): inputs_text(inputs) for inputs in {id(inputs): inputs for inputs in lists}.values()}
+    texts = [written[id(inputs)] for inputs in lists]
     found = {text: inputs_id(text) for text in texts}
     insert_missing(connection, input_sets, [{"id": key, "content": text} for text, key in found.items()])
     return [found[text] for text in texts]

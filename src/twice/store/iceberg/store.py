@@ -148,7 +148,6 @@ class IcebergStore:
 
     def discard(self, session: SparkSession, stage: Stage) -> None:
         """Drop the branch; it must still be ours to drop."""
-
         tried = False
 
         def attempt() -> None:
