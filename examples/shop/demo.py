@@ -58,7 +58,7 @@ class Demo:
     """The story's steps; each prints what a user would type, and what comes out."""
 
     def __init__(self, folder: Path) -> None:
-        self.out = Console(highlight=False)
+        self.out = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
         self.folder = folder
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -72,8 +72,8 @@ class Demo:
         started = time.monotonic()
         self.say(f"Starting Spark (local). A shop with {ORDERS:,} orders a day; everything stays in {self.folder}.")
         self.spark = session.start(self.config)
-        self.chapter("1. Five days of deliveries arrive: late, repeated and corrected orders included")
-        self.run(f"twice run shop --from {LANDED[0]} --to {LANDED[1]} --step raw_orders_feed", from_to=LANDED)
+        self.chapter("1. Five days of deliveries arrive, with late, repeated and corrected orders")
+        self.run(f'twice.run(shop, from_="{LANDED[0]}", to="{LANDED[1]}", steps=["raw_orders_feed"])', from_to=LANDED)
         self.chapter("2. Run Saturday")
         first = self.run(f"twice run shop --for {SATURDAY}", for_=SATURDAY)
         rows, revenue = self.facts(FACTS, SATURDAY)
@@ -83,12 +83,12 @@ class Demo:
         again = self.run(f"twice run shop --for {SATURDAY}", for_=SATURDAY)
         same = [step.digest for step in first.steps] == [step.digest for step in again.steps]
         self.say(f"Same digests: {same}. New versions of {FACTS}: {self.versions() - versions}.")
-        self.chapter("4. Kill Sunday's run with SIGKILL after its rows are staged, then run it again")
+        self.chapter("4. Kill Sunday's run halfway, then run it again")
         self.kill_halfway()
         self.run(f"twice run shop --for {SUNDAY}", for_=SUNDAY)
         rows, revenue = self.facts(FACTS, SUNDAY)
         self.say(f"Sunday has {rows:,} orders, revenue {revenue:,.2f}. Leftover branches: {self.leftovers()}.")
-        self.chapter("5. The same day by a job that appends (examples/unsafe/append.py), killed and retried")
+        self.chapter("5. The same day by a job that appends, killed and retried")
         self.unsafe(rows, revenue)
         self.chapter("6. What twice knows")
         self.status()
@@ -96,7 +96,8 @@ class Demo:
 
     def run(self, command: str, *, for_: str | None = None, from_to: tuple[str, str] | None = None) -> RunResult:
         """Run part of the shop in this process, and show what came out."""
-        self.out.print(f"\n  [bold]$ {command}[/bold]")
+        prompt = ">>>" if from_to else "$"
+        self.out.print(f"\n  {prompt} {command}", markup=False, style="bold")
         ledger = open_ledger(self.config.ledger)
         with self.out.status("running …"):
             if from_to:
@@ -115,7 +116,7 @@ class Demo:
         for name in ("", "step", "result", "rows", "seconds", "digest"):
             grid.add_column(name, justify="right" if name in {"rows", "seconds"} else "left")
         for step in result.steps:
-            grid.add_row("", step.step, step.status, f"{step.rows:,}", f"{step.seconds:.1f}", step.digest[:34] + "…")
+            grid.add_row("", step.step, step.status, f"{step.rows:,}", f"{step.seconds:.1f}", step.digest[:24] + "…")
         self.out.print(grid)
         return result
 

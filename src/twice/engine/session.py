@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from twice.config import Config
 
 _JAVA = 17
+_LOG = Path(__file__).with_name("log4j2.properties")
 _DEFAULTS = {
     "spark.master": "local[*]",
     "spark.ui.enabled": "false",
@@ -46,6 +47,8 @@ def settings(config: Config) -> dict[str, str]:
         found["spark.driver.bindAddress"] = "127.0.0.1"
         found["spark.driver.host"] = "127.0.0.1"
         found["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
+        # Spark's own log begins before its level can be set from Python.
+        found["spark.driver.extraJavaOptions"] = f'"-Dlog4j2.configurationFile={_LOG}"'
     for store in config.stores.values():
         found |= spark_settings(store, config.root)
     return found | dict(config.spark)

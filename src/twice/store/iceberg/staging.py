@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from twice.model.scopes import Scope
     from twice.model.targets import Target
 
+_KEEP_ALL = 2**31 - 1
+
 
 @dataclass
 class IcebergStage(Stage):
@@ -87,7 +89,8 @@ def open_stage(session: SparkSession, target: Target, token: int) -> IcebergStag
         current = table.currentSnapshot()
         refs = table.manageSnapshots()
         refs = refs.createBranch(branch, current.snapshotId()) if current else refs.createBranch(branch)
-        refs.commit()
+        # Somebody's snapshot expiry must not take what the stage started from, or its first batches.
+        refs.setMinSnapshotsToKeep(branch, _KEEP_ALL).commit()
         files = (
             jvm.files_in(session, table, current.snapshotId(), jvm.scope_expression(session, target)) if current else []
         )
