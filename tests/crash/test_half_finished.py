@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -138,3 +139,11 @@ def test_s08_ctrl_c_while_staging_leaves_nothing_and_says_how_to_go_on(lasting, 
     assert world.versions() == versions
     assert world.look() == old
     assert world.run().steps[0].status == "published"
+
+
+def test_a_run_from_a_thread_that_spark_has_not_seen(lasting):
+    world = lasting("overwrite")
+    world.land_next()
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(world.run).result().steps[0].status == "published"
+    assert world.look() == world.delivered()

@@ -1,17 +1,20 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.sql import functions as F
 
-from twice import Day, Merge, Overwrite, Pipeline, Table, days, key_of
+from twice import Day, Merge, Overwrite, Pipeline, Table
 
 pytestmark = pytest.mark.spark
 
 
 def test_smoke(lab):
     raw = Table(lab.name("raw"), partition=Day("d"))
-    lab.spark.sql(f"create table {lab.name('raw')} (id bigint, d date, v decimal(10,2), u timestamp) using iceberg partitioned by (d)")
-    lab.spark.sql(f"insert into {lab.name('raw')} select id, date'2026-04-25' + cast(id % 3 as int), id*1.5, timestamp'2026-01-01' from range(30)")
+    lab.spark.sql(
+        f"create table {lab.name('raw')} (id bigint, d date, v decimal(10,2), u timestamp) using iceberg partitioned by (d)"
+    )
+    lab.spark.sql(
+        f"insert into {lab.name('raw')} select id, date'2026-04-25' + cast(id % 3 as int), id*1.5, timestamp'2026-01-01' from range(30)"
+    )
     fct = Table(lab.name("fct"), partition=Day("d"), key=["id"], write=Overwrite())
     dim = Table(lab.name("dim"), key=["id"], write=Merge(version="u"))
     mart = Table(lab.name("mart"), partition=Day("d"), key=["d"], write=Overwrite())
@@ -25,7 +28,12 @@ def test_smoke(lab):
     def dims(raw):
         return raw.select("id", "u", "v")
 
-    p.sql("mart", reads={"fct": fct, "dim": dim.latest()}, writes=mart, query="select d, sum(fct.v) v, max(:window_start) w, key_of(d) k from fct join dim using (id) group by d")
+    p.sql(
+        "mart",
+        reads={"fct": fct, "dim": dim.latest()},
+        writes=mart,
+        query="select d, sum(fct.v) v, max(:window_start) w, key_of(d) k from fct join dim using (id) group by d",
+    )
     r = lab.run(p, "2026-04-25")
     print(r.to_json())
     assert [s.status for s in r.steps] == ["published"] * 3

@@ -89,9 +89,7 @@ def _call_at(text: str, tokens: list[tuple[str, int, int]], index: int, name: st
     return None
 
 
-def _arguments(
-    text: str, tokens: list[tuple[str, int, int]], opening: int, name: str
-) -> tuple[list[str], int]:
+def _arguments(text: str, tokens: list[tuple[str, int, int]], opening: int, name: str) -> tuple[list[str], int]:
     """The argument texts without comments, and the index of the closing parenthesis."""
     arguments, current, depth = [], "", 0
     for index in range(opening + 1, len(tokens)):

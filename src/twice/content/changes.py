@@ -55,13 +55,13 @@ def compare(
 ) -> DataFrame:
     """Return the source rows with a `kind` column that says what each would do to the target."""
     ours = source.select("*", *_hash_columns(source, source.columns))
+    # A column that the table has gained since that version is null in all of its rows.
+    gained = [field for field in source.schema.fields if field.name not in target.columns]
+    target = target.select("*", *(F.lit(None).cast(field.dataType).alias(field.name) for field in gained))
     content = [name for name in target.columns if name in source.columns]
     known = target.select(
         *(column(name).alias(f"_twice_t_{i}") for i, name in enumerate(matched)),
-        *(
-            h.alias(f"_twice_t{name}")
-            for h, name in zip(row_hashes_of(target, content), _HASHES, strict=True)
-        ),
+        *(h.alias(f"_twice_t{name}") for h, name in zip(row_hashes_of(target, content), _HASHES, strict=True)),
         (column(version) if version else F.lit(0)).alias("_twice_t_version"),
         (F.col(WINDOW_COLUMN) if WINDOW_COLUMN in target.columns else F.lit(None)).alias("_twice_t_window"),
         F.lit(True).alias("_twice_t_there"),
@@ -75,9 +75,7 @@ def compare(
     kind = F.when(F.col("_twice_t_there").isNull(), "new").when(equal, "same")
     if version:
         kind = (
-            kind.when(
-                F.col("_twice_t_version").isNull() | (column(version) > F.col("_twice_t_version")), "newer"
-            )
+            kind.when(F.col("_twice_t_version").isNull() | (column(version) > F.col("_twice_t_version")), "newer")
             .when(column(version) < F.col("_twice_t_version"), "older")
             .when(F.col("_twice_t_window") == window, "corrected")
         )

@@ -50,8 +50,8 @@ class Digest:
 
     def __add__(self, other: Digest) -> Digest:
         """The digest of the rows of both, which must not be the same rows."""
+        if not self.rows or not other.rows:  # no rows have no schema to disagree about
+            return self if self.rows else other
         if self.schema != other.schema:
-            raise DefinitionError(
-                f"digests of different schemas cannot be added: {self.schema} and {other.schema}"
-            )
+            raise DefinitionError(f"digests of different schemas cannot be added: {self.schema} and {other.schema}")
         return Digest(self.rows + other.rows, self.sum1 + other.sum1, self.sum2 + other.sum2, self.schema)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime, time, timezone
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -50,9 +50,7 @@ def partitions_between(table: Table, window: Window, zone: ZoneInfo) -> Column:
     """Select whole partitions of a table by its partition column."""
     assert table.partition is not None  # noqa: S101 - only called for partitioned tables
     grain, place = table.partition.grain, column(table.partition.column)
-    return (place >= _literal(grain.value(window.start, zone))) & (
-        place < _literal(grain.value(window.end, zone))
-    )
+    return (place >= _literal(grain.value(window.start, zone))) & (place < _literal(grain.value(window.end, zone)))
 
 
 def happened_in(schema: T.StructType, name: str, window: Window, zone: ZoneInfo, where: str) -> Column:
@@ -67,17 +65,18 @@ def happened_in(schema: T.StructType, name: str, window: Window, zone: ZoneInfo,
         start, end = (F.lit(moment.isoformat(sep=" ")).cast("timestamp_ntz") for moment in local)
         return (when >= start) & (when < end)
     if isinstance(kind, T.DateType):
+        if any(moment.time() != time() for moment in local):
+            raise SchemaRefused(
+                f"{where}: event time {name} is a date, which cannot tell the parts of a day apart; "
+                f"{window} needs a timestamp"
+            )
         return (when >= F.lit(local[0].date())) & (when < F.lit(local[1].date()))
-    raise SchemaRefused(
-        f"{where}: event time {name} is {kind.simpleString()}; it must be a timestamp or a date"
-    )
+    raise SchemaRefused(f"{where}: event time {name} is {kind.simpleString()}; it must be a timestamp or a date")
 
 
 def valid_during(since: str, until: str, window: Window) -> Column:
     """Select row versions whose validity touches the window; no end means still valid."""
-    return (column(since) < instant(window.end)) & (
-        column(until).isNull() | (column(until) > instant(window.start))
-    )
+    return (column(since) < instant(window.end)) & (column(until).isNull() | (column(until) > instant(window.start)))
 
 
 def all_of(terms: Iterable[Column]) -> Column:

@@ -52,9 +52,7 @@ def key_of(*columns: str | Column) -> Column:
         elif isinstance(column, Column):
             parts.append(_part(column))
         else:
-            raise DefinitionError(
-                f"a key is made of named columns, not of {column!r}. Use key_hash for plain values"
-            )
+            raise DefinitionError(f"a key is made of named columns, not of {column!r}. Use key_hash for plain values")
     return F.substring(F.sha2(F.concat(*parts), 256), 1, 32)
 
 

@@ -115,9 +115,7 @@ def _place(row: Row, schema: T.StructType, names: Sequence[str]) -> tuple[object
 def _half_sums(first: Column, second: Column) -> list[Column]:
     # Both halves lie around zero, so that a bigint sum stays small however many rows there are.
     halves = [
-        half
-        for value in (first, second)
-        for half in (F.shiftright(value, 32), value.bitwiseAND(2 * _HALF - 1) - _HALF)
+        half for value in (first, second) for half in (F.shiftright(value, 32), value.bitwiseAND(2 * _HALF - 1) - _HALF)
     ]
     return [F.sum(half).alias(f"s{i}") for i, half in enumerate(halves)]
 
@@ -157,10 +155,7 @@ def _samples(
         .collect()
     )
     keys = (_place(row, df.schema, names) for row in found)
-    return [
-        {**dict(zip(names, key, strict=True)), "_rows": row["_rows"]}
-        for key, row in zip(keys, found, strict=True)
-    ]
+    return [{**dict(zip(names, key, strict=True)), "_rows": row["_rows"]} for key, row in zip(keys, found, strict=True)]
 
 
 def _require(schema: T.StructType, names: Sequence[str]) -> None:

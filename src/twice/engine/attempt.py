@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 from twice.engine import freshness, gating
 from twice.engine.claiming import claim_scope, drop_leftovers, give_up, replaced
 from twice.engine.heartbeat import Heartbeat
-from twice.engine.inputs import pin
+from twice.engine.inputs import pin, records
 from twice.engine.interrupts import apart
 from twice.engine.outputs import Finding, outputs_of
 from twice.engine.staging import Staged, stage
 from twice.failpoints import fail_point
-from twice.model.patterns import Whole
 
 if TYPE_CHECKING:
     from twice.engine.gating import Verdict
@@ -33,6 +32,7 @@ def attempt(job: Job, row: int) -> Finding:
         try:
             recover(job, claim)
             inputs = pin(job)
+            job.ledger.bind_attempt(row, claim, base_version=None, inputs=records(job, inputs))
             if skipped := freshness.nothing_to_do(job, claim, row, inputs, waited=waited):
                 return skipped
             staged = stage(job, claim, row, heartbeat, inputs)
@@ -88,16 +88,15 @@ def publish(
     """Make the partitions that differ visible in one commit; nothing differs: nothing is committed."""
     changed = freshness.changed_partitions(job, staged, verdict)
     files = freshness.files_after(job, staged, changed)
+    remember = freshness.marks(job)
     if not changed:
-        job.store.discard(job.session, staged.stage)
+        job.store.discard(job.session, staged.stage, remember)
         outputs = outputs_of(job, inputs, verdict, files, staged.stage.base)
         return Finding("unchanged", outputs, verdict.rows, staged.stage.base, staged.details(verdict, changed))
     heartbeat.require()
     # Saved before the commit, so that whoever finds the commit without its record can complete it.
     job.ledger.prepare(claim, row, outputs_of(job, inputs, verdict, files, None))
     notes = {"twice.run": job.run, "twice.step": f"{job.pipeline.name}.{job.step.name}"}
-    newest = job.scope.window.start.isoformat() if job.scope.window else ""
-    remember = {freshness.NEWEST: newest} if isinstance(job.step.writes.write, Whole) else {}
     version = job.store.publish(job.session, staged.stage, changed, notes, remember)
     fail_point("publish.committed")
     outputs = outputs_of(job, inputs, verdict, files, version)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from twice.engine.heartbeat import lease_lost
-from twice.errors import LeaseLost, LedgerError, ScopeHeld, TransientError, TwiceError
+from twice.errors import LeaseLost, LedgerError, ScopeHeld, TransientError, TwiceError, UsageError
 from twice.failpoints import fail_point
 from twice.ledger import Owner
 
@@ -85,10 +86,13 @@ def _replace_dead_holder(job: Job) -> bool:
     """
     here, replaced = Owner.here(), False
     for lease in job.ledger.leases():
-        if lease.table != job.step.writes.name or lease.state != "live" or lease.owner.host != here.host:
+        if lease.table != job.step.writes.name or lease.state != "live":
             continue
-        if any(scope.overlaps(job.target.scope) for scope in lease.scopes) and not _alive(lease.owner.pid):
-            job.ledger.take_over(lease.table, lease.token)
+        # An earlier attempt of this very run may not have been able to give its claim back.
+        gone = lease.run == job.run or (lease.owner.host == here.host and not _alive(lease.owner.pid))
+        if gone and any(scope.overlaps(job.target.scope) for scope in lease.scopes):
+            with suppress(UsageError):  # somebody else was faster
+                job.ledger.take_over(lease.table, lease.token)
             replaced = True
     return replaced
 

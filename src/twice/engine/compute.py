@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -102,11 +103,25 @@ def _row_batches(job: Job, rows: Iterable[Mapping[str, object]]) -> Iterator[Dat
                     f"which {table.name} does not declare",
                     to_go_on=f"add it to the table's schema or leave it out; declared are {', '.join(names)}",
                 )
+        _refuse_naive(job, schema, batch)
         try:
             yield job.session.createDataFrame([tuple(row.get(name) for name in names) for row in batch], schema)
         except (TypeError, ValueError) as error:
             raise _failed(job, error) from error
         first = False
+
+
+def _refuse_naive(job: Job, schema: T.StructType, batch: list[Mapping[str, object]]) -> None:
+    """Refuse times without a zone for columns of instants: Spark would read them in this machine's zone."""
+    for name in [field.name for field in schema.fields if isinstance(field.dataType, T.TimestampType)]:
+        for row in batch:
+            value = row.get(name)
+            if isinstance(value, datetime) and value.tzinfo is None:
+                raise StepFailed(
+                    f"extract {job.step.name} yielded a {name} without a time zone, so every machine would read "
+                    "another instant",
+                    to_go_on=f"give it one: {name}.replace(tzinfo=timezone.utc), or declare the column TIMESTAMP_NTZ",
+                )
 
 
 def declared(schema: str | Mapping[str, str]) -> T.StructType:

@@ -8,55 +8,134 @@ text, and the declared `version=`. Installed packages are not part of it.
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import inspect
+import re
 import sys
 import textwrap
 import types
 from collections.abc import Iterator
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 if TYPE_CHECKING:
     from twice.model.steps import Step
 
-_CONSTANTS = (str, bytes, int, float, bool, type(None), tuple, frozenset, list, dict, set)
+_SCALARS = (str, bytes, int, float, complex, bool, type(None), Decimal, Fraction, date, time, timedelta, UUID)
+_CONTAINERS = (tuple, frozenset, list, dict, set)
 
 
 def fingerprint(step: Step) -> str:
-    """Return a short text that changes when the step's code does."""
+    """Return a short text that changes when the step's code, or what it declares to read and write, does."""
     seen: dict[str, str] = {}
     if step.function is not None:
         _collect(step.function, seen)
-    parts = [f"version={step.version}", f"sql={' '.join((step.query or '').split())}"]
+    parts = [f"version={step.version}", f"sql={(step.query or '').strip()}", f"writes={_contract(step)}"]
+    parts += [f"read {name}={read.text}, event time {read.table.event_time}" for name, read in step.reads.items()]
     parts += [f"{name}={text}" for name, text in sorted(seen.items())]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
+def _contract(step: Step) -> str:
+    table = step.writes
+    return f"{table.write!r}, key {table.key}, {table.partition}, {table.dimensions}, lateness {table.lateness}"
+
+
 def _collect(thing: Any, seen: dict[str, str]) -> None:
+    thing = _unwrapped(thing)
     name = f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', getattr(thing, '__name__', ''))}"
+    if isinstance(thing, types.FunctionType):
+        name += f":{thing.__code__.co_firstlineno - _first_line(thing)}"  # lambdas of one scope share their name
     if name in seen:
         return
     seen[name] = _syntax(thing)
     if isinstance(thing, types.FunctionType):
-        for global_name in _names(thing.__code__):
-            if global_name in thing.__globals__:
-                _follow(global_name, thing.__globals__[global_name], name, seen)
-        free = zip(thing.__code__.co_freevars, thing.__closure__ or (), strict=True)
-        for free_name, cell in free:
+        _collect_function(thing, name, seen)
+    elif isinstance(thing, type):
+        for member in vars(thing).values():
+            inner = _unwrapped(getattr(member, "__func__", member))
+            if isinstance(inner, types.FunctionType):
+                _collect_function(inner, name, seen)
+
+
+def _collect_function(function: types.FunctionType, name: str, seen: dict[str, str]) -> None:
+    """Follow what a function refers to: globals, what it closes over, and modules that it imports itself."""
+    for global_name in _names(function.__code__):
+        if global_name in function.__globals__:
+            _follow(global_name, function.__globals__[global_name], name, seen)
+        elif global_name in sys.modules:
+            _follow(global_name, sys.modules[global_name], name, seen)
+    for free_name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
             _follow(free_name, cell.cell_contents, name, seen)
+        except ValueError:  # not filled yet: the function refers to itself
+            continue
+
+
+def _first_line(function: types.FunctionType) -> int:
+    """Return the line on which the enclosing definition begins, so that code above it does not count."""
+    module = sys.modules.get(function.__module__)
+    outer = function.__qualname__.split(".<locals>")[0].split(".")[0]
+    code = getattr(getattr(module, outer, None), "__code__", None)
+    return code.co_firstlineno if code is not None else function.__code__.co_firstlineno
+
+
+def _unwrapped(thing: Any) -> Any:
+    """Look through decorators that say what they wrap, partials and Spark's user-defined functions."""
+    for _ in range(20):
+        inner = getattr(thing, "__wrapped__", None) or getattr(thing, "func", None)
+        if not callable(inner) or isinstance(thing, type):
+            return thing
+        thing = inner
+    return thing
 
 
 def _follow(name: str, value: Any, owner: str, seen: dict[str, str]) -> None:
+    if isinstance(value, functools.partial):
+        seen.setdefault(f"{owner}:{name}", _stable([value.args, value.keywords]))
+    value = _unwrapped(value)
     if isinstance(value, types.ModuleType):
-        if _is_ours(getattr(value, "__file__", None)):
-            seen.setdefault(f"module {value.__name__}", _module_syntax(value))
+        _follow_module(value, seen)
     elif isinstance(value, types.FunctionType | type):
         module = sys.modules.get(value.__module__)
         if module is not None and _is_ours(getattr(module, "__file__", None)):
             _collect(value, seen)
-    elif isinstance(value, _CONSTANTS):
+    elif isinstance(value, (*_SCALARS, *_CONTAINERS, Enum, re.Pattern)):
         seen.setdefault(f"{owner}:{name}", _stable(value))
+
+
+def _follow_module(module: types.ModuleType, seen: dict[str, str]) -> None:
+    """Take a module of the project as a whole, and the project's modules that it imports."""
+    name = f"module {module.__name__}"
+    if name in seen or not _is_ours(getattr(module, "__file__", None)):
+        return
+    seen[name] = _module_syntax(module)
+    for imported in _imports(module):
+        if (inner := sys.modules.get(imported)) is not None:
+            _follow_module(inner, seen)
+
+
+def _imports(module: types.ModuleType) -> Iterator[str]:
+    """Name the modules that a module's own text imports."""
+    try:
+        tree = ast.parse(inspect.getsource(module))
+    except (OSError, TypeError, SyntaxError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = (module.__package__ or "").split(".")
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
 def _stable(value: Any) -> str:
@@ -67,7 +146,7 @@ def _stable(value: Any) -> str:
         return "[" + ",".join(map(_stable, value)) + "]"
     if isinstance(value, dict):
         return "{" + ",".join(f"{_stable(k)}:{_stable(v)}" for k, v in value.items()) + "}"
-    return repr(value) if isinstance(value, _CONSTANTS) else type(value).__qualname__
+    return repr(value) if isinstance(value, (*_SCALARS, Enum, re.Pattern)) else type(value).__qualname__
 
 
 def _names(code: types.CodeType) -> Iterator[str]:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from twice.content.digest import Digest
 from twice.content.filters import scope_filter
+from twice.content.schema import schema_fingerprint
 from twice.engine import gating
 from twice.engine.gating import Verdict
+from twice.engine.inputs import Pinned, records
 from twice.engine.outputs import Finding
 from twice.model.patterns import Whole
 
 if TYPE_CHECKING:
-    from twice.engine.inputs import Pinned
     from twice.engine.job import Job
     from twice.engine.staging import Staged
     from twice.ledger import Claim, InputRecord, Output
@@ -36,6 +37,13 @@ def nothing_to_do(job: Job, claim: Claim, row: int, inputs: list[Pinned], *, wai
     return None
 
 
+def marks(job: Job) -> dict[str, str]:
+    """Return what a whole-table write leaves with the table, also when it changed nothing: how new it is."""
+    if isinstance(job.step.writes.write, Whole) and job.scope.window is not None:
+        return {NEWEST: job.scope.window.start.isoformat()}
+    return {}
+
+
 def _end(
     job: Job, claim: Claim, row: int, status: str, outputs: Sequence[Output], details: Mapping[str, object]
 ) -> Finding:
@@ -49,12 +57,13 @@ def fresh_outputs(job: Job, inputs: list[Pinned]) -> list[Output] | None:
     """Return the recorded outputs if inputs, code and the table's files are the recorded ones."""
     known = known_outputs(job)
     files = job.store.files(job.session, job.target, job.store.version(job.session, job.step.writes))
+    now = records(job, inputs)
     found = []
     for partition in job.target.partitions:
         output = known.get(partition)
         if output is None or output.files != files[partition] or output.code != job.code:
             return None
-        if not same_inputs(output.inputs, [pinned.record for pinned in inputs]):
+        if not same_inputs(output.inputs, now):
             return None
         found.append(output)
     return found
@@ -84,7 +93,9 @@ def content_after(job: Job, staged: Staged) -> Verdict:
     )
     found = gating.profiled(job, rows, key=job.step.writes.key)
     gating.refuse_bad_keys(job, rows, found, where="the merged table")
-    return Verdict({partition: seen.digest for partition, seen in found.items()})
+    verdict = Verdict({partition: seen.digest for partition, seen in found.items()})
+    gating.judge_growth(job, verdict)
+    return verdict
 
 
 def changed_partitions(job: Job, staged: Staged, verdict: Verdict) -> list[Scope]:
@@ -111,11 +122,13 @@ def _content_before(job: Job, staged: Staged) -> dict[Scope, Digest] | None:
     """Return what the scope held at the claim, if its files are the recorded ones (or none)."""
     files = job.store.files(job.session, job.target, staged.stage.base)
     known = known_outputs(job)
+    rows = job.store.read(job.session, job.step.writes, None)
+    empty = Digest.empty(schema_fingerprint(rows.schema))
     found: dict[Scope, Digest] = {}
     for partition, fingerprint in files.items():
         output = known.get(partition)
         if not fingerprint:
-            found[partition] = Digest.empty("")
+            found[partition] = empty
         elif output is not None and output.files == fingerprint:
             found[partition] = Digest.parse(output.digest)
         else:

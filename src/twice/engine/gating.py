@@ -14,7 +14,7 @@ from twice.content.digest import Digest
 from twice.content.filters import partition_filter
 from twice.content.profile import PartitionProfile, duplicate_samples, null_key_samples, profile
 from twice.content.rows import column
-from twice.content.schema import schema_fingerprint
+from twice.content.schema import order_sensitive, schema_fingerprint
 from twice.engine.samples import LIMIT, rows_text
 from twice.errors import GateFailed, KeyViolation, OutOfScope, SchemaRefused
 from twice.model import gates as g
@@ -66,8 +66,20 @@ def judge(job: Job, rows: DataFrame, *, check_keys: bool = True) -> Verdict:
         refuse_bad_keys(job, rows, found)
     for partition, seen in found.items():
         for gate in table.gates:
-            _apply(job, gate, partition, seen, rows, verdict)
+            # What a merge makes of the table is judged after the merge.
+            if check_keys or not isinstance(gate, g.RowCountChange):
+                _apply(job, gate, partition, seen, rows, verdict)
+    if inexact := order_sensitive(rows.schema):
+        verdict.remarks.append(f"{', '.join(inexact)}: sums of float and double depend on row order; decimal does not")
     return verdict
+
+
+def judge_growth(job: Job, verdict: Verdict) -> None:
+    """Apply the row-count gates that compare a merged table with what it held before."""
+    for gate in job.step.writes.gates:
+        if isinstance(gate, g.RowCountChange):
+            for partition, digest in verdict.digests.items():
+                _judge_change(job, gate, partition, digest.rows, verdict)
 
 
 def profiled(
@@ -188,7 +200,7 @@ def _few(rows: DataFrame) -> list[dict[str, object]]:
 def _judge_change(job: Job, gate: g.RowCountChange, partition: Scope, count: int, verdict: Verdict) -> None:
     table = job.step.writes.name
     before = job.ledger.output(table, partition)
-    if before is not None:
+    if before is not None and before.rows:
         usual, of_what = float(before.rows), "at its last publish"
     else:
         history = job.ledger.row_history(table, partition, gate.history)

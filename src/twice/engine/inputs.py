@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,14 +38,21 @@ def pin(job: Job) -> list[Pinned]:
     return [_pin(job, name, read) for name, read in job.step.reads.items()]
 
 
+def records(job: Job, inputs: Sequence[Pinned]) -> tuple[InputRecord, ...]:
+    """Return what the ledger keeps of the inputs; and of the run itself, where the table does not show its scope."""
+    found = tuple(pinned.record for pinned in inputs)
+    if job.target.scope == job.scope:
+        return found
+    # One record of a table without partitions serves every window: it must say whose it is.
+    return (*found, InputRecord("(run)", job.step.writes.name, "scope", None, {"scope": f"run:{job.scope}"}))
+
+
 def bind(job: Job, pinned: Pinned) -> DataFrame:
     """Read a pinned input, cut to what the step may see."""
     table = pinned.read.table
     if pinned.version is None and table.id == job.step.writes.id:
         return _no_past(job, pinned)
-    return cut_rows(
-        job, pinned.read, pinned.cut, job.stores.of(table).read(job.session, table, pinned.version)
-    )
+    return cut_rows(job, pinned.read, pinned.cut, job.stores.of(table).read(job.session, table, pinned.version))
 
 
 def _no_past(job: Job, pinned: Pinned) -> DataFrame:
@@ -120,7 +128,7 @@ def _require_no_gap(job: Job) -> None:
 def _partitions(job: Job, read: Read, cut: Cut, version: str | None) -> dict[str, str]:
     """Fingerprint what is read, by partition: content where twice wrote it, else the files."""
     if cut.partitions is None:
-        return {}
+        return _as_a_whole(job, read, version) if read.mode == "as_of" else {}
     scope = Scope.of(cut.partitions, dict(job.scope.dimensions))
     target = Target.of(read.table, scope, job.pipeline.zone)
     files = job.stores.of(read.table).files(job.session, target, version)
@@ -132,6 +140,14 @@ def _partitions(job: Job, read: Read, cut: Cut, version: str | None) -> dict[str
         start = partition.window.start.isoformat()
         found[start] = f"digest:{known.digest}" if known and known.files == fingerprint else f"files:{fingerprint}"
     return found
+
+
+def _as_a_whole(job: Job, read: Read, version: str | None) -> dict[str, str]:
+    """Fingerprint a history that is read across partitions: its content if twice wrote it in one piece."""
+    known = job.ledger.output(read.table.name, Scope(None))
+    if known is not None and known.version == version:
+        return {"table": f"digest:{known.digest}"}
+    return {"table": f"version:{version}"}
 
 
 def _producer_hint(job: Job, read: Read) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from twice.engine.heartbeat import Heartbeat
 from twice.errors import ScopeHeld
 from twice.model.scopes import Scope
 from twice.model.targets import Target
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from twice.ledger import Output
     from twice.model.pipelines import Pipeline
     from twice.model.tables import Table
-
-_LEASE = timedelta(hours=1)
 
 
 @dataclass
@@ -89,21 +88,22 @@ def _maintain(
         result.branches_dropped = len(set(maintenance.leftover_tokens(session, table)) - held)
         return result
     try:
-        claim = ledger.claim(table.name, [Scope(None)], ttl=_LEASE, floor=store.token(session, table))
+        claim = ledger.claim(table.name, [Scope(None)], ttl=workshop.lease, floor=store.token(session, table))
     except ScopeHeld as held:
         result.remarks.append(f"left alone: {held.message}")
         return result
     try:
-        for abandoned in claim.abandoned:
-            landed = store.fence(session, table, abandoned.token)
-            ledger.settle(abandoned, landed=landed is not None, version=landed)
-        leftovers = maintenance.leftover_tokens(session, table)
-        for token in leftovers:
-            store.fence(session, table, token)
-        result.branches_dropped = len(leftovers)
-        if compact:
-            result.files_compacted = _compact(workshop, session, pipeline, table)
-        _expire(workshop, session, table, keep, result)
+        with Heartbeat(ledger, claim, workshop.lease, on_lost=workshop.spark.sparkContext.cancelAllJobs):
+            for abandoned in claim.abandoned:
+                landed = store.fence(session, table, abandoned.token)
+                ledger.settle(abandoned, landed=landed is not None, version=landed)
+            leftovers = maintenance.leftover_tokens(session, table)
+            for token in leftovers:
+                store.fence(session, table, token)
+            result.branches_dropped = len(leftovers)
+            if compact:
+                result.files_compacted = _compact(workshop, session, pipeline, table)
+            _expire(workshop, session, table, keep, result)
     finally:
         ledger.release(claim)
     return result

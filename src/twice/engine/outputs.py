@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from twice.content.digest import Digest
+from twice.engine.inputs import Pinned, records
 from twice.ledger import Output
 
 if TYPE_CHECKING:
     from twice.engine.gating import Verdict
-    from twice.engine.inputs import Pinned
     from twice.engine.job import Job
     from twice.model.scopes import Scope
 
@@ -37,7 +37,7 @@ def outputs_of(
     job: Job, inputs: list[Pinned], verdict: Verdict, files: Mapping[Scope, str], version: str | None
 ) -> list[Output]:
     """Describe every partition of the target as it is after the attempt."""
-    records = tuple(pinned.record for pinned in inputs)
+    kept = records(job, inputs)
     return [
         Output(
             table=job.step.writes.name,
@@ -49,7 +49,7 @@ def outputs_of(
             pipeline=job.pipeline.name,
             step=job.step.name,
             code=job.code,
-            inputs=records,
+            inputs=kept,
         )
         for partition, digest in verdict.digests.items()
     ]

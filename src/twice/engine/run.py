@@ -17,6 +17,7 @@ from twice.engine.interrupts import plain_interrupts
 from twice.engine.job import Job, StepResult
 from twice.engine.problems import explained
 from twice.engine.retries import is_transient, wait_hint
+from twice.engine.session import activate
 from twice.errors import Interrupted, LeaseLost, RetriesExhausted, ScopeHeld, TransientError, TwiceError
 
 if TYPE_CHECKING:
@@ -178,6 +179,7 @@ def _attempt(job: Job, number: int) -> Finding:
 
 
 def _job(workshop: Workshop, pipeline: Pipeline, stage: Stage, run: str, *, skip_fresh: bool, wait: float) -> Job:
+    activate(workshop.spark)
     # A session of its own: temporary views and settings of one step do not reach another.
     session = workshop.spark.newSession()
     session.conf.set("spark.sql.session.timeZone", pipeline.zone.key)

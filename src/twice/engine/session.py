@@ -67,7 +67,7 @@ def check(config: Config) -> None:
         raise ConfigError(
             f"profile {config.profile} runs on {master}, but its ledger is a file on one machine",
             safe="nothing was run",
-            to_go_on='give the profile a shared ledger: [profiles.NAME.ledger] url = "postgresql://…"',
+            to_go_on="use a local master: a ledger that a cluster can share is not in this release",
         )
     if SparkSession.getActiveSession() is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
         require_java()
@@ -110,6 +110,14 @@ def _quiet_pyspark() -> None:
         return
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel("CRITICAL")
+
+
+def activate(session: SparkSession) -> None:
+    """Give a thread that has no active session this one: Spark finds catalogs by the active one's settings."""
+    assert session._jvm is not None  # noqa: S101 - a classic session has one
+    sessions = session._jvm.org.apache.spark.sql.SparkSession
+    if sessions.getActiveSession().isEmpty():
+        sessions.setActiveSession(session._jsparkSession)
 
 
 def java_version() -> tuple[str, int] | None:

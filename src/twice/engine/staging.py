@@ -19,7 +19,7 @@ from twice.content.rows import column
 from twice.engine import gating
 from twice.engine.compute import batches
 from twice.engine.gating import Verdict
-from twice.engine.inputs import Pinned, bind
+from twice.engine.inputs import Pinned, bind, records
 from twice.engine.samples import LIMIT, rows_text
 from twice.errors import KeyViolation, MergeRefused
 from twice.failpoints import fail_point
@@ -56,8 +56,7 @@ def stage(job: Job, claim: Claim, row: int, heartbeat: Heartbeat, inputs: list[P
     first = next(results)
     job.store.prepare(job.session, job.step.writes, first.schema)
     opened = job.store.open(job.session, job.target, claim.token)
-    pinned = [known.record for known in inputs]
-    job.ledger.bind_attempt(row, claim, base_version=opened.base, inputs=pinned)
+    job.ledger.bind_attempt(row, claim, base_version=opened.base, inputs=records(job, inputs))
     # Whoever took over before the stage existed found nothing to fence: look once more.
     heartbeat.require()
     fail_point("claim.fenced")

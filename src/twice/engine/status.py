@@ -39,7 +39,7 @@ _LONGEST = timedelta(days=32)
 class Reason:
     """Why a partition is not done: `subject` is what groups of partitions have in common."""
 
-    kind: Literal["data", "code", "touched", "error"]
+    kind: Literal["data", "code", "touched", "undone", "error"]
     subject: str
     text: str
 
@@ -234,7 +234,9 @@ def _judge(
     if output is None:
         return "missing", ()
     reasons = list(inputs.changed(pipeline, step, output))
-    if output.code != code:
+    if output.code.startswith("undo:"):
+        reasons.append(Reason("undone", "", f"run {output.code.removeprefix('undo:')} was undone"))
+    elif output.code != code:
         reasons.append(Reason("code", "", "the code changed"))
     if files is not None and files != output.files:
         reasons.append(Reason("touched", "", "the table's files are not the recorded ones: somebody else wrote to it"))

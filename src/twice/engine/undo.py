@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
@@ -15,6 +15,7 @@ from twice.engine.claiming import claim_scope, give_up
 from twice.engine.freshness import known_outputs
 from twice.engine.gating import Verdict, profiled
 from twice.engine.heartbeat import Heartbeat
+from twice.engine.interrupts import apart
 from twice.engine.job import Job
 from twice.engine.staging import Staged
 from twice.errors import StoreRefused, UsageError
@@ -22,6 +23,7 @@ from twice.model.scopes import Scope
 from twice.model.targets import Target
 
 if TYPE_CHECKING:
+    from twice.engine.outputs import Finding
     from twice.engine.run import Workshop
     from twice.ledger import AttemptInfo, Output
     from twice.model.pipelines import Pipeline
@@ -66,6 +68,8 @@ def undo(
         raise UsageError(f"run {info.id} published nothing, so there is nothing to undo")
     published.sort(key=lambda attempt: list(pipeline.steps).index(attempt.step), reverse=True)
     jobs = [(_job(workshop, pipeline, attempt, info.id), attempt) for attempt in published]
+    # An undo that was killed halfway goes on where it stopped.
+    jobs = [(job, attempt) for job, attempt in jobs if not _undone_before(job)]
     for job, attempt in jobs:
         _require_untouched(job, attempt, info.id)
     if dry_run:
@@ -74,9 +78,10 @@ def undo(
     done = []
     try:
         for job, attempt in jobs:
-            done.append(_restore(Job(**{**job.__dict__, "run": run}), attempt))
+            done.append(_restore(replace(job, run=run), attempt, info.id))
     except BaseException as error:
-        workshop.ledger.finish_run(run, "failed", str(error))
+        status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        workshop.ledger.finish_run(run, status, str(error))
         raise
     workshop.ledger.finish_run(run, "done")
     return done
@@ -118,6 +123,16 @@ def _require_untouched(job: Job, attempt: AttemptInfo, run: str) -> None:
     _before(job, attempt)
 
 
+def _undone_before(job: Job) -> bool:
+    """Tell whether the scope has gone back already, by an earlier undo of the same run."""
+    now = job.store.files(job.session, job.target, job.store.version(job.session, job.step.writes))
+    known = known_outputs(job)
+    outputs = [known.get(partition) for partition in job.target.partitions]
+    return all(
+        output is not None and output.code == job.code and output.files == now[output.scope] for output in outputs
+    )
+
+
 def _made_by(job: Job, attempt: AttemptInfo, partition: Scope, output: Output, files: str) -> bool:
     """Tell whether a partition is as the attempt left it; a later run that changed nothing may have recorded it."""
     if output.token == attempt.token:
@@ -134,13 +149,27 @@ def _rows_before(job: Job, attempt: AttemptInfo) -> int:
     return job.store.read(job.session, job.step.writes, attempt.base_version).where(scope_filter(job.target)).count()
 
 
-def _restore(job: Job, attempt: AttemptInfo) -> UndoResult:
+def _restore(job: Job, attempt: AttemptInfo, run: str) -> UndoResult:
     table = job.step.writes
     row = job.ledger.start_attempt(job.run, job.step.name, table.name, 1, job.target.scope, code=job.code)
+    try:
+        finding = _put_back(job, attempt, row, run)
+    except BaseException as error:
+        status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        job.ledger.finish_attempt(row, status, error=str(error))
+        raise
+    return _result(job, attempt, "went back", finding.rows)
+
+
+def _put_back(job: Job, attempt: AttemptInfo, row: int, run: str) -> Finding:
+    """Publish the earlier version of the scope by the protocol's own verbs."""
+    table = job.step.writes
     claim, _ = claim_scope(job)
     with Heartbeat(job.ledger, claim, job.lease, on_lost=job.cancel) as heartbeat:
         try:
             recover(job, claim)
+            # Looked at before the claim, too; in between somebody may have published.
+            _require_untouched(job, attempt, run)
             stage = job.store.open(job.session, job.target, claim.token)
             job.ledger.bind_attempt(row, claim, base_version=stage.base, inputs=())
             heartbeat.require()
@@ -151,10 +180,13 @@ def _restore(job: Job, attempt: AttemptInfo) -> UndoResult:
             verdict = Verdict({partition: seen.digest for partition, seen in found.items()})
             finding = publish(job, claim, row, heartbeat, [], staged, verdict)
             record(job, claim, row, finding)
+        except KeyboardInterrupt:
+            apart(job.cancel, lambda: give_up(job, claim))
+            raise
         except BaseException:
             give_up(job, claim)
             raise
-    return _result(job, attempt, "went back", finding.rows)
+    return finding
 
 
 def _with_new_columns(job: Job, before: DataFrame) -> DataFrame:

@@ -40,9 +40,7 @@ def store_inputs(connection: sa.Connection, lists: Sequence[Sequence[InputRecord
     return [found[text] for text in texts]
 
 
-def load_inputs(
-    connection: sa.Connection, ids: sa.Select[tuple[str]]
-) -> Mapping[str, tuple[InputRecord, ...]]:
+def load_inputs(connection: sa.Connection, ids: sa.Select[tuple[str]]) -> Mapping[str, tuple[InputRecord, ...]]:
     """Read the lists of pinned inputs that a query of their ids names, each distinct one once."""
     query = sa.select(input_sets.c.id, input_sets.c.content).where(input_sets.c.id.in_(ids))
     return {row.id: inputs_of(row.content) for row in connection.execute(query)}
@@ -51,6 +49,4 @@ def load_inputs(
 def saw(connection: sa.Connection, run: str | None, now: datetime) -> None:
     """Note that a run's process was alive just now."""
     if run is not None:
-        connection.execute(
-            sa.update(runs).where(runs.c.id == run, runs.c.status == "running").values(seen_at=now)
-        )
+        connection.execute(sa.update(runs).where(runs.c.id == run, runs.c.status == "running").values(seen_at=now))

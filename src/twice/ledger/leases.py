@@ -52,9 +52,7 @@ class Leases(Book):
             if holder is None:
                 token = max(highest, floor) + 1
                 expires_at = now + ttl
-                connection.execute(
-                    sa.update(tokens).where(tokens.c.table_name == table).values(highest=token)
-                )
+                connection.execute(sa.update(tokens).where(tokens.c.table_name == table).values(highest=token))
                 for row in rows:
                     _take(connection, row, now)
                 connection.execute(
@@ -111,9 +109,7 @@ class Leases(Book):
         """End a claim that published nothing; silent if it was taken over or has ended."""
         with self._write() as connection:
             now = self.clock.now()
-            changed = connection.execute(
-                sa.update(claims).where(*_held_by(claim)).values(state=RELEASED, ended_at=now)
-            )
+            changed = connection.execute(sa.update(claims).where(*_held_by(claim)).values(state=RELEASED, ended_at=now))
             if changed.rowcount:
                 forget(connection, claim.table, claim.token)
                 saw(connection, claim.run, now)
@@ -135,9 +131,7 @@ class Leases(Book):
             row = _find(connection, abandoned.table, abandoned.token)
             if row is None or row.state != TAKEN:
                 return
-            connection.execute(
-                sa.update(claims).where(claims.c.id == row.id).values(state=SETTLED, ended_at=now)
-            )
+            connection.execute(sa.update(claims).where(claims.c.id == row.id).values(state=SETTLED, ended_at=now))
             if not landed:
                 forget(connection, row.table_name, row.token)
                 if row.attempt is not None:

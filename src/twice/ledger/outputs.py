@@ -43,9 +43,7 @@ def output_row(output: Output, inputs: str, token: int, run: str | None, state: 
 def forget(connection: sa.Connection, table: str, token: int) -> None:
     """Drop what a claim prepared and did not publish."""
     connection.execute(
-        sa.delete(outputs).where(
-            outputs.c.table_name == table, outputs.c.token == token, outputs.c.state == PENDING
-        )
+        sa.delete(outputs).where(outputs.c.table_name == table, outputs.c.token == token, outputs.c.state == PENDING)
     )
 
 

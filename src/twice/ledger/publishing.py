@@ -82,9 +82,7 @@ class Publishing(Book):
     def output(self, table: str, scope: Scope) -> Output | None:
         """Return what exactly this scope holds, None if nothing is recorded."""
         with self._read() as connection:
-            found = current_outputs(
-                connection, outputs.c.table_name == table, outputs.c.scope == scope_text(scope)
-            )
+            found = current_outputs(connection, outputs.c.table_name == table, outputs.c.scope == scope_text(scope))
         return found[0] if found else None
 
     def outputs(self, table: str, window: Window | None = None) -> list[Output]:

@@ -31,9 +31,7 @@ _WITH_CLAIM = (
         runs.c.seen_at.label("run_seen_at"),
     )
     .join(runs, runs.c.id == attempts.c.run)
-    .outerjoin(
-        claims, sa.and_(claims.c.table_name == attempts.c.table_name, claims.c.token == attempts.c.token)
-    )
+    .outerjoin(claims, sa.and_(claims.c.table_name == attempts.c.table_name, claims.c.token == attempts.c.token))
 )
 
 
@@ -158,6 +156,4 @@ def _attempt_status(row: Any, now: datetime, *, lives: bool) -> str:
     if row.claim_state in (TAKEN, SETTLED):
         return "lost"
     # No claim yet, or one that just ended: as alive as its run.
-    return (
-        "running" if _run_status(row.run_status, row.run_seen_at, now, lives=lives) == "running" else "lost"
-    )
+    return "running" if _run_status(row.run_status, row.run_seen_at, now, lives=lives) == "running" else "lost"

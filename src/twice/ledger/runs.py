@@ -16,9 +16,7 @@ from twice.ledger.values import InputRecord, Owner
 from twice.model.scopes import Scope
 
 RUN_ENDS = frozenset({"done", "failed", "interrupted", "held"})
-ATTEMPT_ENDS = frozenset(
-    {"published", "unchanged", "fresh", "superseded", "failed", "lost", "interrupted", "held"}
-)
+ATTEMPT_ENDS = frozenset({"published", "unchanged", "fresh", "superseded", "failed", "lost", "interrupted", "held"})
 
 # Crockford's digits: sortable, and none is mistaken for another.
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -183,9 +181,7 @@ def end_attempt(
     if rows is not None:
         values |= {"row_count": rows, "version": version}
     connection.execute(
-        sa.update(attempts)
-        .where(attempts.c.id == attempt, attempts.c.status.not_in(sorted(unless)))
-        .values(**values)
+        sa.update(attempts).where(attempts.c.id == attempt, attempts.c.status.not_in(sorted(unless))).values(**values)
     )
 
 

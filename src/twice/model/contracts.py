@@ -59,8 +59,7 @@ def _facts(pipeline: Pipeline, table: Table, producer: Step | None) -> Iterator[
     if table.valid:
         yield "Valid", f"from {table.valid[0]} to {table.valid[1]}"
     if producer is not None:
-        late = {"reopen": "rebuilds the partition", "ignore": "is counted and left out", "fail": "fails the run"}
-        yield "Lateness", f"{table.lateness}; what comes later {late[table.late]}" if table.lateness else "none"
+        yield "Lateness", str(table.lateness) if table.lateness else "none"
         yield "Gates", "; ".join(_gates(table)) or "none"
         yield "Reads", "; ".join(f"{name} = {read.text}" for name, read in producer.reads.items()) or "the outside"
     if table.schema:
@@ -89,7 +88,8 @@ def _time_bound(pipeline: Pipeline, table: Table) -> str:
 
 def _gates(table: Table) -> Iterator[str]:
     if table.key:
-        yield f"{', '.join(table.key)} unique and not null"
+        where = " in each partition" if table.partition_columns else ""
+        yield f"{', '.join(table.key)} unique and not null{where}"
     yield from (gate.text for gate in table.gates)
 
 

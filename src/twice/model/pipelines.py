@@ -84,6 +84,7 @@ class Pipeline:
         writes: Table,
         name: str | None = None,
         version: str = "",
+        nondeterministic: str = "",
         transient: tuple[type[BaseException], ...] = (),
         retry: Retry | None = None,
     ) -> Callable[[Function], Function]:
@@ -98,6 +99,7 @@ class Pipeline:
                 writes=writes,
                 function=function,
                 version=version,
+                nondeterministic=nondeterministic,
                 transient=transient,
                 retry=retry or Retry(),
             )

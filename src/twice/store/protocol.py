@@ -102,5 +102,5 @@ class Store(Protocol):
         `notes` go with the version, `remember` stays with the table.
         """
 
-    def discard(self, session: SparkSession, stage: Stage) -> None:
-        """Drop the stage; LeaseLost if somebody fenced it before."""
+    def discard(self, session: SparkSession, stage: Stage, remember: Mapping[str, str]) -> None:
+        """Drop a stage that changes nothing; LeaseLost if it was fenced, Conflict if the scope has changed."""

@@ -132,7 +132,7 @@ class Describer:
         self._anything = gateway(session).java.lang.Object._java_lang_class  # noqa: SLF001 - py4j's name for a class
         self._fields: dict[int, list[tuple[str, str]]] = {}
 
-    def __call__(self, file: Any, deletes: Any = ()) -> FileInfo:
+    def __call__(self, file: Any, deletes: Any = None) -> FileInfo:
         """Describe one file, its partition as Python values."""
         spec = file.specId()
         if spec not in self._fields:
@@ -143,7 +143,10 @@ class Describer:
             place = file.partition()
             for index, (name, kind) in enumerate(self._fields[spec]):
                 values[name] = _python(place.get(index, self._anything), kind)
-        over = tuple(str(delete.location()) for delete in deletes)
+        # To ask is one call; to walk a Java list is many, and nearly all of them are empty.
+        over = (
+            tuple(str(delete.location()) for delete in deletes) if deletes is not None and not deletes.isEmpty() else ()
+        )
         return FileInfo(str(file.location()), int(file.recordCount()), values, file, over)
 
 

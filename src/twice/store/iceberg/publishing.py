@@ -63,6 +63,34 @@ def publish(session: SparkSession, publication: Publication) -> str:
     raise AssertionError("unreachable")
 
 
+def drop(session: SparkSession, stage: IcebergStage, remember: Mapping[str, str]) -> None:
+    """End a stage that changes nothing: the scope must be as it was, the branch ours; no snapshot is made."""
+    tried = False
+
+    def attempt() -> None:
+        nonlocal tried
+        table = jvm.load(session, stage.target.table.id)
+        if table is None or jvm.branch_of(stage.token) not in table.refs():
+            if tried:  # our own removal, whose answer was lost; the ledger knows if it was not
+                return
+            raise LeaseLost(
+                f"{stage.target.table.name}, {stage.target.scope}: the claim {stage.token} was taken over",
+                safe="nothing was published by this run",
+            )
+        _require_unchanged(session, table, stage)
+        transaction = table.newTransaction()
+        if any(table.properties().get(name) != value for name, value in remember.items()):
+            properties = transaction.updateProperties()
+            for name, value in remember.items():
+                properties.set(name, value)
+            properties.commit()
+        transaction.manageSnapshots().removeBranch(jvm.branch_of(stage.token)).commit()
+        tried = True
+        transaction.commitTransaction()
+
+    jvm.retried(attempt)
+
+
 def _commit(session: SparkSession, table: Any, publication: Publication) -> None:
     stage, wanted = publication.stage, set(publication.partitions)
     head = jvm.snapshot_of(table, jvm.branch_of(stage.token))

@@ -30,6 +30,7 @@ class IcebergStage(Stage):
 
     base_files: frozenset[str] = frozenset()
     replaces: bool = True
+    rows: int = 0
     # The branch's files, once looked up: head, added, removed.
     _changed: tuple[int, list[jvm.FileInfo], list[jvm.FileInfo]] | None = None
 
@@ -141,7 +142,15 @@ def stray_rows(session: SparkSession, stage: IcebergStage, limit: int) -> list[M
 
 
 def _ordered(session: SparkSession, stage: IcebergStage, rows: DataFrame) -> DataFrame:
-    return rows.select(*(column(name) for name in session.table(stage.target.table.id.sql).columns))
+    """Put the columns in the table's order; one that no version ever had, from a refused attempt, stays null."""
+    fields = session.table(stage.target.table.id.sql).schema.fields
+    there = set(rows.columns)
+    return rows.select(
+        *(
+            column(field.name) if field.name in there else F.lit(None).cast(field.dataType).alias(field.name)
+            for field in fields
+        )
+    )
 
 
 def _look(session: SparkSession, stage: IcebergStage) -> None:
@@ -155,6 +164,7 @@ def _look(session: SparkSession, stage: IcebergStage) -> None:
         )
     stage.version = str(head.snapshotId())
     added, _ = stage.changed_files(session, table)
+    stage.rows = sum(file.rows for file in added)
     strays = [file for file in added if stage.place(file) is None]
     names = sorted({", ".join(f"{k}={v}" for k, v in file.partition.items()) for file in strays})
     stage.strays = (

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from twice.content.filters import scope_filter
-from twice.errors import LeaseLost, StoreRefused
+from twice.errors import StoreRefused
 from twice.store.iceberg import jvm, publishing, staging, tables
 from twice.store.iceberg.staging import IcebergStage
 
 _REMEMBERED = 64
+# With fewer rows a task per partition costs more than the shuffle that it saves.
+_WORTH_GROUPING = 500_000
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -125,7 +127,8 @@ class IcebergStore:
 
     def staged(self, session: SparkSession, stage: Stage) -> DataFrame:
         """Read the scope from the branch, partition by partition where there are enough of them."""
-        if len(stage.target.partitions) >= 2 * session.sparkContext.defaultParallelism:
+        many = len(stage.target.partitions) >= 2 * session.sparkContext.defaultParallelism
+        if many and _mine(stage).rows >= _WORTH_GROUPING:
             # Whole partitions per task: grouping by partition and key then needs no shuffle.
             session.conf.set("spark.sql.sources.v2.bucketing.enabled", "true")
             session.conf.set("spark.sql.iceberg.planning.preserve-data-grouping", "true")
@@ -146,24 +149,9 @@ class IcebergStore:
         """Move the staged files of these partitions to main, in one commit."""
         return publishing.publish(session, publishing.Publication(_mine(stage), partitions, notes, remember))
 
-    def discard(self, session: SparkSession, stage: Stage) -> None:
-        """Drop the branch; it must still be ours to drop."""
-        tried = False
-
-        def attempt() -> None:
-            nonlocal tried
-            live = jvm.load(session, stage.target.table.id)
-            if live is None or jvm.branch_of(stage.token) not in live.refs():
-                if tried:  # our own removal, whose answer was lost; the ledger knows if it was not
-                    return
-                raise LeaseLost(
-                    f"{stage.target.table.name}, {stage.target.scope}: the claim {stage.token} was taken over",
-                    safe="nothing was published by this run",
-                )
-            tried = True
-            live.manageSnapshots().removeBranch(jvm.branch_of(stage.token)).commit()
-
-        jvm.retried(attempt)
+    def discard(self, session: SparkSession, stage: Stage, remember: Mapping[str, str]) -> None:
+        """Drop the branch of a stage that changes nothing; it must still be ours to drop."""
+        publishing.drop(session, _mine(stage), remember)
 
 
 def _mine(stage: Stage) -> IcebergStage:

@@ -123,7 +123,7 @@ def _create(session: SparkSession, table: Table, schema: T.StructType) -> None:
 def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any) -> None:
     there = {field.name: field.dataType for field in session.table(table.id.sql).schema.fields}
     here = {field.name: field.dataType for field in schema.fields}
-    if gone := [name for name in there if name not in here]:
+    if gone := [name for name in there if name not in here and name in _published(live)]:
         raise SchemaRefused(
             f"{table.name} has the column{'s' if len(gone) > 1 else ''} {', '.join(gone)}, which the step no longer "
             "makes: dropping columns is never done on the side",
@@ -147,6 +147,13 @@ def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any
     for name in new:
         update.addColumn(None, name, convert(_java_type(session, plain(here[name]))))
     update.commit()
+
+
+def _published(live: Any) -> set[str]:
+    """Name the columns of the version that readers see: a refused attempt may have added more."""
+    current = live.currentSnapshot()
+    schema = live.schemas().get(current.schemaId()) if current is not None else None
+    return {str(column.name()) for column in schema.columns()} if schema is not None else set()
 
 
 def _retype(table: Table, name: str, old: T.DataType, new: T.DataType) -> str:
