@@ -70,8 +70,11 @@ def workshop(
     mine = spark is None
     if mine:
         session.check(config)
-    ledger = ledger or open_ledger(config.ledger)
+    theirs = ledger
+    ledger = theirs or open_ledger(config.ledger)
     spark = spark or session.start(config)
+    if theirs is None:
+        session.check_ledger(config, spark.sparkContext.master or "")
     try:
         yield Workshop(spark, Stores(config), ledger, config.lease, listener)
     finally:

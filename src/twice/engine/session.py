@@ -51,7 +51,14 @@ def settings(config: Config) -> dict[str, str]:
         found["spark.driver.extraJavaOptions"] = f'"-Dlog4j2.configurationFile={_LOG}"'
     for store in config.stores.values():
         found |= spark_settings(store, config.root)
+    if _submitted() and "spark.master" not in config.spark:
+        del found["spark.master"]  # spark-submit has said where to run
     return found | dict(config.spark)
+
+
+def _submitted() -> bool:
+    """Tell whether spark-submit started this process, and Spark with it."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def check(config: Config) -> None:
@@ -62,15 +69,20 @@ def check(config: Config) -> None:
         raise EnvironmentProblem(
             "PySpark is not installed", to_go_on="pip install 'twice[spark]', or run where Spark is"
         ) from None
-    master = config.spark.get("spark.master", _DEFAULTS["spark.master"])
+    if not _submitted():
+        check_ledger(config, config.spark.get("spark.master", _DEFAULTS["spark.master"]))
+        if SparkSession.getActiveSession() is None:
+            require_java()
+
+
+def check_ledger(config: Config, master: str) -> None:
+    """Refuse a ledger on one machine's disk for a Spark that runs on many."""
     if not master.startswith("local") and config.ledger.startswith("sqlite"):
         raise ConfigError(
             f"profile {config.profile} runs on {master}, but its ledger is a file on one machine",
             safe="nothing was run",
             to_go_on="use a local master: a ledger that a cluster can share is not in this release",
         )
-    if SparkSession.getActiveSession() is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        require_java()
 
 
 def start(config: Config) -> SparkSession:
