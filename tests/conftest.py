@@ -101,7 +101,7 @@ class Lab:
 
 
 @pytest.fixture
-def lab(spark: SparkSession, lakehouse: Path, tmp_path: Path) -> Iterator[Lab]:
+def lab(spark: SparkSession, lakehouse: Path, tmp_path: Path) -> Lab:
     """A project of its own for the test."""
     number = next(_numbers)
     space = f"t{number}"
@@ -109,7 +109,7 @@ def lab(spark: SparkSession, lakehouse: Path, tmp_path: Path) -> Iterator[Lab]:
     file.write_text(TOML.format(folder=tmp_path, lease=60))
     config = configuration.load(file)
     spark.sql(f"create namespace if not exists lake.{space}")
-    yield Lab(spark, open_ledger(config.ledger), config, space, tmp_path)
+    return Lab(spark, open_ledger(config.ledger), config, space, tmp_path)
 
 
 @pytest.fixture(autouse=True)

@@ -66,9 +66,7 @@ def test_every_dependency_has_its_reason_in_contributing():
         *PYPROJECT["dependency-groups"].values(),
     ]
     asked = {name_of(line) for group in groups for line in group} - {"twice"}
-    explained = set(
-        re.findall(r"^- `([\w.-]+)`[^:]*: \S", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
-    )
+    explained = set(re.findall(r"^- `([\w.-]+)`[^:]*: \S", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE))
     assert asked - explained == set()
 
 
@@ -123,8 +121,7 @@ class Machine:
     def set_up_java(self, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [self.root / "project" / "scripts" / "setup-java"],
-            env={"PATH": str(self.bin), "JVM_ROOT": str(self.root / "jvm"), "APT_LISTS": "/nowhere"}
-            | environment,
+            env={"PATH": str(self.bin), "JVM_ROOT": str(self.root / "jvm"), "APT_LISTS": "/nowhere"} | environment,
             capture_output=True,
             text=True,
         )

@@ -36,9 +36,7 @@ def digests(spark: SparkSession, ddl: str, variants: list[list[tuple[Any, ...]]]
     schema = T.StructType([T.StructField("_twice_window", T.IntegerType()), *_struct(ddl).fields])
     rows = [(number, *row) for number, variant in enumerate(variants) for row in variant]
     found = profile(spark.createDataFrame(rows, schema), partition=["_twice_window"], key=[])
-    return [
-        found[(number,)].digest if variant else Digest.empty("") for number, variant in enumerate(variants)
-    ]
+    return [found[(number,)].digest if variant else Digest.empty("") for number, variant in enumerate(variants)]
 
 
 @pytest.mark.spark
@@ -124,9 +122,7 @@ row = st.tuples(
 def _drawn(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:
     values: list[Any] = []
 
-    @settings(
-        max_examples=count, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
-    )
+    @settings(max_examples=count, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(strategy)
     def draw(value: Any) -> None:
         values.append(value)
@@ -263,4 +259,5 @@ def test_the_text_form_is_stable_and_checked() -> None:
     with pytest.raises(DefinitionError, match="not a content digest"):
         Digest.parse("250000")
     with pytest.raises(DefinitionError, match="different schemas"):
-        digest + Digest.empty("ff")
+        digest + Digest(1, 2, 3, "ff")
+    assert digest + Digest.empty("ff") == digest

@@ -76,9 +76,7 @@ EXAMPLES: dict[str, list[Any]] = {
 
 
 def _frame(spark: SparkSession, kind: str, values: list[Any]) -> DataFrame:
-    schema = T.StructType(
-        [T.StructField("i", T.IntegerType()), T.StructField("v", T._parse_datatype_string(kind))]
-    )
+    schema = T.StructType([T.StructField("i", T.IntegerType()), T.StructField("v", T._parse_datatype_string(kind))])
     return spark.createDataFrame(list(enumerate(values)), schema)
 
 
@@ -97,11 +95,7 @@ def _agree(df: DataFrame, values: list[Any]) -> None:
     df.createOrReplaceTempView("keyed")
     found = df.select("i", key_of("v").alias("column"), F.expr(key_sql("v")).alias("sql")).collect()
     assert len(found) == len(values)
-    wrong = [
-        (values[row["i"]], row)
-        for row in found
-        if {row["column"], row["sql"]} != {key_hash(values[row["i"]])}
-    ]
+    wrong = [(values[row["i"]], row) for row in found if {row["column"], row["sql"]} != {key_hash(values[row["i"]])}]
     assert wrong == []
 
 
@@ -109,9 +103,7 @@ def _agree(df: DataFrame, values: list[Any]) -> None:
 def test_python_column_and_sql_agree(ansi: SparkSession, kind: str) -> None:
     drawn: list[Any] = [None, *EXAMPLES.get(kind, [])]
 
-    @settings(
-        max_examples=150, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
-    )
+    @settings(max_examples=150, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(KINDS[kind])
     def draw(value: Any) -> None:
         drawn.append(value)
@@ -157,9 +149,7 @@ def test_named_markers_and_literals_work_in_sql(spark: SparkSession) -> None:
     assert found["k"] == key_hash(date(2026, 4, 25), None, Decimal("1.5"), "it")
 
 
-@pytest.mark.parametrize(
-    "kind", ["double", "float", "timestamp_ntz", "array<int>", "struct<a:int>", "interval day"]
-)
+@pytest.mark.parametrize("kind", ["double", "float", "timestamp_ntz", "array<int>", "struct<a:int>", "interval day"])
 def test_types_without_a_stable_key_are_refused(spark: SparkSession, kind: str) -> None:
     empty = spark.sql(f"select cast(null as {kind}) as v")
     for refused in (key_of("v"), F.expr(key_sql("v"))):

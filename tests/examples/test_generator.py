@@ -39,9 +39,7 @@ def shuffle_partitions(spark: SparkSession) -> Iterator[None]:
 @pytest.mark.spark
 def test_dice_roll_the_same_in_python_and_in_spark(spark: SparkSession) -> None:
     rolled = spark.range(500).select(Dice(7).column("test", 1_000, F.lit(20_568).cast("bigint"), F.col("id")))
-    assert [row[0] for row in rolled.collect()] == [
-        Dice(7).roll("test", 1_000, 20_568, n) for n in range(500)
-    ]
+    assert [row[0] for row in rolled.collect()] == [Dice(7).roll("test", 1_000, 20_568, n) for n in range(500)]
 
 
 @pytest.mark.spark
@@ -78,9 +76,7 @@ def test_feed_reads_no_clock_and_no_random(spark: SparkSession) -> None:
 
 @pytest.mark.spark
 def test_s20_late_orders_and_the_one_of_2359_are_really_there(spark: SparkSession) -> None:
-    feed = orders_feed(spark, DAY, ORDERS).withColumn(
-        "delay", F.datediff("ingestion_date", F.to_date("ordered_at"))
-    )
+    feed = orders_feed(spark, DAY, ORDERS).withColumn("delay", F.datediff("ingestion_date", F.to_date("ordered_at")))
     by_delay = {row.delay: row["count"] for row in feed.groupBy("delay").count().collect()}
     assert set(by_delay) == {0, 1, 2, 3}
     assert by_delay[0] > 0.9 * ORDERS
@@ -91,9 +87,7 @@ def test_s20_late_orders_and_the_one_of_2359_are_really_there(spark: SparkSessio
 
 @pytest.mark.spark
 def test_deliveries_repeat_correct_and_overtake_but_facts_stay(spark: SparkSession) -> None:
-    all_days = (
-        _deliveries(spark, DAY, DAY + timedelta(days=3)).where(F.to_date("ordered_at") == F.lit(DAY)).cache()
-    )
+    all_days = _deliveries(spark, DAY, DAY + timedelta(days=3)).where(F.to_date("ordered_at") == F.lit(DAY)).cache()
     orders = all_days.groupBy("order_id").agg(
         F.count("*").alias("deliveries"),
         F.countDistinct("updated_at").alias("versions"),

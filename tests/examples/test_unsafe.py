@@ -86,9 +86,7 @@ def test_s19_wall_clock_leaves_the_wanted_day_alone(spark: SparkSession, table: 
     assert _count(spark, table) == 0
 
 
-def test_s19_wall_clock_gives_two_answers_at_the_same_moment(
-    spark: SparkSession, table: str, time_zone: None
-) -> None:
+def test_s19_wall_clock_gives_two_answers_at_the_same_moment(spark: SparkSession, table: str, time_zone: None) -> None:
     today = datetime.now(timezone.utc).date()
     feeds = (orders_feed(spark, today + timedelta(days=n), ORDERS) for n in range(-4, 3))
     reduce(DataFrame.unionByName, feeds).createOrReplaceTempView("recent_deliveries")
@@ -128,18 +126,14 @@ def test_s23_row_number_depends_on_how_the_rows_lie(spark: SparkSession, table: 
     deliveries = reduce(DataFrame.unionByName, feeds)
     contents = []
     for order in (F.col("updated_at").asc(), F.col("updated_at").desc()):
-        deliveries.coalesce(1).sortWithinPartitions(order).localCheckpoint().createOrReplaceTempView(
-            "deliveries"
-        )
+        deliveries.coalesce(1).sortWithinPartitions(order).localCheckpoint().createOrReplaceTempView("deliveries")
         row_number.main([table, "--date", str(DAY), "--input", "deliveries"], spark)
         contents.append({row.order_id: (row.status, row.amount_usd) for row in spark.table(table).collect()})
     assert contents[0].keys() == contents[1].keys()
     assert contents[0] != contents[1]
 
 
-def test_s13_unversioned_merge_inserts_a_customer_twice_and_then_fails(
-    spark: SparkSession, table: str
-) -> None:
+def test_s13_unversioned_merge_inserts_a_customer_twice_and_then_fails(spark: SparkSession, table: str) -> None:
     day = ["--date", str(DAY), "--customers", "100"]
     unversioned_merge.main([table, *day], spark)
     assert spark.table(table).groupBy("customer_id").count().where("count > 1").count() > 0
@@ -168,8 +162,6 @@ def test_scripts_explain_themselves_and_know_nothing_of_twice() -> None:
     names = ", ".join(script.__name__ for script in scripts)
     code = f"import sys, {names}; assert 'twice' not in sys.modules; {append.__name__}.main(['--help'])"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    shown = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True
-    )
+    shown = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
     assert shown.returncode == 0, shown.stderr
     assert "What breaks:" in shown.stdout

@@ -147,9 +147,7 @@ def test_long_lists_of_outputs_take_two_indexed_statements(ledger, day, made, wo
     sa.event.listen(
         ledger._database.engine,
         "before_cursor_execute",
-        lambda _connection, _cursor, statement, parameters, _context, _many: seen.append(
-            (statement, parameters)
-        ),
+        lambda _connection, _cursor, statement, parameters, _context, _many: seen.append((statement, parameters)),
     )
     assert len(ledger.outputs(T)) == many
     assert [o.rows for o in ledger.outputs(T, day(500, days=2).window)] == [500, 501]

@@ -20,9 +20,7 @@ scalars = st.one_of(
     st.integers(-(10**37), 10**37),
     st.decimals(allow_nan=False, allow_infinity=False, places=6, min_value=-(10**20), max_value=10**20),
     st.dates(),
-    st.datetimes(
-        min_value=datetime(2, 1, 1), max_value=datetime(9998, 1, 1), timezones=st.just(timezone.utc)
-    ),
+    st.datetimes(min_value=datetime(2, 1, 1), max_value=datetime(9998, 1, 1), timezones=st.just(timezone.utc)),
     st.binary(),
 )
 
@@ -51,9 +49,7 @@ def test_a_key_is_the_documented_hash() -> None:
         (("s1:a",), ("a",)),
     ],
 )
-def test_values_that_differ_have_keys_that_differ(
-    left: tuple[object, ...], right: tuple[object, ...]
-) -> None:
+def test_values_that_differ_have_keys_that_differ(left: tuple[object, ...], right: tuple[object, ...]) -> None:
     assert key_hash(*left) != key_hash(*right)
 
 

@@ -103,7 +103,11 @@ def open_stage(session: SparkSession, target: Target, token: int) -> IcebergStag
 
 def write(session: SparkSession, stage: IcebergStage, rows: DataFrame, *, first: bool) -> None:
     """Write rows to the branch in the table's column order."""
-    writer = _ordered(session, stage, rows).writeTo(stage.branch)
+    ordered = _ordered(session, stage, rows)
+    writer = ordered.writeTo(stage.branch)
+    if _fits_in_memory(session, ordered):
+        # One open file per partition instead of a sort: together they hold no more than the result.
+        writer = writer.option("fanout-enabled", "true")
     if first:
         writer.overwrite(scope_filter(stage.target))
     else:
@@ -151,6 +155,12 @@ def _ordered(session: SparkSession, stage: IcebergStage, rows: DataFrame) -> Dat
             for field in fields
         )
     )
+
+
+def _fits_in_memory(session: SparkSession, rows: DataFrame) -> bool:
+    """Tell whether Spark expects the whole result to fill no more than a quarter of the driver's heap."""
+    expected = int(str(rows._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
+    return expected <= int(jvm.gateway(session).java.lang.Runtime.getRuntime().maxMemory()) // 4
 
 
 def _look(session: SparkSession, stage: IcebergStage) -> None:
