@@ -18,6 +18,8 @@ from twice.content.profile import profile
 from twice.content.rows import order_sensitive, row_hashes, schema_fingerprint
 from twice.errors import DefinitionError
 
+pytestmark = pytest.mark.spark  # even a schema in DDL is read by Spark
+
 WIDE = (
     "i int, l bigint, s string, d decimal(20,4), f double, b binary, ok boolean, day date, at timestamp, "
     "a array<int>, aa array<array<int>>, st struct<x:int,y:string>, m map<string,int>, "
@@ -39,7 +41,6 @@ def digests(spark: SparkSession, ddl: str, variants: list[list[tuple[Any, ...]]]
     return [found[(number,)].digest if variant else Digest.empty("") for number, variant in enumerate(variants)]
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     ("ddl", "variants"),
     [
@@ -81,7 +82,6 @@ def test_contents_that_differ_have_digests_that_differ(
     assert len({digest.text for digest in digests(spark, ddl, variants)}) == len(variants)
 
 
-@pytest.mark.spark
 def test_equal_contents_have_equal_digests(spark: SparkSession) -> None:
     same_maps = [[({"a": 1, "b": 2},)], [({"b": 2, "a": 1},)]]
     same_floats = [[(0.0, [0.0])], [(-0.0, [-0.0])]]
@@ -139,7 +139,6 @@ def _frozen(value: Any) -> Any:
     return (type(value).__name__, value)
 
 
-@pytest.mark.spark
 def test_rows_collide_only_when_they_are_equal(spark: SparkSession) -> None:
     rows = [one for pair in _drawn(st.tuples(row, row, st.integers(0, 13)), 200) for one in _mixed(*pair)]
     found = digests(spark, WIDE, [[one] for one in rows])
@@ -157,7 +156,6 @@ def _mixed(left: tuple[Any, ...], right: tuple[Any, ...], position: int) -> list
     return [left, right, (*left[:position], right[position], *left[position + 1 :])]
 
 
-@pytest.mark.spark
 def test_the_digest_does_not_see_order_files_or_column_order(spark: SparkSession) -> None:
     rows = _drawn(row, 60)
     shuffled = random.Random(7).sample(rows, len(rows))
@@ -172,7 +170,6 @@ def test_the_digest_does_not_see_order_files_or_column_order(spark: SparkSession
     assert profile(known, partition=[], key=[]) == profile(renested, partition=[], key=[])
 
 
-@pytest.mark.spark
 def test_digests_of_disjoint_rows_add_up(spark: SparkSession) -> None:
     rows = [(i % 3, str(i)) for i in range(1000)]
     df = spark.createDataFrame(rows, "p int, s string")
@@ -182,7 +179,6 @@ def test_digests_of_disjoint_rows_add_up(spark: SparkSession) -> None:
     assert total.rows == 1000
 
 
-@pytest.mark.spark
 def test_the_sums_follow_the_documented_formula(spark: SparkSession) -> None:
     df = spark.createDataFrame([(1, "a"), (None, "b"), (3, None)], "n bigint, s string")
     mask = "CASE WHEN n IS NULL THEN 1L ELSE 0L END | CASE WHEN s IS NULL THEN 2L ELSE 0L END"
@@ -193,7 +189,6 @@ def test_the_sums_follow_the_documented_formula(spark: SparkSession) -> None:
     assert profile(df, partition=[], key=[])[()].digest == Digest(3, *sums, schema_fingerprint(df.schema))
 
 
-@pytest.mark.spark
 def test_more_columns_than_one_mask_holds(spark: SparkSession) -> None:
     names = [f"c{i:03}" for i in range(130)]
     rows = [tuple(None if i == hole else 1 for i in range(130)) for hole in range(130)]
@@ -201,14 +196,12 @@ def test_more_columns_than_one_mask_holds(spark: SparkSession) -> None:
     assert len(set(found)) == 130
 
 
-@pytest.mark.spark
 def test_odd_names_and_framework_columns(spark: SparkSession) -> None:
     df = spark.range(3).select(F.col("id").alias("a.b"), F.col("id").alias("we`ird"), F.col("id").alias(" "))
     marked = df.withColumn("_twice_loaded_at", F.current_timestamp())
     assert profile(df, partition=[], key=["a.b"]) == profile(marked, partition=[], key=["a.b"])
 
 
-@pytest.mark.spark
 def test_what_cannot_be_compared_is_refused_by_name(spark: SparkSession) -> None:
     df = spark.sql("select 1 as ok, array(parse_json('1')) as payload")
     with pytest.raises(DefinitionError, match=r"'payload' holds the type variant"):

@@ -87,8 +87,8 @@ One row per order.
 | Dimensions | tenant |
 | Business key | order_id |
 | Write pattern | overwrite the scope |
-| Lateness | 3 days; what comes later rebuilds the partition |
-| Gates | order_id unique and not null; status is one of 'a\\|b', 'c'; no rows from: select 1 from staged |
+| Lateness | 3 days |
+| Gates | order_id unique and not null in each partition; status is one of 'a\\|b', 'c'; no rows from: select 1 |
 | Reads | raw = lake.raw.orders in the window, 7 days back; customers = lake.core.customers as of the run |
 | Personal columns | none |
 | Mutable columns | none |
