@@ -23,7 +23,7 @@ def shop() -> Pipeline:
         lateness=days(3),
         owner="sales",
         description="One row per order.",
-        gates=[gates.accepted("status", ["a|b", "c"]), gates.sql("select 1\n from staged")],
+        gates=[gates.accepted("status", ["a|b", "c"]), gates.sql("select 1")],
     )
     report = Table("lake.mart.report", write=Whole())
     pipeline.sql("customers", reads={"raw": raw}, writes=customers, query="select 1")
