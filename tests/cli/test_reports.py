@@ -112,7 +112,7 @@ def test_prune_and_backup(project, history):
     assert "a backup overwrites nothing" in said.err
 
 
-def test_contract_check_and_write(project):
+def test_s43_contract_check_and_write(project):
     text = project.call("contract").out
     assert text.startswith("# Contracts of shop\n")
     assert project.call("contract", "shop").out == text

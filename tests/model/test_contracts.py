@@ -112,11 +112,11 @@ One row per order.
 """
 
 
-def test_the_contract_of_a_pipeline():
+def test_s43_the_contract_of_a_pipeline():
     assert contracts([shop()]) == GOLDEN
 
 
-def test_equal_definitions_give_equal_text():
+def test_s43_equal_definitions_give_equal_text():
     assert contracts([shop(), shop()]) == GOLDEN + "\n" + GOLDEN
 
 
