@@ -70,6 +70,8 @@ def undo(
     jobs = [(_job(workshop, pipeline, attempt, info.id), attempt) for attempt in published]
     # An undo that was killed halfway goes on where it stopped.
     jobs = [(job, attempt) for job, attempt in jobs if not _undone_before(job)]
+    if not jobs:
+        raise UsageError(f"run {info.id} has been undone already", safe="nothing was changed")
     for job, attempt in jobs:
         _require_untouched(job, attempt, info.id)
     if dry_run:
