@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from twice import Day, InsertOnly, Merge, Overwrite, Pipeline, Table, Whole, Window, gates
+from twice.engine.status import status
 from twice.errors import GateFailed, SchemaRefused, StepFailed, TwiceError
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ def test_a_window_that_never_ran_is_not_fresh(lab, pattern):
     assert done.steps[0].status == "published"
     assert 2 in {found["id"] for found in lab.rows("t")}
     assert lab.run(pipeline, TWO, skip_fresh=True).steps[0].status == "fresh"
+    # And status, which reads the same records, can tell
+    assert [found.state for step in status(lab.ledger, pipeline) for found in step.partitions] == ["done"]
 
 
 @pytest.mark.parametrize("pattern", [Merge(version="changed"), InsertOnly()], ids=lambda p: type(p).__name__)

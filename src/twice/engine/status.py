@@ -270,7 +270,9 @@ class _Inputs:
     def __init__(self, ledger: Ledger | None, records: Sequence[_Record]) -> None:
         lists = {id(output.inputs): output.inputs for record in records for output in record.outputs.values()}
         spans: dict[str, tuple[str, str]] = {}
-        for read in (read for inputs in lists.values() for read in inputs if read.partitions):
+        # Only windowed reads are kept by partition; other records say whose they are, or name a whole table.
+        windowed = (read for inputs in lists.values() for read in inputs if read.mode == "window" and read.partitions)
+        for read in windowed:
             low, high = min(read.partitions), max(read.partitions)
             span = spans.get(read.table, (low, high))
             spans[read.table] = (min(span[0], low), max(span[1], high))
@@ -298,6 +300,8 @@ class _Inputs:
         for record in output.inputs:
             read = step.reads.get(record.name)
             if read is None or read.table.name != record.table or read.table.partition is None:
+                continue
+            if record.mode != "window":
                 continue
             dimensions = tuple(item for item in output.scope.dimensions if item[0] in read.table.dimensions)
             starts = [start for start in sorted(record.partitions) if self._differs(record, start, dimensions)]
