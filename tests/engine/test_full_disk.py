@@ -62,5 +62,8 @@ def test_a_full_disk_is_said_and_changes_nothing(lab, small_disk):
     assert "make room" in found.value.to_go_on
     assert lab.versions("t") == versions
     assert len(lab.rows("t")) == 10
+    # And once there is room, the next run finds its way: nothing is left of the first
+    subprocess.check_call(["mount", "-o", "remount,size=64m", str(small_disk)])
+    assert lab.run(pipeline, "2026-04-02").steps[0].rows == 200_000
     assert lab.refs("t") == ["main"]
     assert lab.ledger.leases() == []

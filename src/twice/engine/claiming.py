@@ -55,7 +55,9 @@ def give_up(job: Job, claim: Claim) -> None:
             # The commit is in the table, only its record failed: complete it.
             job.ledger.settle(job.ledger.take_over(claim.table, claim.token), landed=True, version=landed)
     except (TwiceError, Py4JError, PySparkException, OSError, AttributeError):
-        return  # the lease runs out, and the next claim on this scope settles it
+        # Abandoned, and said so: the next claim on this scope settles it without waiting for the lease.
+        with suppress(TwiceError, OSError):
+            job.ledger.take_over(claim.table, claim.token)
 
 
 def replaced(job: Job, claim: Claim, error: BaseException) -> LeaseLost | None:
