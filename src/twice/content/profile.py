@@ -2,7 +2,8 @@
 
 Rows are grouped by partition and a 64-bit hash of the key, which yields sums, counts and the number of
 rows per hash; a second grouping adds them up by partition. Equal keys have equal hashes, so no duplicate
-is missed. Only when some hash occurs twice are the keys themselves grouped and counted.
+is missed. Only when some hash occurs twice are the keys themselves grouped and counted. Where the keys
+are known to be unique the rows are grouped by partition alone.
 """
 
 from __future__ import annotations
@@ -42,8 +43,11 @@ def profile(
     partition: Sequence[str],
     key: Sequence[str],
     violations: Mapping[str, Column] | None = None,
+    unique: bool = False,
 ) -> dict[tuple[object, ...], PartitionProfile]:
     """Profile the rows; partitions without rows have no entry.
+
+    `unique` says that the keys are known to be, so that they need not be counted.
 
     `duplicate_keys` counts keys that occur more than once in their partition, `null_keys` rows with a
     null in any key column, `violations` the rows for which the column is true. The rows are read again
@@ -59,7 +63,7 @@ def profile(
         *counts,
     ]
     places = [f"p{i}" for i in range(len(partition))]
-    if key:
+    if key and not unique:
         by_key = df.groupBy(*_places(df.schema, partition), _key_hash(df.schema, key).alias("k")).agg(*sums)
         names = [column for column in by_key.columns if column not in {*places, "k"}]
         repeated = F.count(F.when(F.col("k").isNotNull() & (F.col("n") > 1), 1)).alias("repeated")

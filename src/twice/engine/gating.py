@@ -57,10 +57,14 @@ def refuse_strays(job: Job, stage: Stage) -> None:
     )
 
 
-def judge(job: Job, rows: DataFrame, *, check_keys: bool = True) -> Verdict:
-    """Profile rows in one pass and apply every gate of the table to each partition."""
+def judge(job: Job, rows: DataFrame, *, check_keys: bool = True, unique: bool = False) -> Verdict:
+    """Profile rows in one pass and apply every gate of the table to each partition.
+
+    `unique`: the keys are known to be, by the plan that made the rows; nulls in them are counted all the same.
+    """
     table = job.step.writes
-    found = profiled(job, rows, key=table.key if check_keys else (), violations=_violations(job, rows))
+    key = table.key if check_keys else ()
+    found = profiled(job, rows, key=key, violations=_violations(job, rows), unique=unique)
     verdict = Verdict({partition: found[partition].digest for partition in job.target.partitions})
     if check_keys:
         refuse_bad_keys(job, rows, found)
@@ -83,11 +87,16 @@ def judge_growth(job: Job, verdict: Verdict) -> None:
 
 
 def profiled(
-    job: Job, rows: DataFrame, *, key: Sequence[str], violations: Mapping[str, Column] | None = None
+    job: Job,
+    rows: DataFrame,
+    *,
+    key: Sequence[str],
+    violations: Mapping[str, Column] | None = None,
+    unique: bool = False,
 ) -> dict[Scope, PartitionProfile]:
     """Profile rows by the target's partitions; a partition without rows has an empty profile."""
     table = job.step.writes
-    by_values = profile(rows, partition=table.partition_columns, key=key, violations=violations)
+    by_values = profile(rows, partition=table.partition_columns, key=key, violations=violations, unique=unique)
     empty = Digest.empty(schema_fingerprint(rows.schema))
     merged = {partition: PartitionProfile(empty, violations={}) for partition in job.target.partitions}
     for values, seen in by_values.items():

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from twice.content import changes
 from twice.content.filters import scope_filter
 from twice.content.rows import column
+from twice.content.uniqueness import proves_unique
 from twice.engine import gating
 from twice.engine.compute import batches
 from twice.engine.gating import Verdict
@@ -64,8 +65,10 @@ def stage(job: Job, claim: Claim, row: int, heartbeat: Heartbeat, inputs: list[P
         staged = _stage_changes(job, opened, [first, *results])
     else:
         job.store.stage(job.session, opened, first)
+        opened.unique = proves_unique(first, [*job.step.writes.key, *job.step.writes.partition_columns])
         for rows in results:
             job.store.stage(job.session, opened, rows, first=False)
+            opened.unique = False  # each batch may be, and their union not
         staged = Staged(opened)
     fail_point("stage.written")
     job.tell("staged")

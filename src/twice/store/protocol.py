@@ -32,13 +32,17 @@ class Stray:
 
 @dataclass
 class Stage:
-    """Rows of one claim, written but not published."""
+    """Rows of one claim, written but not published.
+
+    `unique`: the plan that made the rows proves that no key occurs twice in a partition.
+    """
 
     target: Target
     token: int
     base: str | None
     version: str | None = None
     strays: list[Stray] = field(default_factory=list)
+    unique: bool = False
 
 
 class Store(Protocol):

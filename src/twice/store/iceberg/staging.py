@@ -47,6 +47,14 @@ class IcebergStage(Stage):
         value = file.partition[table.partition.column] if table.partition else None
         return self.target.partition_of(value, [file.partition[name] for name in table.dimensions])
 
+    def fingerprints(self) -> Mapping[Scope, str]:
+        """Name the files that a scope-replacing stage added, by partition, as they were looked up last."""
+        grouped: dict[Scope, list[jvm.FileInfo]] = {partition: [] for partition in self.target.partitions}
+        for file in self._changed[1] if self._changed else []:
+            if (place := self.place(file)) is not None:
+                grouped[place].append(file)
+        return {partition: jvm.fingerprint(files) for partition, files in grouped.items()}
+
     def changed_files(self, session: SparkSession, table: Any) -> tuple[list[jvm.FileInfo], list[jvm.FileInfo]]:
         """List the files that the branch added to, and removed from, what it started with."""
         head = jvm.snapshot_of(table, jvm.branch_of(self.token))
@@ -105,7 +113,7 @@ def write(session: SparkSession, stage: IcebergStage, rows: DataFrame, *, first:
     """Write rows to the branch in the table's column order."""
     ordered = _ordered(session, stage, rows)
     writer = ordered.writeTo(stage.branch)
-    if _fits_in_memory(session, ordered):
+    if _fits_in_memory(session, rows):
         # One open file per partition instead of a sort: together they hold no more than the result.
         writer = writer.option("fanout-enabled", "true")
     if first:

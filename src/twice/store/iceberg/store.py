@@ -86,10 +86,13 @@ class IcebergStore:
                     grouped[place].append(file)
         found = {partition: jvm.fingerprint(files) for partition, files in grouped.items()}
         if version is not None:
-            self._seen[(target.table.name, version, target.scope)] = found
-            if len(self._seen) > _REMEMBERED:
-                self._seen.popitem(last=False)
+            self._remember(target, version, found)
         return found
+
+    def _remember(self, target: Target, version: str, found: Mapping[Scope, str]) -> None:
+        self._seen[(target.table.name, version, target.scope)] = found
+        if len(self._seen) > _REMEMBERED:
+            self._seen.popitem(last=False)
 
     def check(self, session: SparkSession, table: Table) -> None:
         """Refuse a live table that is not what the contract says."""
@@ -120,6 +123,8 @@ class IcebergStore:
     def stage(self, session: SparkSession, stage: Stage, rows: DataFrame, *, first: bool = True) -> None:
         """Write rows to the branch."""
         staging.write(session, _mine(stage), rows, first=first)
+        if stage.version is not None:  # the whole scope was replaced: what was added is all that is there
+            self._remember(stage.target, stage.version, _mine(stage).fingerprints())
 
     def stage_changes(self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool) -> None:
         """Upsert rows on the branch by key."""
@@ -128,7 +133,7 @@ class IcebergStore:
     def staged(self, session: SparkSession, stage: Stage) -> DataFrame:
         """Read the scope from the branch, partition by partition where there are enough of them."""
         many = len(stage.target.partitions) >= 2 * session.sparkContext.defaultParallelism
-        if many and _mine(stage).rows >= _WORTH_GROUPING:
+        if many and not stage.unique and _mine(stage).rows >= _WORTH_GROUPING:
             # Whole partitions per task: grouping by partition and key then needs no shuffle.
             session.conf.set("spark.sql.sources.v2.bucketing.enabled", "true")
             session.conf.set("spark.sql.iceberg.planning.preserve-data-grouping", "true")
@@ -147,7 +152,10 @@ class IcebergStore:
         remember: Mapping[str, str],
     ) -> str:
         """Move the staged files of these partitions to main, in one commit."""
-        return publishing.publish(session, publishing.Publication(_mine(stage), partitions, notes, remember))
+        version = publishing.publish(session, publishing.Publication(_mine(stage), partitions, notes, remember))
+        if _mine(stage).replaces and set(partitions) == set(stage.target.partitions):
+            self._remember(stage.target, version, _mine(stage).fingerprints())
+        return version
 
     def discard(self, session: SparkSession, stage: Stage, remember: Mapping[str, str]) -> None:
         """Drop the branch of a stage that changes nothing; it must still be ours to drop."""
