@@ -25,7 +25,7 @@ _ENV = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _KNOWN = {"pipelines", "stores", "profiles", "ledger", "lease", "on_failure"}
 _KNOWN_PROFILE = {"spark", "ledger", "stores", "packages"}
 _LONGEST_LEASE = 86_400
-_STORE_TYPES = ("iceberg",)
+_STORE_TYPES = ("iceberg", "delta", "parquet", "sql", "files", "catalog")
 
 
 @dataclass(frozen=True)

@@ -204,7 +204,7 @@ def test_s22_an_unpartitioned_input_must_say_how_it_is_read(shop):
         shop,
         lambda: add(shop, "s", {"customers": customers}, out("s")),
         "input customers: lake.core.customers has no partition",
-        "Say so with .latest(), or declare valid=(…) and use .as_of(…)",
+        "Say so with .latest(), declare event_time= to cut it by that, or declare valid=(…) and use .as_of(…)",
     )
     add(shop, "s", {"customers": customers.latest()}, out("s"))
     assert shop.find("s").reads["customers"].mode == "latest"

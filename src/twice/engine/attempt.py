@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from twice.engine import freshness, gating
 from twice.engine.claiming import claim_scope, drop_leftovers, give_up, replaced
 from twice.engine.heartbeat import Heartbeat
-from twice.engine.inputs import pin, records
+from twice.engine.inputs import pin, records, require_unmoved
 from twice.engine.interrupts import apart
 from twice.engine.outputs import Finding, outputs_of
 from twice.engine.staging import Staged, stage
@@ -48,6 +48,8 @@ def attempt(job: Job, row: int) -> Finding:
             if lost:
                 raise lost from error
             raise
+        finally:
+            job.stores.release(job.session)
     fail_point("record.written")
     return finding
 
@@ -93,6 +95,7 @@ def publish(
         job.store.discard(job.session, staged.stage, remember)
         outputs = outputs_of(job, inputs, verdict, files, staged.stage.base)
         return Finding("unchanged", outputs, verdict.rows, staged.stage.base, staged.details(verdict, changed))
+    require_unmoved(job, inputs)
     heartbeat.require()
     # Saved before the commit, so that whoever finds the commit without its record can complete it.
     job.ledger.prepare(claim, row, outputs_of(job, inputs, verdict, files, None))

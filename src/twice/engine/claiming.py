@@ -14,6 +14,7 @@ from twice.engine.heartbeat import lease_lost
 from twice.errors import LeaseLost, LedgerError, ScopeHeld, TransientError, TwiceError, UsageError
 from twice.failpoints import fail_point
 from twice.ledger import Owner
+from twice.model.scopes import Scope
 
 if TYPE_CHECKING:
     from twice.engine.job import Job
@@ -29,7 +30,7 @@ def claim_scope(job: Job) -> tuple[Claim, bool]:
     while True:
         floor = job.store.token(job.session, table)
         try:
-            claim = job.ledger.claim(table.name, [job.target.scope], ttl=job.lease, run=job.run, floor=floor)
+            claim = job.ledger.claim(table.name, [claimed(job)], ttl=job.lease, run=job.run, floor=floor)
         except ScopeHeld as held:
             if _replace_dead_holder(job):
                 continue
@@ -43,6 +44,11 @@ def claim_scope(job: Job) -> tuple[Claim, bool]:
         fail_point("claim.leased")
         job.tell("claimed", f"token {claim.token}", {"token": claim.token})
         return claim, waited
+
+
+def claimed(job: Job) -> Scope:
+    """Return what a claim must keep others out of: the scope, or the whole table of a store for one writer."""
+    return job.target.scope if job.store.abilities.side_by_side else Scope(None)
 
 
 def give_up(job: Job, claim: Claim) -> None:
@@ -92,7 +98,7 @@ def _replace_dead_holder(job: Job) -> bool:
             continue
         # An earlier attempt of this very run may not have been able to give its claim back.
         gone = lease.run == job.run or (lease.owner.host == here.host and not _alive(lease.owner.pid))
-        if gone and any(scope.overlaps(job.target.scope) for scope in lease.scopes):
+        if gone and any(scope.overlaps(claimed(job)) for scope in lease.scopes):
             with suppress(UsageError):  # somebody else was faster
                 job.ledger.take_over(lease.table, lease.token)
             replaced = True

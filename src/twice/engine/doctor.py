@@ -98,8 +98,7 @@ def packages(config: Config) -> tuple[str, ...]:
     version = spark_version()
     if version is None:
         return ()
-    catalogs = [store.options.get("catalog", "sqlite:///") for store in config.stores.values()]
-    return jars.default_packages(version, catalogs)
+    return jars.default_packages(version, config.stores.values())
 
 
 def jar_files(config: Config) -> Finding:

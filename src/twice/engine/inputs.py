@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from twice.content.filters import all_of, happened_in, partitions_between, valid_during
 from twice.content.rows import column
 from twice.engine.compute import declared
-from twice.errors import SchemaRefused, StoreRefused
+from twice.errors import Conflict, SchemaRefused, StoreRefused
 from twice.ledger import InputRecord
 from twice.model.scopes import Scope
 from twice.model.tables import Cut, Read
@@ -52,7 +52,20 @@ def bind(job: Job, pinned: Pinned) -> DataFrame:
     table = pinned.read.table
     if pinned.version is None and table.id == job.step.writes.id:
         return _no_past(job, pinned)
-    return cut_rows(job, pinned.read, pinned.cut, job.stores.of(table).read(job.session, table, pinned.version))
+    return cut_rows(job, pinned.read, pinned.cut, job.stores.source(table).read(job.session, table, pinned.version))
+
+
+def require_unmoved(job: Job, inputs: Sequence[Pinned]) -> None:
+    """Refuse to publish what was read from an input that moved meanwhile, in a store that cannot hold a version."""
+    for pinned in inputs:
+        table = pinned.read.table
+        source = job.stores.source(table)
+        if not source.abilities.pins and source.version(job.session, table) != pinned.version:
+            raise Conflict(
+                f"step {job.step.name}: its input {pinned.name} ({table.name}) changed while it was read",
+                safe="nothing was published",
+                to_go_on="run it again: the new attempt reads what is there now",
+            )
 
 
 def _no_past(job: Job, pinned: Pinned) -> DataFrame:
@@ -82,7 +95,7 @@ def cut_rows(job: Job, read: Read, cut: Cut, rows: DataFrame) -> DataFrame:
 
 
 def _pin(job: Job, name: str, read: Read) -> Pinned:
-    store = job.stores.of(read.table)
+    store = job.stores.source(read.table)
     assert job.scope.window is not None  # noqa: S101 - a run always has a window
     own = read.table.id == job.step.writes.id
     if not store.exists(job.session, read.table):
@@ -127,11 +140,15 @@ def _require_no_gap(job: Job) -> None:
 
 def _partitions(job: Job, read: Read, cut: Cut, version: str | None) -> dict[str, str]:
     """Fingerprint what is read, by partition: content where twice wrote it, else the files."""
+    if cut.partitions is None and read.mode == "window" and cut.event is not None:
+        seen = job.stores.source(read.table).seen(job.session, read.table, cut.event, job.pipeline.zone)
+        # What cannot be told may have changed: no later run takes it for the same.
+        return {"window": f"seen:{seen}" if seen is not None else f"unknown:{job.run}"}
     if cut.partitions is None:
         return _as_a_whole(job, read, version) if read.mode == "as_of" else {}
     scope = Scope.of(cut.partitions, dict(job.scope.dimensions))
     target = Target.of(read.table, scope, job.pipeline.zone)
-    files = job.stores.of(read.table).files(job.session, target, version)
+    files = job.stores.source(read.table).files(job.session, target, version)
     outputs = {output.scope: output for output in job.ledger.outputs(read.table.name, cut.partitions)}
     found = {}
     for partition, fingerprint in files.items():

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from twice.errors import EnvironmentProblem
+
+if TYPE_CHECKING:
+    from twice.config import StoreConfig
 
 _ICEBERG = {
     "4.1": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
@@ -18,20 +23,24 @@ _POSTGRES = "org.postgresql:postgresql:42.7.7"
 _ALONE = ("org.apache.iceberg:iceberg-spark-runtime", "org.xerial:sqlite-jdbc", "org.postgresql:postgresql")
 
 
-def default_packages(spark_version: str, catalogs: list[str]) -> tuple[str, ...]:
-    """Return the packages for a Spark version and the catalogs in use."""
+def default_packages(spark_version: str, stores: Iterable[StoreConfig]) -> tuple[str, ...]:
+    """Return the packages for a Spark version and the stores in use."""
     minor = ".".join(spark_version.split(".")[:2])
     if minor not in _ICEBERG:
         raise EnvironmentProblem(
             f"no Iceberg runtime is known for Spark {spark_version}; known are {', '.join(_ICEBERG)}",
             to_go_on='name the packages yourself: packages = ["group:artifact:version"] under [profiles.default]',
         )
-    drivers = []
-    if any(catalog.startswith("sqlite") for catalog in catalogs):
-        drivers.append(_SQLITE)
-    if any(catalog.startswith("postgres") for catalog in catalogs):
-        drivers.append(_POSTGRES)
-    return (_ICEBERG[minor], *drivers)
+    found: dict[str, None] = {}
+    for store in stores:
+        if store.type == "iceberg":
+            found[_ICEBERG[minor]] = None
+        url = store.options.get("catalog", "sqlite:///") if store.type == "iceberg" else store.options.get("url", "")
+        if url.startswith("sqlite"):
+            found[_SQLITE] = None
+        if url.startswith("postgres"):
+            found[_POSTGRES] = None
+    return tuple(found)
 
 
 def cache() -> Path:

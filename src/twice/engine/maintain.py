@@ -85,7 +85,7 @@ def _maintain(
         return result
     if dry_run:
         held = {lease.token for lease in ledger.leases() if lease.table == table.name and lease.state == "live"}
-        result.branches_dropped = len(set(maintenance.leftover_tokens(session, table)) - held)
+        result.branches_dropped = len(set(store.stages(session, table)) - held)
         return result
     try:
         claim = ledger.claim(table.name, [Scope(None)], ttl=workshop.lease, floor=store.token(session, table))
@@ -97,13 +97,14 @@ def _maintain(
             for abandoned in claim.abandoned:
                 landed = store.fence(session, table, abandoned.token)
                 ledger.settle(abandoned, landed=landed is not None, version=landed)
-            leftovers = maintenance.leftover_tokens(session, table)
+            leftovers = [token for token in store.stages(session, table) if token != claim.token]
             for token in leftovers:
                 store.fence(session, table, token)
             result.branches_dropped = len(leftovers)
-            if compact:
-                result.files_compacted = _compact(workshop, session, pipeline, table)
-            _expire(workshop, session, table, keep, result)
+            if store.abilities.kind == "iceberg":
+                if compact:
+                    result.files_compacted = _compact(workshop, session, pipeline, table)
+                _expire(workshop, session, table, keep, result)
     finally:
         ledger.release(claim)
     return result

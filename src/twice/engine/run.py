@@ -87,6 +87,8 @@ def execute(
     _tell(workshop, result, "started")
     try:
         with plain_interrupts():
+            for stage in stages:  # a pattern that a store cannot do is refused before the first step runs
+                workshop.stores.of(stage.step.writes)
             for stage in stages:
                 job = _job(workshop, pipeline, stage, run, skip_fresh=skip_fresh, wait=wait)
                 result.steps.append(_step(job))

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twice.engine import jars
+from twice.engine.stores import spark_settings
 from twice.errors import ConfigError, EnvironmentProblem
-from twice.store.iceberg.settings import EXTENSIONS, spark_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +25,6 @@ _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.extensions": EXTENSIONS,
     # A retried map stage whose rows came in another order must not mix with the first try's rows.
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "true",
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "true",
@@ -38,10 +37,9 @@ def settings(config: Config) -> dict[str, str]:
     import pyspark
 
     master = config.spark.get("spark.master", _DEFAULTS["spark.master"])
-    catalogs = [store.options.get("catalog", "sqlite:///") for store in config.stores.values()]
     packages = config.packages
     if packages is None:
-        packages = jars.default_packages(pyspark.__version__, catalogs)
+        packages = jars.default_packages(pyspark.__version__, config.stores.values())
     found = {**_DEFAULTS, **jars.settings(packages)}
     if master.startswith("local"):
         found["spark.driver.bindAddress"] = "127.0.0.1"
@@ -49,8 +47,7 @@ def settings(config: Config) -> dict[str, str]:
         found["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
         # Spark's own log begins before its level can be set from Python.
         found["spark.driver.extraJavaOptions"] = f'"-Dlog4j2.configurationFile={_LOG}"'
-    for store in config.stores.values():
-        found |= spark_settings(store, config.root)
+    found |= spark_settings(config.stores.values(), config.root)
     if _submitted() and "spark.master" not in config.spark:
         del found["spark.master"]  # spark-submit has said where to run
     return found | dict(config.spark)

@@ -1,15 +1,23 @@
-"""From a table's name to the store that keeps it."""
+"""From a table's name to the store that keeps it, and from a store's type to what Spark needs for it.
+
+Each type has its package below `twice.store`; its modules are imported when a configuration names the type.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from twice.store.iceberg import IcebergStore
+from twice.errors import StoreRefused
 
 if TYPE_CHECKING:
-    from twice.config import Config
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from twice.config import Config, StoreConfig
     from twice.model.tables import Table
-    from twice.store.protocol import Store
+    from twice.store.protocol import Source, Store
 
 
 class Stores:
@@ -17,12 +25,48 @@ class Stores:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._open: dict[str, Store] = {}
+        self._open: dict[str, Source] = {}
 
-    def of(self, table: Table) -> Store:
-        """Return the store that a table lives in."""
+    def source(self, table: Table) -> Source:
+        """Return the place that a table is read from."""
         name = table.id.store
         if name not in self._open:
-            self._config.store(name)
-            self._open[name] = IcebergStore()
+            self._open[name] = open_store(self._config.store(name), self._config.root)
         return self._open[name]
+
+    def of(self, table: Table) -> Store:
+        """Return the store that a table is written to."""
+        found = self.source(table)
+        found.abilities.require(table)
+        if not found.abilities.writes:
+            raise StoreRefused(f"{table.name}: a {found.abilities.kind} store is only read")
+        return cast("Store", found)
+
+    def release(self, session: SparkSession) -> None:
+        """Let go of what the reads of an attempt held open."""
+        for store in self._open.values():
+            store.release(session)
+
+
+def open_store(store: StoreConfig, root: Path) -> Source:  # noqa: ARG001 - an embedded store lies below it
+    """Open one store by its type."""
+    if store.type == "iceberg":
+        from twice.store.iceberg import IcebergStore
+
+        return IcebergStore()
+    raise AssertionError(f"no store of type {store.type}")  # the configuration knows the types
+
+
+def spark_settings(stores: Iterable[StoreConfig], root: Path) -> dict[str, str]:
+    """Return what Spark must be told to reach the stores."""
+    found: dict[str, str] = {}
+    extensions: dict[str, None] = {}
+    for store in stores:
+        if store.type == "iceberg":
+            from twice.store.iceberg import settings
+
+            found |= settings.spark_settings(store, root)
+            extensions[settings.EXTENSIONS] = None
+    if extensions:
+        found["spark.sql.extensions"] = ",".join(extensions)
+    return found

@@ -68,6 +68,8 @@ def undo(
         raise UsageError(f"run {info.id} published nothing, so there is nothing to undo")
     published.sort(key=lambda attempt: list(pipeline.steps).index(attempt.step), reverse=True)
     jobs = [(_job(workshop, pipeline, attempt, info.id), attempt) for attempt in published]
+    for job, _ in jobs:
+        _require_history(job)
     # An undo that was killed halfway goes on where it stopped.
     jobs = [(job, attempt) for job, attempt in jobs if not _undone_before(job)]
     if not jobs:
@@ -106,6 +108,15 @@ def _job(workshop: Workshop, pipeline: Pipeline, attempt: AttemptInfo, run: str)
         lease=workshop.lease,
         listener=workshop.listener,
     )
+
+
+def _require_history(job: Job) -> None:
+    if not job.store.abilities.history:
+        raise StoreRefused(
+            f"{job.step.writes.name}: a {job.store.abilities.kind} store keeps no earlier versions to go back to",
+            safe="nothing was undone",
+            to_go_on="correct the input or the step, and run the date again: its scope is replaced as a whole",
+        )
 
 
 def _require_untouched(job: Job, attempt: AttemptInfo, run: str) -> None:
@@ -193,7 +204,7 @@ def _put_back(job: Job, attempt: AttemptInfo, row: int, run: str) -> Finding:
 
 def _with_new_columns(job: Job, before: DataFrame) -> DataFrame:
     """Fill columns that the table has gained since with null."""
-    now = job.session.table(job.step.writes.id.sql).schema
+    now = job.store.read(job.session, job.step.writes, None).schema
     missing = {field.name: F.lit(None).cast(field.dataType) for field in now.fields if field.name not in before.columns}
     return before.withColumns(missing) if missing else before
 

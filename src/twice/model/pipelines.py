@@ -295,10 +295,11 @@ def _reads(reads: Mapping[str, Table | Read]) -> dict[str, Read]:
         if not str(name).isidentifier():
             raise DefinitionError(f"an input is named {name!r}: use a Python identifier")
         if isinstance(read, Table):
-            if read.partition is None:
+            if read.partition is None and read.event_time is None:
                 raise DefinitionError(
                     f"input {name}: {read.name} has no partition, so a rerun would read whatever it holds "
-                    "by then. Say so with .latest(), or declare valid=(…) and use .as_of(…)"
+                    "by then. Say so with .latest(), declare event_time= to cut it by that, or declare "
+                    "valid=(…) and use .as_of(…)"
                 )
             found[name] = read.window()
         elif isinstance(read, Read):

@@ -170,9 +170,10 @@ class Table:
 
     def window(self, *, lookback: Duration | None = None) -> Read:
         """Read the run's window, widened backwards by `lookback`."""
-        if self.partition is None:
+        if self.partition is None and self.event_time is None:
             raise DefinitionError(
-                f"{self.name} has no partition, so it cannot be cut to a window: read it with .latest()"
+                f"{self.name} has no partition and no event_time=, so it cannot be cut to a window: "
+                "declare one of them, or read it with .latest()"
             )
         if lookback is not None and not isinstance(lookback, Duration):
             raise DefinitionError(f"{self.name}.window(lookback={lookback!r}) is no duration: write lookback=days(7)")
@@ -214,10 +215,12 @@ class Read:
 
     def cut(self, window: Window, lateness: Duration, zone: ZoneInfo) -> Cut:
         """Return the bounds of what the step sees for a run's window."""
-        if self.mode != "window" or self.table.partition is None:
+        if self.mode != "window":
             return Cut(None, window if self.mode == "as_of" else None)
         start = self.lookback.before(window.start, zone) if self.lookback else window.start
         event = Window(start, window.end)
+        if self.table.partition is None:  # a source that is cut by event time alone
+            return Cut(None, event)
         if self.table.event_time is None:
             return Cut(self._whole_partitions(event, zone), None)
         until = lateness.after(window.end, zone) if lateness else window.end

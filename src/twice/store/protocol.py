@@ -1,8 +1,9 @@
 """What the engine asks of every store.
 
-A store keeps one promise: what `stage` wrote stays invisible until `publish`, which is one
-atomic commit that carries the claim's token and fails if the claim was fenced, or if anyone
-else changed the scope since it was staged.
+A source can be read at a version. A store can be written, too, and keeps one promise: what `stage`
+wrote stays invisible until `publish`, which is one atomic commit that carries the claim's token and
+fails if the claim was fenced, or if anyone else changed the scope since it was staged. What a store
+cannot promise it says in its `abilities`, and the engine refuses it before anything is claimed.
 """
 
 from __future__ import annotations
@@ -11,14 +12,48 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from twice.errors import StoreRefused
+from twice.model.patterns import InsertOnly, Merge, Overwrite, Whole, WritePattern
 from twice.model.scopes import Scope
 
 if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from twice.model.tables import Table
     from twice.model.targets import Target
+    from twice.model.windows import Window
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What a store can promise.
+
+    `writes`: the patterns it can publish; `instead` names a store for the others. `pins`: a read stays at
+    its version while others publish; where it does not, the engine looks again before it publishes.
+    `history`: earlier versions stay readable, so that a run can be undone. `side_by_side`: disjoint scopes
+    of one table may be written at the same time; where not, a claim takes the whole table.
+    """
+
+    kind: str
+    writes: tuple[type[WritePattern], ...] = (Overwrite, Merge, InsertOnly, Whole)
+    pins: bool = True
+    history: bool = True
+    side_by_side: bool = True
+    instead: str = ""
+
+    def require(self, table: Table) -> None:
+        """Refuse a write pattern that the store cannot keep the promise for."""
+        if table.write is not None and not isinstance(table.write, self.writes):
+            can = ", ".join(f"{pattern.__name__}()" for pattern in self.writes)
+            raise StoreRefused(
+                f"{table.name}: a {self.kind} store cannot {table.write.text}: "
+                + (f"it can do {can}" if can else "it is only read"),
+                safe="nothing was changed",
+                to_go_on=self.instead,
+            )
 
 
 @dataclass(frozen=True)
@@ -45,11 +80,34 @@ class Stage:
     unique: bool = False
 
 
-class Store(Protocol):
-    """A destination that can stage, publish atomically, and fence."""
+class Source(Protocol):
+    """A place to read from."""
+
+    @property
+    def abilities(self) -> Abilities:
+        """What the place can promise."""
 
     def exists(self, session: SparkSession, table: Table) -> bool:
         """Tell whether the table is there."""
+
+    def version(self, session: SparkSession, table: Table) -> str | None:
+        """Return the version that readers see now; None if the table is empty or absent."""
+
+    def read(self, session: SparkSession, table: Table, version: str | None) -> DataFrame:
+        """Read the table as of a version; None reads nothing, with the table's columns."""
+
+    def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:
+        """Fingerprint what each partition of the target holds in that version; an empty one is an empty text."""
+
+    def seen(self, session: SparkSession, table: Table, event: Window, zone: ZoneInfo) -> str | None:
+        """Fingerprint what a table without partitions holds of a window, by event time; None: it cannot tell."""
+
+    def release(self, session: SparkSession) -> None:
+        """Let go of what the reads of an attempt held open."""
+
+
+class Store(Source, Protocol):
+    """A destination that can stage, publish atomically, and fence."""
 
     def token(self, session: SparkSession, table: Table) -> int:
         """Return the highest token that the table remembers; 0 if it knows none."""
@@ -57,17 +115,8 @@ class Store(Protocol):
     def stages(self, session: SparkSession, table: Table) -> Sequence[int]:
         """List the tokens that have a stage in the table now, at work or left over."""
 
-    def version(self, session: SparkSession, table: Table) -> str | None:
-        """Return the version that readers see now; None if the table is empty or absent."""
-
     def property(self, session: SparkSession, table: Table, name: str) -> str | None:
         """Return what a publish left with the table under `remember`."""
-
-    def read(self, session: SparkSession, table: Table, version: str | None) -> DataFrame:
-        """Read the table as of a version."""
-
-    def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:
-        """Fingerprint the data files of each partition of the target in that version."""
 
     def check(self, session: SparkSession, table: Table) -> None:
         """Refuse a live table that is not what the contract says."""

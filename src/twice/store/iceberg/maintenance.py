@@ -17,12 +17,6 @@ if TYPE_CHECKING:
 _ORPHAN_AGE = timedelta(days=3)
 
 
-def leftover_tokens(session: SparkSession, table: Table) -> list[int]:
-    """List the tokens whose branches are still there."""
-    live = jvm.load(session, table.id)
-    return jvm.branch_tokens(live) if live is not None else []
-
-
 def compact(session: SparkSession, table: Table) -> int:
     """Rewrite small files into large ones; return how many were rewritten."""
     row = _call(session, table, "rewrite_data_files", "options => map('min-input-files', '2')")

@@ -12,23 +12,29 @@ from twice.content.filters import scope_filter
 from twice.errors import StoreRefused
 from twice.store.iceberg import jvm, publishing, staging, tables
 from twice.store.iceberg.staging import IcebergStage
+from twice.store.protocol import Abilities
 
 _REMEMBERED = 64
 # With fewer rows a task per partition costs more than the shuffle that it saves.
 _WORTH_GROUPING = 500_000
 
 if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from twice.model.scopes import Scope
     from twice.model.tables import Table
     from twice.model.targets import Target
+    from twice.model.windows import Window
     from twice.store.protocol import Stage
 
 
 class IcebergStore:
     """Tables of one Iceberg catalog."""
+
+    abilities = Abilities("iceberg")
 
     def __init__(self) -> None:
         # A snapshot never changes, so what was fingerprinted once need not be looked at again.
@@ -93,6 +99,13 @@ class IcebergStore:
         self._seen[(target.table.name, version, target.scope)] = found
         if len(self._seen) > _REMEMBERED:
             self._seen.popitem(last=False)
+
+    def seen(self, session: SparkSession, table: Table, event: Window, zone: ZoneInfo) -> str | None:  # noqa: ARG002
+        """Name the table's version: without partitions every new one may hold other rows of any window."""
+        return self.version(session, table)
+
+    def release(self, session: SparkSession) -> None:
+        """Hold nothing: a snapshot can be read without keeping it open."""
 
     def check(self, session: SparkSession, table: Table) -> None:
         """Refuse a live table that is not what the contract says."""
