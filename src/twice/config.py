@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -34,7 +34,7 @@ class StoreConfig:
 
     name: str
     type: str
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)  # a URL may hold a password
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Config:
     root: Path
     source: Path | None
     profile: str
-    ledger: str
+    ledger: str = field(repr=False)  # it may hold a password
     pipelines: Mapping[str, str] = field(default_factory=dict)
     stores: Mapping[str, StoreConfig] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
@@ -157,8 +157,17 @@ def _store(name: str, options: object, where: object) -> StoreConfig:
     kind = options.get("type")
     if kind not in _STORE_TYPES:
         raise ConfigError(f"[stores.{name}] in {where}: type is {kind!r}; it must be one of: {', '.join(_STORE_TYPES)}")
-    settings = {k: _setting(v, f"[stores.{name}] {k}", where) for k, v in options.items() if k != "type"}
+    settings = {k: _setting(v, f"[stores.{name}] {k}", where) for k, v in _dotted(options) if k != "type"}
     return StoreConfig(name, kind, settings)
+
+
+def _dotted(options: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """Yield settings by their whole name: TOML reads the dot of `option.header` as a table in a table."""
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{name}.{inner}", below) for inner, below in _dotted(value))
+        else:
+            yield name, value
 
 
 def _section(data: Mapping[str, Any], name: str, where: object) -> Mapping[str, Any]:

@@ -1,12 +1,14 @@
-"""A real ledger file, a clock that stands still, and days to talk about."""
+"""A real ledger in every kind of database, a clock that stands still, and days to talk about."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import tempfile
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -22,8 +24,36 @@ def clock():
     return ManualClock(datetime(2026, 4, 25, 10, tzinfo=timezone.utc))
 
 
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def schema_url(postgres):
+    """Make URLs of ledgers that are not there yet, in one Postgres database; their schemas have odd names."""
+    database = postgres.database()
+    return lambda: f"{database}?schema=" + quote(f'led"ger.é \\{next(_numbers)}', safe="")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def kind(request):
+    return request.param
+
+
 @pytest.fixture
-def ledger(tmp_path, clock):
+def new_url(kind, request, quick_dir):
+    """Make URLs of ledgers that are not there yet."""
+    if kind == "postgres":
+        return request.getfixturevalue("schema_url")
+    return lambda: f"sqlite:///{quick_dir}/{next(_numbers)}.db"
+
+
+@pytest.fixture
+def ledger(new_url, clock):
+    return open_ledger(new_url(), clock=clock)
+
+
+@pytest.fixture
+def sqlite_ledger(tmp_path, clock):
     return open_ledger(f"sqlite:///{tmp_path}/ledger.db", clock=clock)
 
 

@@ -85,6 +85,7 @@ def test_a_negative_keep_is_refused(ledger):
         ledger.prune(-DAY)
 
 
+@pytest.mark.parametrize("kind", ["sqlite"])
 def test_a_backup_is_a_whole_ledger(ledger, clock, day, lived, tmp_path):
     copy = tmp_path / "backups" / "april.db"
     ledger.backup(copy)
@@ -95,7 +96,8 @@ def test_a_backup_is_a_whole_ledger(ledger, clock, day, lived, tmp_path):
     assert [path.name for path in copy.parent.iterdir()] == ["april.db"]
 
 
-def test_a_backup_overwrites_nothing(ledger, tmp_path):
+def test_a_backup_overwrites_nothing(sqlite_ledger, tmp_path):
+    ledger = sqlite_ledger
     (tmp_path / "precious").write_text("keep me")
     with pytest.raises(UsageError, match="exists already"):
         ledger.backup(tmp_path / "precious")

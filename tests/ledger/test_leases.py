@@ -167,6 +167,7 @@ def test_tokens_grow_per_table_and_start_above_the_floor(ledger, day):
     assert ledger.claim("lake.core.other", [day(1)], ttl=MINUTE).token == 1
 
 
+@pytest.mark.parametrize("kind", ["sqlite"])
 def test_a_restored_backup_does_not_let_two_owners_share_a_token(ledger, clock, day, made, tmp_path):
     ledger.backup(tmp_path / "backup.db")
     lost = ledger.claim(T, [day(1)], ttl=MINUTE, owner=Owner("a", 1))
@@ -188,8 +189,8 @@ def test_a_claim_of_nothing_or_for_no_time_is_refused(ledger, scopes, ttl):
         ledger.claim(T, scopes, ttl=ttl)
 
 
-def test_looking_for_overlaps_reads_no_closed_claims(ledger):
-    with ledger._read() as connection:
+def test_looking_for_overlaps_reads_no_closed_claims(sqlite_ledger):
+    with sqlite_ledger._read() as connection:
         plan = connection.exec_driver_sql(
             "EXPLAIN QUERY PLAN SELECT * FROM claims WHERE table_name = 'x' AND state IN ('live', 'taken')"
         ).all()

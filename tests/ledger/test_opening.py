@@ -56,7 +56,7 @@ def test_migrations_lead_to_the_tables_that_the_code_expects(ledger):
         assert compare_metadata(context, metadata) == []
 
 
-def test_an_up_to_date_ledger_opens_without_alembic_and_without_spark(ledger, tmp_path):
+def test_an_up_to_date_ledger_opens_without_alembic_and_without_spark(sqlite_ledger, tmp_path):
     code = (
         f"from twice.ledger import open_ledger; import sys; open_ledger('sqlite:///{tmp_path}/ledger.db').runs();"
         "print([name for name in ('alembic', 'pyspark', 'twice.store') if name in sys.modules])"
@@ -80,7 +80,7 @@ def test_nothing_there_and_nothing_to_create(tmp_path):
     assert (tmp_path / "empty.db").stat().st_size == 0
 
 
-def test_a_ledger_of_a_newer_version_is_left_alone(ledger, tmp_path):
+def test_a_ledger_of_a_newer_version_is_left_alone(sqlite_ledger, tmp_path):
     path = tmp_path / "ledger.db"
     with closing(sqlite3.connect(path)) as other, other:
         other.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
@@ -113,7 +113,7 @@ def test_a_database_of_something_else_is_left_alone(tmp_path):
     assert path.read_bytes() == before
 
 
-def test_a_damaged_ledger_says_so(ledger, tmp_path):
+def test_a_damaged_ledger_says_so(sqlite_ledger, tmp_path):
     path = tmp_path / "ledger.db"
     content = path.read_bytes()
     path.write_bytes(content[:5000] + b"\xff" * (len(content) - 5000))
@@ -137,7 +137,7 @@ def test_a_read_only_directory(tmp_path):
 
 
 @READ_ONLY
-def test_a_read_only_ledger_can_be_read(ledger, tmp_path):
+def test_a_read_only_ledger_can_be_read(sqlite_ledger, tmp_path):
     (tmp_path / "ledger.db").chmod(0o444)
     again = open_ledger(f"sqlite:///{tmp_path}/ledger.db")
     assert again.runs() == []
@@ -145,10 +145,10 @@ def test_a_read_only_ledger_can_be_read(ledger, tmp_path):
         again.start_run("shop", Scope(None))
 
 
-def test_a_removed_ledger_says_so(ledger, tmp_path):
+def test_a_removed_ledger_says_so(sqlite_ledger, tmp_path):
     (tmp_path / "ledger.db").unlink()
     with pytest.raises(LedgerError, match="removed or replaced"):
-        ledger.runs()
+        sqlite_ledger.runs()
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,8 @@ def test_urls_that_are_no_ledger_are_refused_without_their_password(url):
         "http://:geheim@proxy",
     ],
 )
-def test_passwords_are_redacted(text, ledger):
+def test_passwords_are_redacted(text, sqlite_ledger):
+    ledger = sqlite_ledger
     assert "heim" not in redact(text)
     run = ledger.start_run("shop", Scope(None), command=text)
     ledger.finish_run(run, "failed", error=text)

@@ -137,6 +137,7 @@ def test_outputs_of_another_table_or_twice_the_same_scope_are_refused(ledger, da
     assert ledger.holds(claim)
 
 
+@pytest.mark.parametrize("kind", ["sqlite"])
 def test_long_lists_of_outputs_take_two_indexed_statements(ledger, day, made, work):
     many = 5_000  # statements and plans are the same for any number
     inputs = tuple(InputRecord(f"i{n}", "lake.raw", "window", "7", {"2026-01-01": "abc"}) for n in range(3))

@@ -1,14 +1,21 @@
-"""`twice ledger`: keep the record small, and keep a copy."""
+"""`twice ledger`: keep the record small, keep a copy, and move it to another database."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from twice.cli.options import span
 from twice.cli.output import json_option, print_json, print_text
 from twice.cli.settings import Settings, pass_settings
+
+if TYPE_CHECKING:
+    from twice.ledger.moving import Progress
 
 
 @click.group()
@@ -48,6 +55,8 @@ def prune(settings: Settings, keep: str, dry_run: bool, as_json: bool) -> None:
 def backup(settings: Settings, file: Path, as_json: bool) -> None:
     """Write a consistent copy of the ledger to FILE, which must not exist; runs may go on meanwhile.
 
+    For a ledger in a file. One in Postgres is backed up with pg_dump, like any database.
+
     \b
     twice ledger backup backups/ledger-2026-04-25.db
     """
@@ -56,3 +65,100 @@ def backup(settings: Settings, file: Path, as_json: bool) -> None:
         print_json({"file": str(file.absolute()), "bytes": file.stat().st_size})
     else:
         print_text(f"wrote {file}")
+
+
+@ledger.command()
+@click.option("--check", is_flag=True, help="Only say whether the tables are up to date; exit 1 if they are not.")
+@json_option
+@pass_settings
+def migrate(settings: Settings, check: bool, as_json: bool) -> None:
+    """Create the ledger's tables, or bring them to what this twice knows.
+
+    Every run does so by itself. Do it here first where runs have no right to change tables, or to see whether they
+    would.
+
+    \b
+    twice ledger migrate --check
+    """
+    from twice.ledger import open_ledger, revision_at
+
+    before = revision_at(settings.config.ledger)
+    if not check and not before.up_to_date:
+        open_ledger(settings.config.ledger)
+    after = before if check else revision_at(settings.config.ledger)
+    if as_json:
+        print_json(after.to_json() | {"before": before.found})
+    elif before.up_to_date:
+        print_text(f"the ledger {after.url} is up to date ({after.newest})")
+    elif check:
+        state = f"is at {before.found}, not at {before.newest}" if before.found else "is not there yet"
+        print_text(f"the ledger {after.url} {state}; to go on: twice ledger migrate")
+    elif before.found:
+        print_text(f"brought the ledger {after.url} from {before.found} to {after.found}")
+    else:
+        print_text(f"made the ledger {after.url} ({after.found})")
+    if not after.up_to_date:
+        raise click.exceptions.Exit(1)
+
+
+@ledger.command("export")
+@click.argument("file", type=click.Path(path_type=Path))
+@json_option
+@pass_settings
+def export_(settings: Settings, file: Path, as_json: bool) -> None:
+    """Write the whole ledger to FILE, which must not exist, as JSON lines that `import` reads.
+
+    Runs may go on meanwhile; what they record from then on is not in FILE. To move a ledger, stop them first.
+
+    \b
+    twice --profile dev ledger export ledger.jsonl
+    """
+    opened = settings.ledger()
+    with _progress(settings, "writing") as progress:
+        report = opened.export_to(file, progress)
+    live = sum(lease.state == "live" for lease in opened.leases())
+    if as_json:
+        print_json(report.to_json() | {"live_leases": live})
+        return
+    print_text(f"wrote {sum(report.rows.values())} rows to {file}")
+    if live:
+        print_text(f"{live} leases are live: if this is a move, stop their runs and export again")
+
+
+@ledger.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@json_option
+@pass_settings
+def import_(settings: Settings, file: Path, as_json: bool) -> None:
+    """Read what `export` wrote into this ledger, which must be new or empty: all of it or nothing.
+
+    Doing it twice is harmless: a ledger that holds exactly this already is left as it is.
+
+    \b
+    twice --profile prod ledger import ledger.jsonl
+    """
+    from twice.ledger import open_ledger
+
+    opened = open_ledger(settings.config.ledger)
+    with _progress(settings, "reading") as progress:
+        report = opened.import_from(file, progress)
+    if as_json:
+        print_json(report.to_json() | {"url": opened.url})
+    elif report.changed:
+        print_text(f"read {sum(report.rows.values())} rows from {file} into {opened.url}")
+    else:
+        print_text(f"{opened.url} holds all of {file} already; nothing was changed")
+
+
+@contextmanager
+def _progress(settings: Settings, verb: str) -> Iterator[Progress]:
+    """Show how far a long command is, to a human who looks at standard error."""
+    if settings.json_logs or settings.verbosity < 0 or not sys.stderr.isatty():
+        yield lambda _done, _all: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(f"{verb} rows", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

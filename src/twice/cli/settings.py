@@ -69,8 +69,9 @@ class Settings:
 
     def ledger_if_any(self) -> Ledger | None:
         """Open the ledger if there is one: a project that never ran has none, which is no error."""
-        path = ledger_path(self.config)
-        return None if path is not None and not path.exists() else self.ledger()
+        from twice.ledger import find_ledger
+
+        return find_ledger(self.config.ledger)
 
     @contextmanager
     def workshop(self, listener: Listener | None = None) -> Iterator[Workshop]:
@@ -81,12 +82,6 @@ class Settings:
 
         with workshop(self.config, listener=listener or ignore) as shop:
             yield shop
-
-
-def ledger_path(config: Config) -> Path | None:
-    """Return the file of an embedded ledger; None for a shared one."""
-    prefix = "sqlite:///"
-    return Path(config.ledger.removeprefix(prefix)) if config.ledger.startswith(prefix) else None
 
 
 def require_pyspark() -> None:

@@ -1,4 +1,8 @@
-"""What every part of the ledger stands on: one database and one clock."""
+"""What every part of the ledger stands on: one database and one clock.
+
+Rows are locked in one order, so that no two processes wait for each other: tokens, claims, outputs, input_sets,
+attempts, runs.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,10 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from twice.ledger.clock import Clock
+from twice.ledger.clock import Clock, ServerClock
 from twice.ledger.dialect import Database, insert_missing
 from twice.ledger.encoding import inputs_id, inputs_of, inputs_text
-from twice.ledger.schema import input_sets, runs
+from twice.ledger.schema import input_sets, runs, tokens
 from twice.ledger.values import InputRecord
 
 
@@ -29,6 +33,10 @@ class Book:
     def _write(self) -> AbstractContextManager[sa.Connection]:
         return self._database.write()
 
+    def _now(self, connection: sa.Connection) -> datetime:
+        """Return this moment; asked after a lock was waited for, it is the moment of the lock."""
+        return self.clock.within(connection) if isinstance(self.clock, ServerClock) else self.clock.now()
+
 
 def store_inputs(connection: sa.Connection, lists: Sequence[Sequence[InputRecord]]) -> list[str]:
     """Store lists of pinned inputs, each distinct one once; return their ids in the same order."""
@@ -36,7 +44,9 @@ def store_inputs(connection: sa.Connection, lists: Sequence[Sequence[InputRecord
     written = {id(inputs): inputs_text(inputs) for inputs in {id(inputs): inputs for inputs in lists}.values()}
     texts = [written[id(inputs)] for inputs in lists]
     found = {text: inputs_id(text) for text in texts}
-    insert_missing(connection, input_sets, [{"id": key, "content": text} for text, key in found.items()])
+    # In the order of their ids: two processes that store the same lists never wait for each other in a circle.
+    rows = sorted((key, text) for text, key in found.items())
+    insert_missing(connection, input_sets, [{"id": key, "content": text} for key, text in rows])
     return [found[text] for text in texts]
 
 
@@ -44,6 +54,13 @@ def load_inputs(connection: sa.Connection, ids: sa.Select[tuple[str]]) -> Mappin
     """Read the lists of pinned inputs that a query of their ids names, each distinct one once."""
     query = sa.select(input_sets.c.id, input_sets.c.content).where(input_sets.c.id.in_(ids))
     return {row.id: inputs_of(row.content) for row in connection.execute(query)}
+
+
+def lock_table(connection: sa.Connection, table: str) -> int:
+    """Let one transaction at a time decide about a table, until it ends; return the table's highest token."""
+    insert_missing(connection, tokens, [{"table_name": table, "highest": 0}])
+    query = sa.select(tokens.c.highest).where(tokens.c.table_name == table).with_for_update()
+    return int(connection.execute(query).scalar_one())
 
 
 def saw(connection: sa.Connection, run: str | None, now: datetime) -> None:

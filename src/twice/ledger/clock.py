@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta, timezone
 from typing import Protocol
+
+import sqlalchemy as sa
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+# As a number: no time zone setting of the server, the user or the session has a say.
+_MICROSECONDS = sa.text("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)")
 
 
 class Clock(Protocol):
@@ -17,6 +25,21 @@ class SystemClock:
 
     def now(self) -> datetime:
         return datetime.now(timezone.utc)
+
+
+class ServerClock:
+    """The clock of the database server, for processes on many machines."""
+
+    def __init__(self, connect: Callable[[], AbstractContextManager[sa.Connection]]) -> None:
+        self._connect = connect
+
+    def now(self) -> datetime:
+        with self._connect() as connection:
+            return self.within(connection)
+
+    def within(self, connection: sa.Connection) -> datetime:
+        """Ask in a transaction that is open anyway: this very moment, not that of its beginning."""
+        return _EPOCH + timedelta(microseconds=connection.execute(_MICROSECONDS).scalar_one())
 
 
 class ManualClock:

@@ -1,61 +1,88 @@
-"""What differs between databases: how to connect, begin, and insert without complaint."""
+"""What every database of a ledger offers; `sqlite` and `postgres` say how."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects import postgresql, sqlite
 
-from twice.ledger.clock import Clock, SystemClock
-from twice.ledger.problems import explain
-from twice.ledger.redaction import redact
+from twice.errors import LedgerError
+from twice.ledger.clock import Clock
 
 # How long a writer waits for its turn.
 BUSY_SECONDS = 30.0
 
 
-class Database:
-    """One SQLite file, opened anew for every transaction, so that threads and forks share nothing."""
+class Database(ABC):
+    """One database that holds one ledger; threads and forks share no connection."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.shown = redact(f"sqlite:///{path}")
-        self.engine = sa.create_engine(
-            sa.URL.create("sqlite+pysqlite", database=str(path)),
-            poolclass=sa.pool.NullPool,
-            connect_args={"timeout": BUSY_SECONDS},
-        )
-        sa.event.listen(self.engine, "connect", _prepare)
-        sa.event.listen(self.engine, "begin", _begin)
+    # The database as a URL, without its password.
+    shown: str
+    # The same, as it reads best in a message.
+    place: str
+    # What a ledger shares with nothing else, and how it gets one.
+    own: str
+    engine: sa.Engine
 
-    def clock(self) -> Clock:
-        """Return the clock that all users of this database share: one host, one clock."""
-        return SystemClock()
+    @abstractmethod
+    def look(self, *, create: bool) -> bool:
+        """Tell whether there may be a ledger; make the place for one if asked to."""
 
-    @contextmanager
-    def read(self) -> Iterator[sa.Connection]:
+    @abstractmethod
+    def read(self) -> AbstractContextManager[sa.Connection]:
         """One transaction that sees one state of the ledger."""
-        with self.explained(), self.engine.connect() as connection, connection.begin():
-            yield connection
 
-    @contextmanager
-    def write(self) -> Iterator[sa.Connection]:
-        """One transaction that holds the write lock from its first moment."""
-        with self.explained(), self.engine.connect() as connection:
-            connection.execution_options(twice_write=True)
-            with connection.begin():
-                yield connection
+    @abstractmethod
+    def write(self) -> AbstractContextManager[sa.Connection]:
+        """One transaction that may change the ledger."""
 
-    def use_rollback_journal(self) -> None:
-        """Leave write-ahead logging if someone turned it on: the setting stays in the file."""
-        with self.explained(), self.engine.connect() as connection:
-            driver: Any = connection.connection.driver_connection
-            if driver.execute("PRAGMA journal_mode").fetchone()[0] != "delete":
-                driver.execute("PRAGMA journal_mode = DELETE").fetchone()
+    @abstractmethod
+    def snapshot(self) -> AbstractContextManager[sa.Connection]:
+        """One state of the ledger for a long read, during which others can write."""
+
+    @abstractmethod
+    def clock(self) -> Clock:
+        """Return the clock that all users of this database share."""
+
+    @abstractmethod
+    def software(self, connection: sa.Connection) -> str:
+        """Return the database's name and version."""
+
+    @abstractmethod
+    def tables(self, connection: sa.Connection) -> set[str]:
+        """Name the tables beside which a ledger would live."""
+
+    @abstractmethod
+    def lock_for_migration(self, connection: sa.Connection) -> None:
+        """Let one process at a time create or change the tables, until the transaction ends."""
+
+    @abstractmethod
+    def lock(self, connection: sa.Connection, *tables: sa.Table) -> None:
+        """Keep other writers out of whole tables until the transaction ends."""
+
+    @abstractmethod
+    def continue_numbers(self, connection: sa.Connection, table: sa.Table) -> None:
+        """Number new rows above those that were inserted with their numbers."""
+
+    @abstractmethod
+    def explain(self, error: sa.exc.DBAPIError) -> LedgerError:
+        """Turn the database's words into ours."""
+
+    @abstractmethod
+    def tidy(self) -> None:
+        """Set what must stay set in an open ledger."""
+
+    def copy_to(self, file: Path) -> None:
+        """Write a copy of the whole database to a file."""
+        raise LedgerError(
+            f"{self.shown} is no file that could be copied to {file}",
+            safe="nothing was written",
+            to_go_on="back a Postgres ledger up with pg_dump, or write it to a file with `twice ledger export`",
+        )
 
     @contextmanager
     def explained(self) -> Iterator[None]:
@@ -64,23 +91,12 @@ class Database:
             yield
         except sa.exc.DBAPIError as error:
             # Without the cause's statement and parameters: they may hold what must not be shown.
-            raise explain(str(error.orig), self.path) from None
+            raise self.explain(error) from None
 
 
-def insert_missing(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, object]]) -> None:
-    """Insert rows; those whose key is already there stay as they are."""
-    if rows:
-        connection.execute(sqlite.insert(table).on_conflict_do_nothing(), list(rows))
-
-
-def _prepare(connection: Any, _record: object) -> None:
-    # pysqlite would begin and commit when it sees fit; `_begin` says when.
-    connection.isolation_level = None
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA synchronous = FULL")
-
-
-def _begin(connection: sa.Connection) -> None:
-    # A deferred transaction that turns into a writer fails at once, whatever the timeout is.
-    write = connection.get_execution_options().get("twice_write", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+def insert_missing(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, object]]) -> int:
+    """Insert rows; those whose key is already there stay as they are. Return how many were new."""
+    if not rows:
+        return 0
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    return connection.execute(dialect.insert(table).on_conflict_do_nothing(), list(rows)).rowcount

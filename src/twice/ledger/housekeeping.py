@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import sqlite3
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import sqlalchemy as sa
 
-from twice.errors import LedgerError, UsageError
+from twice.errors import UsageError
 from twice.ledger.book import Book
-from twice.ledger.infos import PruneReport
-from twice.ledger.schema import OPEN, SUPERSEDED, attempts, claims, input_sets, outputs, runs
+from twice.ledger.clock import SystemClock
+from twice.ledger.files import new_file, not_written
+from twice.ledger.infos import Health, PruneReport
+from twice.ledger.schema import OPEN, SUPERSEDED, attempts, claims, input_sets, outputs, runs, tokens
 
 # Rows per transaction, so that nobody waits long for a prune.
 _BATCH = 2_000
@@ -42,6 +42,7 @@ class Housekeeping(Book):
         if dry_run:
             # The same statements, all undone: what is shown is what would happen.
             with self._write() as connection:
+                self._database.lock(connection, input_sets)
                 for name, (table, ids) in doomed.items():
                     counts[name] = _delete(connection, table, ids)
                 connection.rollback()
@@ -52,49 +53,35 @@ class Housekeeping(Book):
 
     def backup(self, path: Path) -> None:
         """Write a consistent copy to a new file; the ledger may be in use meanwhile."""
-        path = path.absolute()
-        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise _no_backup(path, error.strerror or str(error)) from None
-        try:
-            self._copy_to(partial)
-            # A link, unlike a rename, never replaces what appeared meanwhile.
-            os.link(partial, path)
-        except FileExistsError:
-            raise UsageError(
-                f"{path} exists already; a backup overwrites nothing",
-                safe="the file was left as it is",
-                to_go_on="give the backup another name",
-            ) from None
-        except OSError as error:
-            raise _no_backup(path, error.strerror or str(error)) from None
+            with new_file(path, "backup") as partial:
+                self._database.copy_to(partial)
         except sqlite3.Error as error:
-            raise _no_backup(path, str(error)) from None
-        finally:
-            with contextlib.suppress(OSError):
-                partial.unlink()
+            raise not_written(path, "backup", str(error)) from None
 
-    def _copy_to(self, partial: Path) -> None:
-        with self._database.explained(), self._database.engine.connect() as source:
-            driver = source.connection.driver_connection
-            if not isinstance(driver, sqlite3.Connection):
-                raise LedgerError(f"{self.url} is no SQLite ledger; back it up with its database's own tools")
-            with contextlib.closing(sqlite3.connect(partial)) as target:
-                driver.backup(target)
+    def check(self) -> Health:
+        """Try a write, all of it undone: disk, rights and locks have their say."""
+        with self._write() as connection:
+            connection.execute(sa.insert(tokens).values(table_name="twice doctor", highest=0))
+            here = SystemClock().now()
+            found = Health(self._database.software(connection), self._now(connection) - here)
+            connection.rollback()
+        return found
 
-    def _in_batches(self, table: sa.Table, ids: sa.Select[tuple[object]]) -> int:
+    def _in_batches(self, table: sa.Table, ids: sa.GenerativeSelect) -> int:
         total = 0
         while True:
             with self._write() as connection:
+                if table is input_sets:
+                    # A list that is unused now may be named by a transaction that has not committed yet.
+                    self._database.lock(connection, input_sets)
                 removed = _delete(connection, table, ids.limit(_BATCH))
             total += removed
             if removed < _BATCH:
                 return total
 
 
-def _delete(connection: sa.Connection, table: sa.Table, ids: sa.Select[tuple[object]]) -> int:
+def _delete(connection: sa.Connection, table: sa.Table, ids: sa.GenerativeSelect) -> int:
     return connection.execute(sa.delete(table).where(table.c.id.in_(ids))).rowcount
 
 
@@ -121,14 +108,5 @@ def _old_runs(before: datetime) -> sa.Select[tuple[object]]:
     return _ended(before).where(~sa.exists().where(attempts.c.run == runs.c.id))
 
 
-def _unused_inputs() -> sa.Select[tuple[object]]:
-    used = sa.union_all(sa.select(outputs.c.inputs), sa.select(attempts.c.inputs))
-    return sa.select(input_sets.c.id).where(input_sets.c.id.not_in(used))
-
-
-def _no_backup(path: Path, why: str) -> LedgerError:
-    return LedgerError(
-        f"the backup {path} cannot be written: {why}",
-        safe="the ledger is as it was, and no half backup was left",
-        to_go_on="choose a directory with space that this user may write to",
-    )
+def _unused_inputs() -> sa.CompoundSelect[tuple[object]]:
+    return sa.except_(sa.select(input_sets.c.id), sa.select(outputs.c.inputs), sa.select(attempts.c.inputs))

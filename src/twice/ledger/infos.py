@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from twice.ledger.values import InputRecord, Owner
 from twice.model.scopes import Scope
@@ -118,6 +118,30 @@ class RunInfo:
             "finished_at": _iso(self.finished_at),
             "attempts": [attempt.to_json() for attempt in self.attempts],
         }
+
+
+@dataclass(frozen=True)
+class Revision:
+    """How far a ledger's tables are, None where there are none, and how far this package would bring them."""
+
+    url: str
+    found: str | None
+    newest: str
+
+    @property
+    def up_to_date(self) -> bool:
+        return self.found == self.newest
+
+    def to_json(self) -> dict[str, object]:
+        return {"url": self.url, "revision": self.found, "newest": self.newest, "up_to_date": self.up_to_date}
+
+
+@dataclass(frozen=True)
+class Health:
+    """What a ledger that can be written is kept by, and how far its clock is ahead of this machine's."""
+
+    software: str
+    ahead: timedelta
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from twice.errors import LeaseLost, ScopeHeld, UsageError
-from twice.ledger.book import Book, saw, store_inputs
-from twice.ledger.dialect import insert_missing
+from twice.ledger.book import Book, lock_table, saw, store_inputs
 from twice.ledger.encoding import scopes_of, scopes_text
 from twice.ledger.infos import LeaseInfo
 from twice.ledger.outputs import adopt, forget
@@ -44,10 +43,9 @@ class Leases(Book):
         _check_ttl(ttl)
         owner = owner or Owner.here()
         with self._write() as connection:
-            highest = _lock_table(connection, table)
-            now = self.clock.now()
-            saw(connection, run, now)
+            highest = lock_table(connection, table)
             rows = [row for row in _open_claims(connection, table) if _overlap(wanted, scopes_of(row.scopes))]
+            now = self._now(connection)
             holder = next((row for row in rows if row.state == LIVE and row.expires_at > now), None)
             if holder is None:
                 token = max(highest, floor) + 1
@@ -68,6 +66,7 @@ class Leases(Book):
                         state=LIVE,
                     )
                 )
+            saw(connection, run, now)
         if holder is not None:
             raise _held(table, wanted, holder)
         abandoned = tuple(_abandoned(row) for row in rows)
@@ -78,9 +77,7 @@ class Leases(Book):
     ) -> None:
         """Remember which claim an attempt works under, the table version it found, and its pinned inputs."""
         with self._write() as connection:
-            now = self.clock.now()
             keep(connection, claim, attempt=attempt)
-            saw(connection, claim.run, now)
             connection.execute(
                 sa.update(attempts)
                 .where(attempts.c.id == attempt)
@@ -90,13 +87,14 @@ class Leases(Book):
                     inputs=store_inputs(connection, [inputs])[0],
                 )
             )
+            saw(connection, claim.run, self._now(connection))
 
     def renew(self, claim: Claim, ttl: timedelta) -> bool:
         """Prolong a lease; False if it was taken over or has ended."""
         _check_ttl(ttl)
         with self._write() as connection:
             changed = connection.execute(
-                sa.update(claims).where(*_held_by(claim)).values(expires_at=self.clock.now() + ttl)
+                sa.update(claims).where(*_held_by(claim)).values(expires_at=self._now(connection) + ttl)
             )
             return changed.rowcount == 1
 
@@ -108,7 +106,7 @@ class Leases(Book):
     def release(self, claim: Claim) -> None:
         """End a claim that published nothing; silent if it was taken over or has ended."""
         with self._write() as connection:
-            now = self.clock.now()
+            now = self._now(connection)
             changed = connection.execute(sa.update(claims).where(*_held_by(claim)).values(state=RELEASED, ended_at=now))
             if changed.rowcount:
                 forget(connection, claim.table, claim.token)
@@ -117,20 +115,22 @@ class Leases(Book):
     def take_over(self, table: str, token: int) -> Abandoned:
         """Take a lease from its owner at once, who can no longer record under it."""
         with self._write() as connection:
+            lock_table(connection, table)
             row = _find(connection, table, token)
             if row is None or row.state not in OPEN:
                 ended = "there is no such lease" if row is None else f"it was {row.state} and holds nothing"
                 raise UsageError(f"lease {token} of {table}: {ended}", to_go_on="twice leases")
-            _take(connection, row, self.clock.now())
+            _take(connection, row, self._now(connection))
         return _abandoned(row)
 
     def settle(self, abandoned: Abandoned, *, landed: bool, version: str | None = None) -> None:
         """Close a taken claim: adopt what it published, or note that it was lost; twice is harmless."""
         with self._write() as connection:
-            now = self.clock.now()
+            lock_table(connection, abandoned.table)
             row = _find(connection, abandoned.table, abandoned.token)
             if row is None or row.state != TAKEN:
                 return
+            now = self._now(connection)
             connection.execute(sa.update(claims).where(claims.c.id == row.id).values(state=SETTLED, ended_at=now))
             if not landed:
                 forget(connection, row.table_name, row.token)
@@ -152,7 +152,7 @@ class Leases(Book):
     def leases(self) -> list[LeaseInfo]:
         """List what is held, and what was abandoned and waits for its successor."""
         with self._read() as connection:
-            now = self.clock.now()
+            now = self._now(connection)
             query = sa.select(claims).where(claims.c.state.in_(OPEN))
             rows = connection.execute(query.order_by(claims.c.table_name, claims.c.token)).all()
         return [
@@ -196,16 +196,10 @@ def _held_by(claim: Claim) -> tuple[sa.ColumnElement[bool], ...]:
     )
 
 
-def _lock_table(connection: sa.Connection, table: str) -> int:
-    """Make claims on one table come one after the other; return its highest token."""
-    insert_missing(connection, tokens, [{"table_name": table, "highest": 0}])
-    query = sa.select(tokens.c.highest).where(tokens.c.table_name == table).with_for_update()
-    return int(connection.execute(query).scalar_one())
-
-
 def _open_claims(connection: sa.Connection, table: str) -> Sequence[Any]:
+    # Locked: an owner that renews at this moment is either seen to have renewed, or finds its lease taken.
     query = sa.select(claims).where(claims.c.table_name == table, claims.c.state.in_(OPEN))
-    return connection.execute(query.order_by(claims.c.token)).all()
+    return connection.execute(query.order_by(claims.c.token).with_for_update()).all()
 
 
 def _find(connection: sa.Connection, table: str, token: int) -> Any:

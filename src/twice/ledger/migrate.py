@@ -17,35 +17,38 @@ SCRIPTS = Path(__file__).parent / "migrations"
 _ONE_AT_A_TIME = threading.Lock()
 
 
-def bring_up_to_date(database: Database, *, create: bool) -> None:
+def bring_up_to_date(database: Database) -> None:
     """Create or migrate the tables; doing it in two processes at once is safe."""
-    with database.read() as connection:
-        revision = _revision(connection, database.path, create=create)
-    if revision == REVISIONS[-1]:
-        return
     with _ONE_AT_A_TIME, database.write() as connection:
+        database.lock_for_migration(connection)
         # The other process may have been first.
-        if _revision(connection, database.path, create=create) != REVISIONS[-1]:
+        if _revision(connection, database) != REVISIONS[-1]:
             _upgrade(connection)
 
 
-def _revision(connection: sa.Connection, path: Path, *, create: bool) -> str | None:
-    """Return the ledger's revision, None for a new file; refuse what is no ledger or a newer one."""
-    names = set(sa.inspect(connection).get_table_names())
+def revision_of(database: Database) -> str | None:
+    """Return the revision of the ledger's tables, None where there are none."""
+    if not database.look(create=False):
+        return None
+    with database.read() as connection:
+        return _revision(connection, database)
+
+
+def _revision(connection: sa.Connection, database: Database) -> str | None:
+    """Return the ledger's revision, None for a new one; refuse what is no ledger or a newer one."""
+    names = database.tables(connection)
     if VERSION_TABLE not in names:
         if names:
             raise LedgerError(
-                f"{path} is a database of something else: it holds {', '.join(sorted(names)[:5])}",
-                safe="the file was left as it is",
-                to_go_on="give the ledger a file of its own in twice.toml",
+                f"{database.place} is a database of something else: it holds {', '.join(sorted(names)[:5])}",
+                safe="it was left as it is",
+                to_go_on=f"give the ledger {database.own}",
             )
-        if not create:
-            raise no_ledger(path)
         return None
     found = connection.scalar(sa.select(sa.column("version_num")).select_from(sa.table(VERSION_TABLE)))
     if found not in REVISIONS:
         raise LedgerError(
-            f"the ledger {path} was written by a newer twice (its tables are at {found}, "
+            f"the ledger {database.place} was written by a newer twice (its tables are at {found}, "
             f"this one knows {REVISIONS[-1]})",
             safe="the ledger was left as it is",
             to_go_on="pip install --upgrade twice",
@@ -53,10 +56,10 @@ def _revision(connection: sa.Connection, path: Path, *, create: bool) -> str | N
     return str(found)
 
 
-def no_ledger(path: Path) -> LedgerError:
+def no_ledger(database: Database) -> LedgerError:
     """Say that there is nothing to read."""
     return LedgerError(
-        f"there is no ledger at {path}",
+        f"there is no ledger at {database.place}",
         safe="nothing was created",
         to_go_on="run a pipeline first, or check `ledger` in twice.toml",
     )

@@ -6,22 +6,25 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from twice.errors import LedgerError, UsageError
+from twice.errors import UsageError
 from twice.ledger.clock import Clock
 from twice.ledger.dialect import Database
 from twice.ledger.housekeeping import Housekeeping
+from twice.ledger.infos import Revision
 from twice.ledger.leases import Leases
-from twice.ledger.migrate import bring_up_to_date, no_ledger
-from twice.ledger.problems import explain
+from twice.ledger.migrate import bring_up_to_date, no_ledger, revision_of
+from twice.ledger.moving import Moving
+from twice.ledger.postgres import PostgresDatabase
 from twice.ledger.publishing import Publishing
 from twice.ledger.reading import Reading
 from twice.ledger.runs import Runs
+from twice.ledger.schema import REVISIONS
+from twice.ledger.sqlite import SqliteDatabase
 
-# SQLite takes a shorter file for an empty database and would write over it.
-_SMALLEST = 512
+_WRITE = "write sqlite:///path/to/ledger.db or postgresql://user@host/database in twice.toml"
 
 
-class Ledger(Runs, Leases, Publishing, Reading, Housekeeping):
+class Ledger(Runs, Leases, Publishing, Reading, Housekeeping, Moving):
     """The record of runs, attempts, leases, outputs and inputs."""
 
     def __repr__(self) -> str:
@@ -36,49 +39,50 @@ def open_ledger(url: str, *, clock: Clock | None = None, create: bool = True) ->
     ...     open_ledger(f"sqlite:///{directory}/ledger.db").runs()
     []
     """
-    path = _path_of(url)
-    try:
-        if path.is_dir():
-            raise _unusable(path, "it is a directory")
-        if not path.exists():
-            if not create:
-                raise no_ledger(path)
-            path.parent.mkdir(parents=True, exist_ok=True)
-        elif 0 < path.stat().st_size < _SMALLEST:
-            raise explain("file is not a database", path)
-    except OSError as error:
-        raise _unusable(path, error.strerror or str(error)) from None
-    database = Database(path)
-    bring_up_to_date(database, create=create)
-    database.use_rollback_journal()
-    return Ledger(database, clock or database.clock())
+    database = database_of(url)
+    found = _open(database, clock, create=create)
+    if found is None:
+        raise no_ledger(database)
+    return found
 
 
-def _path_of(url: str) -> Path:
-    """Return the absolute path in a SQLite URL; refuse every other kind, without showing a password."""
+def find_ledger(url: str, *, clock: Clock | None = None) -> Ledger | None:
+    """Open a ledger if there is one: a project that never ran has none, which is no error."""
+    return _open(database_of(url), clock, create=False)
+
+
+def revision_at(url: str) -> Revision:
+    """Tell how far the tables at a URL are; nothing is changed."""
+    database = database_of(url)
+    return Revision(database.shown, revision_of(database), REVISIONS[-1])
+
+
+def database_of(url: str) -> Database:
+    """Choose the kind of database that a URL names; refuse what cannot hold a ledger, without showing a password."""
     try:
         parsed = sa.make_url(url)
     except sa.exc.ArgumentError:
-        raise UsageError(
-            "the ledger's URL cannot be read", to_go_on="write sqlite:///path/to/ledger.db in twice.toml"
-        ) from None
+        raise UsageError("the ledger's URL cannot be read", to_go_on=_WRITE) from None
     kind = parsed.get_backend_name()
+    if kind in ("postgres", "postgresql"):
+        return PostgresDatabase(parsed)
     if kind != "sqlite":
-        raise UsageError(
-            f"a ledger cannot live in {kind!r}", to_go_on="write sqlite:///path/to/ledger.db in twice.toml"
-        )
+        raise UsageError(f"a ledger cannot live in {kind!r}", to_go_on=_WRITE)
     if parsed.host or parsed.query or not parsed.database or parsed.database.startswith((":", "file:")):
         raise UsageError(
             "a SQLite ledger needs a file of its own: sqlite:///relative/path or sqlite:////absolute/path",
-            to_go_on="write sqlite:///path/to/ledger.db in twice.toml",
+            to_go_on=_WRITE,
         )
     # Absolute now: the process may change its directory later.
-    return Path(parsed.database).absolute()
+    return SqliteDatabase(Path(parsed.database).absolute())
 
 
-def _unusable(path: Path, why: str) -> LedgerError:
-    return LedgerError(
-        f"the ledger {path} cannot be opened: {why}",
-        safe="nothing was changed",
-        to_go_on=f"check {path.parent} and who may use it, or name another ledger in twice.toml",
-    )
+def _open(database: Database, clock: Clock | None, *, create: bool) -> Ledger | None:
+    revision = revision_of(database)
+    if revision is None and not create:
+        return None
+    if revision != REVISIONS[-1]:
+        database.look(create=True)
+        bring_up_to_date(database)
+    database.tidy()
+    return Ledger(database, clock or database.clock())

@@ -132,7 +132,7 @@ def current_outputs(connection: sa.Connection, *conditions: sa.ColumnElement[boo
     """Read current outputs, in the order of their windows."""
     query = sa.select(outputs).where(*conditions, IS_CURRENT)
     inputs = load_inputs(connection, sa.select(outputs.c.inputs).where(*conditions, IS_CURRENT))
-    rows = connection.execute(query.order_by(outputs.c.window_start, outputs.c.scope)).all()
+    rows = connection.execute(query.order_by(outputs.c.window_start.nulls_first(), outputs.c.scope)).all()
     return [_output(row, inputs) for row in rows]
 
 

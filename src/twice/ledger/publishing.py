@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import sqlalchemy as sa
 
 from twice.errors import UsageError
-from twice.ledger.book import Book, saw, store_inputs
+from twice.ledger.book import Book, lock_table, saw, store_inputs
 from twice.ledger.encoding import scope_text
 from twice.ledger.leases import keep
 from twice.ledger.outputs import (
@@ -51,9 +51,10 @@ class Publishing(Book):
         if status not in ATTEMPT_ENDS:
             raise UsageError(f"an attempt does not end as {status!r}")
         with self._write() as connection:
-            now = self.clock.now()
+            lock_table(connection, claim.table)
             if self._recorded_before(connection, claim, attempt):
                 return
+            now = self._now(connection)
             keep(connection, claim, attempt=attempt, state=RECORDED, ended_at=now)
             forget(connection, claim.table, claim.token)
             supersede(connection, claim.table, [output.scope for output in outputs], now)
@@ -72,6 +73,7 @@ class Publishing(Book):
     def rerecord(self, table: str, files: Mapping[Scope, str], version: str | None) -> None:
         """Note the new files of unchanged content, after maintenance."""
         with self._write() as connection:
+            lock_table(connection, table)
             for scope, fingerprint in files.items():
                 connection.execute(
                     sa.update(outputs)
@@ -104,7 +106,7 @@ class Publishing(Book):
     def _insert(self, connection: sa.Connection, claim: Claim, new: Sequence[Output], state: str) -> None:
         if not new:
             return
-        now = self.clock.now()
+        now = self._now(connection)
         ids = store_inputs(connection, [output.inputs for output in new])
         rows = [
             output_row(output, inputs, claim.token, claim.run, state) | {"recorded_at": now}

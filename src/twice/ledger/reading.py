@@ -82,7 +82,8 @@ class Reading(Book):
         return {attempt.scope: attempt for attempt in found}
 
     def _infos(self, connection: sa.Connection, rows: Sequence[Any]) -> list[RunInfo]:
-        alive, now = self._alive(connection), self.clock.now()
+        now = self._now(connection)
+        alive = self._alive(connection, now)
         tries: dict[str, list[AttemptInfo]] = {row.id: [] for row in rows}
         for attempt in reversed(self._attempts(connection, attempts.c.run.in_(list(tries)))):
             tries[attempt.run].append(attempt)
@@ -104,7 +105,8 @@ class Reading(Book):
         ]
 
     def _attempts(self, connection: sa.Connection, condition: sa.ColumnElement[bool]) -> list[AttemptInfo]:
-        alive, now = self._alive(connection), self.clock.now()
+        now = self._now(connection)
+        alive = self._alive(connection, now)
         inputs = load_inputs(connection, sa.select(attempts.c.inputs).where(condition))
         rows = connection.execute(_WITH_CLAIM.where(condition).order_by(attempts.c.id.desc()))
         return [
@@ -132,9 +134,9 @@ class Reading(Book):
             for row in rows
         ]
 
-    def _alive(self, connection: sa.Connection) -> set[str]:
+    def _alive(self, connection: sa.Connection, now: datetime) -> set[str]:
         """Return the runs that hold a lease now."""
-        query = sa.select(claims.c.run).where(claims.c.state == LIVE, claims.c.expires_at > self.clock.now())
+        query = sa.select(claims.c.run).where(claims.c.state == LIVE, claims.c.expires_at > now)
         return {run for run in connection.scalars(query) if run is not None}
 
 

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from twice.errors import LedgerError, UsageError
 from twice.ledger.book import Book, saw, store_inputs
+from twice.ledger.dialect import insert_missing
 from twice.ledger.encoding import details_text, scope_columns, storable, to_text
 from twice.ledger.schema import attempts, runs
 from twice.ledger.values import InputRecord, Owner
@@ -38,37 +39,34 @@ class Runs(Book):
         """Begin a run and return its id; later runs have greater ids."""
         owner = owner or Owner.here()
         with self._write() as connection:
-            now = self.clock.now()
-            run = _new_id(now)
-            while connection.scalar(sa.select(runs.c.id).where(runs.c.id == run)):
-                run = _new_id(now)
-            connection.execute(
-                sa.insert(runs).values(
-                    id=run,
-                    pipeline=pipeline,
-                    **scope_columns(scope),
-                    command=storable(command),
-                    tags=to_text(dict(tags or {})),
-                    host=owner.host,
-                    pid=owner.pid,
-                    status="running",
-                    error="",
-                    started_at=now,
-                    seen_at=now,
-                )
-            )
-        return run
+            now = self._now(connection)
+            row = {
+                "id": _new_id(now),
+                "pipeline": pipeline,
+                **scope_columns(scope),
+                "command": storable(command),
+                "tags": to_text(dict(tags or {})),
+                "host": owner.host,
+                "pid": owner.pid,
+                "status": "running",
+                "error": "",
+                "started_at": now,
+                "seen_at": now,
+            }
+            while not insert_missing(connection, runs, [row]):
+                row["id"] = _new_id(now)
+        return str(row["id"])
 
     def beat(self, run: str) -> None:
         """Show that a run without a lease is alive: it waits, plans or starts Spark."""
         with self._write() as connection:
-            saw(connection, run, self.clock.now())
+            saw(connection, run, self._now(connection))
 
     def finish_run(self, run: str, status: str, error: str = "") -> None:
         """End a run; the first end counts."""
         _check(status, RUN_ENDS, "run")
         with self._write() as connection:
-            now = self.clock.now()
+            now = self._now(connection)
             changed = connection.execute(
                 sa.update(runs)
                 .where(runs.c.id == run, runs.c.status == "running")
@@ -90,9 +88,8 @@ class Runs(Book):
     ) -> int:
         """Begin one try of one step and return its id."""
         with self._write() as connection:
-            now = self.clock.now()
+            now = self._now(connection)
             pipeline = self._known_run(connection, run)
-            saw(connection, run, now)
             done = connection.execute(
                 sa.insert(attempts).values(
                     run=run,
@@ -111,6 +108,7 @@ class Runs(Book):
                 )
             )
             key = done.inserted_primary_key
+            saw(connection, run, now)
         return int(key[0]) if key else 0
 
     def finish_attempt(
@@ -125,7 +123,7 @@ class Runs(Book):
         """End an attempt; one that a successor has already adopted as published stays so."""
         _check(status, ATTEMPT_ENDS, "attempt")
         with self._write() as connection:
-            now = self.clock.now()
+            now = self._now(connection)
             run = connection.scalar(sa.select(attempts.c.run).where(attempts.c.id == attempt))
             if run is None:
                 raise LedgerError(
@@ -133,7 +131,6 @@ class Runs(Book):
                     safe="nothing was recorded",
                     to_go_on="an older ledger may have been put in its place meanwhile: run again",
                 )
-            saw(connection, run, now)
             end_attempt(
                 connection,
                 attempt,
@@ -144,6 +141,7 @@ class Runs(Book):
                 details=details,
                 unless=ATTEMPT_ENDS - {"lost"},
             )
+            saw(connection, run, now)
 
     def _known_run(self, connection: sa.Connection, run: str) -> str:
         pipeline = connection.scalar(sa.select(runs.c.pipeline).where(runs.c.id == run))

@@ -19,10 +19,18 @@ OPEN = (LIVE, TAKEN)
 PENDING, CURRENT, SUPERSEDED = "pending", "current", "superseded"
 
 
+def _word(length: int) -> sa.String:
+    """Text that sorts by its bytes in every database, whatever its locale is."""
+    return sa.String(length).with_variant(sa.String(length, collation="C"), "postgresql")
+
+
+_Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
+
 class Instant(sa.types.TypeDecorator[datetime]):
     """An instant as UTC text of fixed width: it sorts as text and reads well in any database shell."""
 
-    impl = sa.String(27)
+    impl = _word(27)
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002
@@ -53,17 +61,17 @@ metadata = sa.MetaData()
 runs = sa.Table(
     "runs",
     metadata,
-    sa.Column("id", sa.String(32), primary_key=True),
-    sa.Column("pipeline", sa.Text, nullable=False),
+    sa.Column("id", _word(32), primary_key=True),
+    sa.Column("pipeline", _Text, nullable=False),
     sa.Column("window_start", Instant),
     sa.Column("window_end", Instant),
-    sa.Column("dimensions", sa.Text, nullable=False),
-    sa.Column("command", sa.Text, nullable=False),
-    sa.Column("tags", sa.Text, nullable=False),
-    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("dimensions", _Text, nullable=False),
+    sa.Column("command", _Text, nullable=False),
+    sa.Column("tags", _Text, nullable=False),
+    sa.Column("host", _Text, nullable=False),
     sa.Column("pid", sa.BigInteger, nullable=False),
-    sa.Column("status", sa.String(16), nullable=False),
-    sa.Column("error", sa.Text, nullable=False),
+    sa.Column("status", _word(16), nullable=False),
+    sa.Column("error", _Text, nullable=False),
     sa.Column("started_at", Instant, nullable=False),
     sa.Column("seen_at", Instant, nullable=False),
     sa.Column("finished_at", Instant),
@@ -75,24 +83,24 @@ attempts = sa.Table(
     "attempts",
     metadata,
     sa.Column("id", _Id, primary_key=True),
-    sa.Column("run", sa.String(32), sa.ForeignKey("runs.id"), nullable=False),
-    sa.Column("pipeline", sa.Text, nullable=False),
-    sa.Column("step", sa.Text, nullable=False),
-    sa.Column("table_name", sa.Text, nullable=False),
+    sa.Column("run", _word(32), sa.ForeignKey("runs.id"), nullable=False),
+    sa.Column("pipeline", _Text, nullable=False),
+    sa.Column("step", _Text, nullable=False),
+    sa.Column("table_name", _Text, nullable=False),
     sa.Column("number", sa.Integer, nullable=False),
     sa.Column("window_start", Instant),
     sa.Column("window_end", Instant),
-    sa.Column("dimensions", sa.Text, nullable=False),
-    sa.Column("code", sa.Text, nullable=False),
-    sa.Column("inputs", sa.String(64), nullable=False),
+    sa.Column("dimensions", _Text, nullable=False),
+    sa.Column("code", _Text, nullable=False),
+    sa.Column("inputs", _word(64), nullable=False),
     sa.Column("token", sa.BigInteger),
-    sa.Column("base_version", sa.Text),
-    sa.Column("version", sa.Text),
+    sa.Column("base_version", _Text),
+    sa.Column("version", _Text),
     sa.Column("row_count", sa.BigInteger),
-    sa.Column("status", sa.String(16), nullable=False),
-    sa.Column("error", sa.Text, nullable=False),
+    sa.Column("status", _word(16), nullable=False),
+    sa.Column("error", _Text, nullable=False),
     sa.Column("transient", sa.Boolean, nullable=False),
-    sa.Column("details", sa.Text, nullable=False),
+    sa.Column("details", _Text, nullable=False),
     sa.Column("started_at", Instant, nullable=False),
     sa.Column("finished_at", Instant),
     sa.Index("attempts_by_run", "run"),
@@ -105,7 +113,7 @@ attempts = sa.Table(
 tokens = sa.Table(
     "tokens",
     metadata,
-    sa.Column("table_name", sa.Text, primary_key=True),
+    sa.Column("table_name", _Text, primary_key=True),
     sa.Column("highest", sa.BigInteger, nullable=False),
 )
 
@@ -113,16 +121,16 @@ claims = sa.Table(
     "claims",
     metadata,
     sa.Column("id", _Id, primary_key=True),
-    sa.Column("table_name", sa.Text, nullable=False),
+    sa.Column("table_name", _Text, nullable=False),
     sa.Column("token", sa.BigInteger, nullable=False),
-    sa.Column("scopes", sa.Text, nullable=False),
-    sa.Column("run", sa.String(32)),
+    sa.Column("scopes", _Text, nullable=False),
+    sa.Column("run", _word(32)),
     sa.Column("attempt", sa.BigInteger),
-    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("host", _Text, nullable=False),
     sa.Column("pid", sa.BigInteger, nullable=False),
     sa.Column("since", Instant, nullable=False),
     sa.Column("expires_at", Instant, nullable=False),
-    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("state", _word(16), nullable=False),
     sa.Column("ended_at", Instant),
     sa.UniqueConstraint("table_name", "token", name="claims_token"),
     # Few claims are open at a time: looking for overlaps never reads the closed ones.
@@ -133,30 +141,30 @@ claims = sa.Table(
 input_sets = sa.Table(
     "input_sets",
     metadata,
-    sa.Column("id", sa.String(64), primary_key=True),
-    sa.Column("content", sa.Text, nullable=False),
+    sa.Column("id", _word(64), primary_key=True),
+    sa.Column("content", _Text, nullable=False),
 )
 
 outputs = sa.Table(
     "outputs",
     metadata,
     sa.Column("id", _Id, primary_key=True),
-    sa.Column("table_name", sa.Text, nullable=False),
-    sa.Column("scope", sa.Text, nullable=False),
+    sa.Column("table_name", _Text, nullable=False),
+    sa.Column("scope", _Text, nullable=False),
     sa.Column("window_start", Instant),
     sa.Column("window_end", Instant),
-    sa.Column("dimensions", sa.Text, nullable=False),
+    sa.Column("dimensions", _Text, nullable=False),
     sa.Column("row_count", sa.BigInteger, nullable=False),
-    sa.Column("digest", sa.Text, nullable=False),
-    sa.Column("files", sa.Text, nullable=False),
-    sa.Column("version", sa.Text),
-    sa.Column("pipeline", sa.Text, nullable=False),
-    sa.Column("step", sa.Text, nullable=False),
-    sa.Column("code", sa.Text, nullable=False),
-    sa.Column("inputs", sa.String(64), nullable=False),
-    sa.Column("run", sa.String(32)),
+    sa.Column("digest", _Text, nullable=False),
+    sa.Column("files", _Text, nullable=False),
+    sa.Column("version", _Text),
+    sa.Column("pipeline", _Text, nullable=False),
+    sa.Column("step", _Text, nullable=False),
+    sa.Column("code", _Text, nullable=False),
+    sa.Column("inputs", _word(64), nullable=False),
+    sa.Column("run", _word(32)),
     sa.Column("token", sa.BigInteger, nullable=False),
-    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("state", _word(16), nullable=False),
     sa.Column("recorded_at", Instant, nullable=False),
     sa.Column("superseded_at", Instant),
     # One truth per scope, kept by the database itself.

@@ -8,24 +8,30 @@ from alembic import op
 revision = "0001"
 down_revision = None
 
-_INSTANT = sa.String(27)
+
+def _word(length: int) -> sa.String:
+    return sa.String(length).with_variant(sa.String(length, collation="C"), "postgresql")
+
+
+_TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+_INSTANT = _word(27)
 _ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
     op.create_table(
         "runs",
-        sa.Column("id", sa.String(32), primary_key=True),
-        sa.Column("pipeline", sa.Text, nullable=False),
+        sa.Column("id", _word(32), primary_key=True),
+        sa.Column("pipeline", _TEXT, nullable=False),
         sa.Column("window_start", _INSTANT),
         sa.Column("window_end", _INSTANT),
-        sa.Column("dimensions", sa.Text, nullable=False),
-        sa.Column("command", sa.Text, nullable=False),
-        sa.Column("tags", sa.Text, nullable=False),
-        sa.Column("host", sa.Text, nullable=False),
+        sa.Column("dimensions", _TEXT, nullable=False),
+        sa.Column("command", _TEXT, nullable=False),
+        sa.Column("tags", _TEXT, nullable=False),
+        sa.Column("host", _TEXT, nullable=False),
         sa.Column("pid", sa.BigInteger, nullable=False),
-        sa.Column("status", sa.String(16), nullable=False),
-        sa.Column("error", sa.Text, nullable=False),
+        sa.Column("status", _word(16), nullable=False),
+        sa.Column("error", _TEXT, nullable=False),
         sa.Column("started_at", _INSTANT, nullable=False),
         sa.Column("seen_at", _INSTANT, nullable=False),
         sa.Column("finished_at", _INSTANT),
@@ -35,24 +41,24 @@ def upgrade() -> None:
     op.create_table(
         "attempts",
         sa.Column("id", _ID, primary_key=True),
-        sa.Column("run", sa.String(32), sa.ForeignKey("runs.id"), nullable=False),
-        sa.Column("pipeline", sa.Text, nullable=False),
-        sa.Column("step", sa.Text, nullable=False),
-        sa.Column("table_name", sa.Text, nullable=False),
+        sa.Column("run", _word(32), sa.ForeignKey("runs.id"), nullable=False),
+        sa.Column("pipeline", _TEXT, nullable=False),
+        sa.Column("step", _TEXT, nullable=False),
+        sa.Column("table_name", _TEXT, nullable=False),
         sa.Column("number", sa.Integer, nullable=False),
         sa.Column("window_start", _INSTANT),
         sa.Column("window_end", _INSTANT),
-        sa.Column("dimensions", sa.Text, nullable=False),
-        sa.Column("code", sa.Text, nullable=False),
-        sa.Column("inputs", sa.String(64), nullable=False),
+        sa.Column("dimensions", _TEXT, nullable=False),
+        sa.Column("code", _TEXT, nullable=False),
+        sa.Column("inputs", _word(64), nullable=False),
         sa.Column("token", sa.BigInteger),
-        sa.Column("base_version", sa.Text),
-        sa.Column("version", sa.Text),
+        sa.Column("base_version", _TEXT),
+        sa.Column("version", _TEXT),
         sa.Column("row_count", sa.BigInteger),
-        sa.Column("status", sa.String(16), nullable=False),
-        sa.Column("error", sa.Text, nullable=False),
+        sa.Column("status", _word(16), nullable=False),
+        sa.Column("error", _TEXT, nullable=False),
         sa.Column("transient", sa.Boolean, nullable=False),
-        sa.Column("details", sa.Text, nullable=False),
+        sa.Column("details", _TEXT, nullable=False),
         sa.Column("started_at", _INSTANT, nullable=False),
         sa.Column("finished_at", _INSTANT),
         sqlite_autoincrement=True,
@@ -61,50 +67,50 @@ def upgrade() -> None:
     op.create_index("attempts_by_step", "attempts", ["pipeline", "step", "window_start"])
     op.create_table(
         "tokens",
-        sa.Column("table_name", sa.Text, primary_key=True),
+        sa.Column("table_name", _TEXT, primary_key=True),
         sa.Column("highest", sa.BigInteger, nullable=False),
     )
     op.create_table(
         "claims",
         sa.Column("id", _ID, primary_key=True),
-        sa.Column("table_name", sa.Text, nullable=False),
+        sa.Column("table_name", _TEXT, nullable=False),
         sa.Column("token", sa.BigInteger, nullable=False),
-        sa.Column("scopes", sa.Text, nullable=False),
-        sa.Column("run", sa.String(32)),
+        sa.Column("scopes", _TEXT, nullable=False),
+        sa.Column("run", _word(32)),
         sa.Column("attempt", sa.BigInteger),
-        sa.Column("host", sa.Text, nullable=False),
+        sa.Column("host", _TEXT, nullable=False),
         sa.Column("pid", sa.BigInteger, nullable=False),
         sa.Column("since", _INSTANT, nullable=False),
         sa.Column("expires_at", _INSTANT, nullable=False),
-        sa.Column("state", sa.String(16), nullable=False),
+        sa.Column("state", _word(16), nullable=False),
         sa.Column("ended_at", _INSTANT),
         sa.UniqueConstraint("table_name", "token", name="claims_token"),
     )
     op.create_index("claims_by_state", "claims", ["state", "table_name"])
     op.create_table(
         "input_sets",
-        sa.Column("id", sa.String(64), primary_key=True),
-        sa.Column("content", sa.Text, nullable=False),
+        sa.Column("id", _word(64), primary_key=True),
+        sa.Column("content", _TEXT, nullable=False),
     )
     op.create_table(
         "outputs",
         sa.Column("id", _ID, primary_key=True),
-        sa.Column("table_name", sa.Text, nullable=False),
-        sa.Column("scope", sa.Text, nullable=False),
+        sa.Column("table_name", _TEXT, nullable=False),
+        sa.Column("scope", _TEXT, nullable=False),
         sa.Column("window_start", _INSTANT),
         sa.Column("window_end", _INSTANT),
-        sa.Column("dimensions", sa.Text, nullable=False),
+        sa.Column("dimensions", _TEXT, nullable=False),
         sa.Column("row_count", sa.BigInteger, nullable=False),
-        sa.Column("digest", sa.Text, nullable=False),
-        sa.Column("files", sa.Text, nullable=False),
-        sa.Column("version", sa.Text),
-        sa.Column("pipeline", sa.Text, nullable=False),
-        sa.Column("step", sa.Text, nullable=False),
-        sa.Column("code", sa.Text, nullable=False),
-        sa.Column("inputs", sa.String(64), nullable=False),
-        sa.Column("run", sa.String(32)),
+        sa.Column("digest", _TEXT, nullable=False),
+        sa.Column("files", _TEXT, nullable=False),
+        sa.Column("version", _TEXT),
+        sa.Column("pipeline", _TEXT, nullable=False),
+        sa.Column("step", _TEXT, nullable=False),
+        sa.Column("code", _TEXT, nullable=False),
+        sa.Column("inputs", _word(64), nullable=False),
+        sa.Column("run", _word(32)),
         sa.Column("token", sa.BigInteger, nullable=False),
-        sa.Column("state", sa.String(16), nullable=False),
+        sa.Column("state", _word(16), nullable=False),
         sa.Column("recorded_at", _INSTANT, nullable=False),
         sa.Column("superseded_at", _INSTANT),
     )

@@ -1,0 +1,54 @@
+"""Write a file as a whole or not at all, and never over another."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from twice.errors import LedgerError, UsageError
+
+
+@contextmanager
+def new_file(path: Path, what: str) -> Iterator[Path]:
+    """Yield the path to write to; what is there at the end gets its name, unless something else has it."""
+    path = path.absolute()
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            raise _taken(path, what)
+        yield partial
+        _name(partial, path, what)
+    except OSError as error:
+        raise not_written(path, what, error.strerror or str(error)) from None
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+
+
+def _name(partial: Path, path: Path, what: str) -> None:
+    try:
+        # A link, unlike a rename, never replaces what appeared meanwhile.
+        os.link(partial, path)
+    except FileExistsError:
+        raise _taken(path, what) from None
+
+
+def _taken(path: Path, what: str) -> UsageError:
+    return UsageError(
+        f"{path} exists already; {'an' if what[0] in 'aeiou' else 'a'} {what} overwrites nothing",
+        safe="the file was left as it is",
+        to_go_on=f"give the {what} another name",
+    )
+
+
+def not_written(path: Path, what: str, why: str) -> LedgerError:
+    """Say that a file could not be written."""
+    return LedgerError(
+        f"the {what} {path} cannot be written: {why}",
+        safe="the ledger is as it was, and no half file was left",
+        to_go_on="choose a directory with space that this user may write to",
+    )
