@@ -1,13 +1,13 @@
 # Every target does its own set-up. `make` alone lists them.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup python demo test lint types imports format bench lock clean
+.PHONY: help setup python postgres demo test crash-matrix lint types imports format bench lock clean
 
 BIN := .venv/bin
 SPARK := scripts/with-spark
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z%-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z%-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: ## virtual environment, locked packages, Java, jars; does nothing when all is there
 	@scripts/setup
@@ -16,11 +16,18 @@ setup: ## virtual environment, locked packages, Java, jars; does nothing when al
 python:
 	@scripts/setup-python
 
+# A server that tests and benchmarks start for themselves; the demo needs none.
+postgres:
+	@scripts/setup-postgres
+
 demo: setup ## the shop: run a day, run it again, kill it, and compare with the unsafe version
 	@$(SPARK) $(BIN)/python -m examples.shop.demo
 
-test: setup lint types imports ## lint, types, import contracts, then all tests
+test: setup postgres lint types imports ## lint, types, import contracts, then all tests
 	@scripts/run-tests
+
+crash-matrix: setup postgres ## kill every store at every point, by signal and by system call; ends with one JSON line
+	@scripts/crash-matrix
 
 lint: python ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -36,10 +43,10 @@ format: python ## ruff: format and apply the safe fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: setup ## all benchmarks, one after the other; each ends with one JSON line
+bench: setup postgres ## all benchmarks, one after the other; each ends with one JSON line
 	@set -e; for file in bench/[a-z]*.py; do echo "== $$file"; $(SPARK) $(BIN)/python "$$file"; done
 
-bench-%: setup ## one benchmark: make bench-overhead
+bench-%: setup postgres ## one benchmark: make bench-overhead
 	@$(SPARK) $(BIN)/python bench/$*.py
 
 # The oldest Python that we support decides; the markers in the file carry the differences.

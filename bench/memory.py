@@ -26,6 +26,9 @@ url = "sqlite:///ledger.db"
 type = "iceberg"
 warehouse = "warehouse"
 catalog = "sqlite:///catalog.db"
+[stores.serving]
+type = "sql"
+url = "sqlite:///serving.db"
 [profiles.default.spark]
 "spark.master" = "local[2]"
 "spark.driver.memory" = "2g"

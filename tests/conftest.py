@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import stamina
 
+from tests import servers
 from twice import config as configuration
 from twice.engine.api import run
 from twice.ledger import Ledger, open_ledger
@@ -30,6 +31,13 @@ url = "sqlite:///{folder}/ledger.db"
 type = "iceberg"
 warehouse = "warehouse"
 catalog = "sqlite:///catalog.db"
+# Nobody connects to it: it brings the driver of Postgres into Spark.
+[stores.server]
+type = "sql"
+url = "postgresql://127.0.0.1/none"
+[stores.warehouse]
+type = "delta"
+path = "delta"
 [lease]
 seconds = {lease}
 [profiles.default.spark]
@@ -110,6 +118,28 @@ def lab(spark: SparkSession, lakehouse: Path, tmp_path: Path) -> Lab:
     config = configuration.load(file)
     spark.sql(f"create namespace if not exists lake.{space}")
     return Lab(spark, open_ledger(config.ledger), config, space, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[servers.Postgres]:
+    """A Postgres server of this test process."""
+    with servers.running(servers.Postgres) as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_database(postgres: servers.Postgres) -> Iterator[str]:
+    """The URL of a fresh database, with the password in it."""
+    url = postgres.database()
+    yield url
+    postgres.drop(url)
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres: servers.Postgres) -> Iterator[servers.Bouncer]:
+    """A pooler in transaction mode in front of the server."""
+    with servers.running(lambda: servers.Bouncer(postgres)) as pooler:
+        yield pooler
 
 
 @pytest.fixture(autouse=True)

@@ -188,3 +188,31 @@ def test_a_wrong_java_home_is_named(machine):
     assert done.returncode == 1
     assert "JAVA_HOME=/no/such/home holds no Java that runs" in done.stderr
     assert "unset it" in done.stderr
+
+
+def set_up_postgres(machine):
+    return subprocess.run(
+        [machine.root / "project" / "scripts" / "setup-postgres"],
+        env={"PATH": str(machine.bin), "POSTGRES_ROOT": str(machine.root), "APT_LISTS": "/nowhere"},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_a_postgres_server_and_a_pooler_that_are_there_are_taken(machine):
+    machine.command("initdb", "exit 0")
+    machine.command("pgbouncer", "exit 0")
+    done = set_up_postgres(machine)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_without_postgres_and_without_rights_the_command_to_run_is_named(machine):
+    # Nothing of the machine that runs this test is found: neither its server nor its pooler is on PATH.
+    if Path("/usr/sbin/pgbouncer").exists():
+        script = machine.root / "project" / "scripts" / "setup-postgres"
+        script.write_text(script.read_text().replace(":/usr/sbin:/usr/local/sbin", ""))
+    machine.command("id", "echo 1000")
+    machine.command("apt-get", "exit 1")
+    done = set_up_postgres(machine)
+    assert done.returncode == 1
+    assert "sudo apt-get install -y --no-install-recommends postgresql pgbouncer" in done.stderr

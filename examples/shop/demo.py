@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,6 +50,9 @@ url = "sqlite:///ledger.db"
 type = "iceberg"
 warehouse = "warehouse"
 catalog = "sqlite:///catalog.db"
+[stores.serving]
+type = "sql"
+url = "sqlite:///serving.db"
 [profiles.default.spark]
 "spark.master" = "local[2]"
 "spark.sql.shuffle.partitions" = "4"
@@ -78,6 +83,7 @@ class Demo:
         first = self.run(f"twice run shop --for {SATURDAY}", for_=SATURDAY)
         rows, revenue = self.facts(FACTS, SATURDAY)
         self.say(f"Saturday has {rows:,} orders, revenue {revenue:,.2f}.")
+        self.say(f"The application's database has it, too: {self.served(SATURDAY)}.")
         self.chapter("3. Run Saturday again")
         versions = self.versions()
         again = self.run(f"twice run shop --for {SATURDAY}", for_=SATURDAY)
@@ -88,6 +94,7 @@ class Demo:
         self.run(f"twice run shop --for {SUNDAY}", for_=SUNDAY)
         rows, revenue = self.facts(FACTS, SUNDAY)
         self.say(f"Sunday has {rows:,} orders, revenue {revenue:,.2f}. Leftover branches: {self.leftovers()}.")
+        self.say(f"The application sees {self.served(SUNDAY)}.")
         self.chapter("5. The same day by a job that appends, killed and retried")
         self.unsafe(rows, revenue)
         self.chapter("6. What twice knows")
@@ -176,6 +183,13 @@ class Demo:
             args={"day": day},
         ).first()
         return (found["orders"], found["revenue"] or Decimal(0)) if found else (0, Decimal(0))
+
+    def served(self, day: str) -> str:
+        """Ask the serving database as an application would: without Spark, without twice."""
+        query = "SELECT count(*), sum(orders) FROM daily_customer_summary WHERE order_date = ?"
+        with closing(sqlite3.connect(self.folder / "serving.db")) as database:
+            customers, orders = database.execute(query, (day,)).fetchone()
+        return f"{customers:,} customers with {orders or 0:,} orders that were not cancelled"
 
     def versions(self) -> int:
         """Count the versions that readers of the fact table have seen."""

@@ -1,5 +1,7 @@
 """The reference pipeline: two raw feeds, a fact, a dimension and two marts; every day safe to run twice.
 
+One mart is served to an application from its own database: SQLite here, Postgres by changing the URL.
+
 twice run shop --for 2026-04-25
 """
 
@@ -67,8 +69,8 @@ revenue_daily = Table(
     gates=[gates.range("revenue_usd", min=0), gates.unique("revenue_sk")],
 )
 daily_customer_summary = Table(
-    "lake.mart.daily_customer_summary",
-    description="What each customer ordered on a day, without cancelled orders.",
+    "serving.main.daily_customer_summary",
+    description="What each customer ordered on a day, without cancelled orders, for the application's database.",
     partition=Day("order_date"),
     key=["order_date", "customer_id"],
     write=Overwrite(),

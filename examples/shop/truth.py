@@ -35,7 +35,9 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class _Delivery:
+class Delivery:
+    """One version of an order: how many days later it arrives, and what it says."""
+
     arrives: int
     updated: int
     customer: int
@@ -60,7 +62,7 @@ def expected_orders(
     regions = _regions(customers, seed, opening, through)
     orders, by_region = 0, defaultdict[str, Decimal](Decimal)
     for number in range(orders_per_day):
-        deliveries = _deliveries(Dice(seed), epoch_day(business_date), number, customers)
+        deliveries = deliveries_of(Dice(seed), epoch_day(business_date), number, customers)
         arrived = [one for one in deliveries if business_date + timedelta(days=one.arrives) <= through]
         if not arrived:
             continue
@@ -80,7 +82,9 @@ def _regions(customers: int, seed: int, opening: date, through: date) -> dict[in
     return {customer: region for customer, (_, region) in versions.items()}
 
 
-def _deliveries(dice: Dice, day: int, number: int, customers: int) -> Iterator[_Delivery]:
+def deliveries_of(dice: Dice, day: int, number: int, customers: int) -> Iterator[Delivery]:
+    """Yield how the n-th order of a day (counted since 1970) is delivered: once, or twice."""
+
     def roll(purpose: str, sides: int) -> int:
         return dice.roll(purpose, sides, day, number)
 
@@ -88,7 +92,7 @@ def _deliveries(dice: Dice, day: int, number: int, customers: int) -> Iterator[_
     first_arrival = {0: 1, 1: 1, 2: 2, 3: 3}.get(late, 1 if moment >= LATE_EVENING else 0)
     customer, status = roll("customer", customers) + 1, STATUSES[roll("status", 3)]
     cents = roll("amount", CENTS_RANGE) + CENTS_FROM
-    yield _Delivery(first_arrival, moment, customer, status, cents)
+    yield Delivery(first_arrival, moment, customer, status, cents)
     if again >= REDELIVERED:
         return
     arrives = max(roll("again on", LATEST_ARRIVAL_DAYS + 1), 1 if moment >= LAST_HOUR else 0)
@@ -98,4 +102,4 @@ def _deliveries(dice: Dice, day: int, number: int, customers: int) -> Iterator[_
             cents = roll("new amount", CENTS_RANGE) + CENTS_FROM
         else:
             status = "cancelled"
-    yield _Delivery(arrives, moment, customer, status, cents)
+    yield Delivery(arrives, moment, customer, status, cents)

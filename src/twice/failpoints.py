@@ -20,9 +20,17 @@ FAIL_POINTS = {
     "recover.dropped": "an abandoned attempt's branch is gone; the ledger does not know yet",
     "stage.written": "rows are staged on the branch; no gate has looked at them",
     "gate.passed": "the staged rows passed every gate; nothing is published",
+    "sql.loaded": "a batch of rows is in the staging table of a database; its transaction is not committed",
+    "sql.deleted": "inside a database's publish transaction the old rows are gone and the new ones are not there",
+    "delta.ready": "a Delta table's commit is prepared; its log has not been asked",
     "publish.ready": "the commit is prepared; the catalog has not been asked",
     "publish.committed": "the table has the new version; the ledger does not know yet",
     "record.written": "the ledger has the outputs; the run is not marked as done",
+    "parquet.ready": "everything that is to move is on the disk; the log does not know yet",
+    "parquet.journalled": "the log has decided the publish; no folder has moved",
+    "parquet.moved_aside": "an old partition is out of its place; the new one is not in it",
+    "parquet.moved_in": "a new partition is in its place; others may not be",
+    "parquet.swapped": "every partition is in its place; what was replaced is not removed",
 }
 
 _ACTIONS = ("kill", "raise", "pause")

@@ -31,7 +31,7 @@ def small_batches(monkeypatch):
 
 
 def staged_rows(world):
-    branches = [name for name in world.refs() if name != "main"]
+    branches = world.place.leftovers("t")
     assert len(branches) == 1
     return world.spark.table(f"{world.name()}.branch_{branches[0]}").where(f"d = date'{DAY}'").count()
 

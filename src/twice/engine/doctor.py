@@ -15,11 +15,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from twice.engine import jars
 from twice.errors import EnvironmentProblem, TwiceError
-from twice.ledger import open_ledger, redact
+from twice.ledger import find_ledger, redact
 
 if TYPE_CHECKING:
     from twice.config import Config
-    from twice.ledger import Ledger
+    from twice.ledger import Health, Ledger
 
 _JAVA = 17
 _SPACE = 1 << 30
@@ -161,25 +161,23 @@ def configuration(config: Config) -> Finding:
 
 def ledger(config: Config) -> Finding:
     """Open the ledger and try to write to it; one that does not exist yet is made by the first run."""
-    path = Path(config.ledger.removeprefix("sqlite:///"))
     shown = redact(config.ledger)
     try:
-        if config.ledger.startswith("sqlite:///") and not path.exists():
-            return _future_ledger(path)
-        opened = open_ledger(config.ledger, create=False)
-        # A write that is rolled back: disk, rights and locks all have their say.
-        opened.prune(timedelta(days=36500), dry_run=True)
+        opened = find_ledger(config.ledger)
+        if opened is None:
+            return _future_ledger(config)
+        health = opened.check()
         ahead = _newest(opened)
     except TwiceError as error:
         return Finding("ledger", False, redact(error.message), error.to_go_on)
-    if ahead and ahead > datetime.now(timezone.utc) + _AHEAD:
+    if ahead and ahead > datetime.now(timezone.utc) + health.ahead + _AHEAD:
         return Finding(
             "ledger",
             False,
             f"{shown} has a record from the future: {ahead:%Y-%m-%d %H:%M}Z",
             "correct the clock of this machine, or of the one that wrote it: leases are judged by it",
         )
-    return Finding("ledger", True, f"{shown}, readable and writable")
+    return Finding("ledger", True, f"{shown}, {health.software}, readable and writable{_skew(health)}")
 
 
 def _newest(opened: Ledger) -> datetime | None:
@@ -187,7 +185,18 @@ def _newest(opened: Ledger) -> datetime | None:
     return newest[0].started_at if newest else None
 
 
-def _future_ledger(path: Path) -> Finding:
+def _skew(health: Health) -> str:
+    """Tell about clocks that differ; a difference is harmless, as all processes ask the server's."""
+    seconds = health.ahead.total_seconds()
+    if abs(seconds) < 1:
+        return ""
+    return f"; its clock is {abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'} this machine's"
+
+
+def _future_ledger(config: Config) -> Finding:
+    if not config.ledger.startswith("sqlite:///"):
+        return Finding("ledger", True, f"{redact(config.ledger)} answers; the first run makes the ledger there")
+    path = Path(config.ledger.removeprefix("sqlite:///"))
     folder = next(parent for parent in path.parents if parent.exists())
     try:
         with tempfile.NamedTemporaryFile(dir=folder):

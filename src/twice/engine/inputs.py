@@ -15,6 +15,7 @@ from twice.model.scopes import Scope
 from twice.model.tables import Cut, Read
 from twice.model.targets import Target
 from twice.model.windows import Window
+from twice.store.protocol import Cutting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,7 +53,12 @@ def bind(job: Job, pinned: Pinned) -> DataFrame:
     table = pinned.read.table
     if pinned.version is None and table.id == job.step.writes.id:
         return _no_past(job, pinned)
-    return cut_rows(job, pinned.read, pinned.cut, job.stores.source(table).read(job.session, table, pinned.version))
+    source, cut, zone = job.stores.source(table), pinned.cut, job.pipeline.zone
+    if isinstance(source, Cutting) and pinned.read.mode == "window":
+        rows = source.read_cut(job.session, table, pinned.version, cut, dict(job.scope.dimensions), zone)
+    else:
+        rows = source.read(job.session, table, pinned.version)
+    return cut_rows(job, pinned.read, cut, rows)
 
 
 def require_unmoved(job: Job, inputs: Sequence[Pinned]) -> None:
@@ -60,12 +66,20 @@ def require_unmoved(job: Job, inputs: Sequence[Pinned]) -> None:
     for pinned in inputs:
         table = pinned.read.table
         source = job.stores.source(table)
-        if not source.abilities.pins and source.version(job.session, table) != pinned.version:
+        if not source.abilities.pins and _moved(job, pinned, source.version(job.session, table)):
             raise Conflict(
                 f"step {job.step.name}: its input {pinned.name} ({table.name}) changed while it was read",
                 safe="nothing was published",
                 to_go_on="run it again: the new attempt reads what is there now",
             )
+
+
+def _moved(job: Job, pinned: Pinned, version: str | None) -> bool:
+    """Tell whether what was read is another now; tomorrow's rows that arrive meanwhile are none of a window's."""
+    if version == pinned.version:
+        return False
+    before = dict(pinned.record.partitions)
+    return not before or before != _partitions(job, pinned.read, pinned.cut, version)
 
 
 def _no_past(job: Job, pinned: Pinned) -> DataFrame:

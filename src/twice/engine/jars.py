@@ -17,10 +17,24 @@ _ICEBERG = {
     "4.0": "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.12.0",
     "3.5": "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.12.0",
 }
+# Delta and all that it needs beside Spark's own jars; its other dependencies are for catalogs that are not used here.
+_DELTA = {
+    "4.1": (
+        "io.delta:delta-spark_4.1_2.13:4.4.0",
+        "io.delta:delta-storage:4.4.0",
+        "io.delta:delta-kernel-api:4.4.0",
+        "io.delta:delta-kernel-defaults:4.4.0",
+    ),
+}
 _SQLITE = "org.xerial:sqlite-jdbc:3.50.3.0"
 _POSTGRES = "org.postgresql:postgresql:42.7.7"
 # These bring everything they need, so that a fetched file can be handed to Spark as it is.
-_ALONE = ("org.apache.iceberg:iceberg-spark-runtime", "org.xerial:sqlite-jdbc", "org.postgresql:postgresql")
+_ALONE = (
+    "org.apache.iceberg:iceberg-spark-runtime",
+    "io.delta:",
+    "org.xerial:sqlite-jdbc",
+    "org.postgresql:postgresql",
+)
 
 
 def default_packages(spark_version: str, stores: Iterable[StoreConfig]) -> tuple[str, ...]:
@@ -35,12 +49,23 @@ def default_packages(spark_version: str, stores: Iterable[StoreConfig]) -> tuple
     for store in stores:
         if store.type == "iceberg":
             found[_ICEBERG[minor]] = None
+        if store.type == "delta":
+            found |= dict.fromkeys(_delta(minor))
         url = store.options.get("catalog", "sqlite:///") if store.type == "iceberg" else store.options.get("url", "")
         if url.startswith("sqlite"):
             found[_SQLITE] = None
         if url.startswith("postgres"):
             found[_POSTGRES] = None
     return tuple(found)
+
+
+def _delta(minor: str) -> tuple[str, ...]:
+    if minor not in _DELTA:
+        raise EnvironmentProblem(
+            f"the Delta store is not tried with Spark {minor}; it is with {', '.join(_DELTA)}",
+            to_go_on='use that Spark, or keep the table in a store of type "iceberg"',
+        )
+    return _DELTA[minor]
 
 
 def cache() -> Path:

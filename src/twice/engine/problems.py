@@ -49,6 +49,8 @@ def said(job: Job, error: BaseException) -> str:
     about rows, so it stays.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling "):
+        lines = [lines[1].removeprefix(": "), *lines[2:]]  # the gateway's own words say nothing
     told, kind = lines[0] if lines else "", type(error).__name__
     if _is_personal(job) and not isinstance(error, AnalysisException):
         condition = getattr(error, "getCondition", lambda: None)()

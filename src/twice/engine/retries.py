@@ -21,6 +21,8 @@ _JAVA_WEATHER = re.compile(
     r"|java\.util\.concurrent\.TimeoutException|java\.io\.InterruptedIOException|Connection reset|Broken pipe"
     r"|CommitFailedException|CommitStateUnknownException|ServiceUnavailableException|ServiceFailureException"
     r"|SQLITE_BUSY|database is locked|CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block .* not found"
+    r"|PSQLException: (FATAL: (terminating|the database system|sorry, too many)|An I/O error|This connection has been"
+    r"|Connection to \S+ refused|The connection attempt failed|ERROR: (invalid snapshot identifier|could not import))"
     r"|SparkContext was shut down|Job \d+ cancelled because SparkContext",
 )
 _SQLSTATE = re.compile(r"SQLSTATE:?\s*(08|40|53|57P)\w*")

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,7 +79,8 @@ def check_ledger(config: Config, master: str) -> None:
         raise ConfigError(
             f"profile {config.profile} runs on {master}, but its ledger is a file on one machine",
             safe="nothing was run",
-            to_go_on="use a local master: a ledger that a cluster can share is not in this release",
+            to_go_on='use a ledger that a cluster can share, url = "postgresql://…", or a local master; '
+            "`twice ledger export` and `import` move what the file holds",
         )
 
 
@@ -89,6 +91,9 @@ def start(config: Config) -> SparkSession:
     from pyspark.sql import SparkSession
 
     wanted = settings(config)
+    if wanted.get("spark.master", "").startswith("local"):
+        # On one machine the workers are this very Python, with the packages that it has.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("twice")
     for name, value in wanted.items():
         builder = builder.config(name, value)

@@ -48,12 +48,34 @@ class Stores:
             store.release(session)
 
 
-def open_store(store: StoreConfig, root: Path) -> Source:  # noqa: ARG001 - an embedded store lies below it
+def open_store(store: StoreConfig, root: Path) -> Source:
     """Open one store by its type."""
     if store.type == "iceberg":
         from twice.store.iceberg import IcebergStore
 
         return IcebergStore()
+    if store.type == "delta":
+        from twice.store.delta import DeltaStore
+        from twice.store.delta.settings import read_settings as read_delta_settings
+
+        return DeltaStore(read_delta_settings(store, root))
+    if store.type == "sql":
+        from twice.store.sql import SqlStore, open_database
+
+        return SqlStore(open_database(store, root))
+    if store.type == "files":
+        from twice.store.files import FilesSource
+        from twice.store.files.settings import read_settings
+
+        return FilesSource(read_settings(store, root))
+    if store.type == "catalog":
+        from twice.store.catalog import CatalogSource
+
+        return CatalogSource(store)
+    if store.type == "parquet":
+        from twice.store.parquet.store import ParquetStore
+
+        return ParquetStore(store, root)
     raise AssertionError(f"no store of type {store.type}")  # the configuration knows the types
 
 
@@ -67,6 +89,11 @@ def spark_settings(stores: Iterable[StoreConfig], root: Path) -> dict[str, str]:
 
             found |= settings.spark_settings(store, root)
             extensions[settings.EXTENSIONS] = None
+        if store.type == "delta":
+            from twice.store.delta import settings as delta_settings
+
+            found |= delta_settings.spark_settings(store, root)
+            extensions[delta_settings.EXTENSIONS] = None
     if extensions:
         found["spark.sql.extensions"] = ",".join(extensions)
     return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from twice.errors import StoreRefused
 from twice.model.patterns import InsertOnly, Merge, Overwrite, Whole, WritePattern
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from twice.model.tables import Table
+    from twice.model.tables import Cut, Table
     from twice.model.targets import Target
     from twice.model.windows import Window
 
@@ -104,6 +104,22 @@ class Source(Protocol):
 
     def release(self, session: SparkSession) -> None:
         """Let go of what the reads of an attempt held open."""
+
+
+@runtime_checkable
+class Cutting(Protocol):
+    """A source that cuts to the window itself, where Spark could not hand the cut down exactly."""
+
+    def read_cut(
+        self,
+        session: SparkSession,
+        table: Table,
+        version: str | None,
+        cut: Cut,
+        dimensions: Mapping[str, str],
+        zone: ZoneInfo,
+    ) -> DataFrame:
+        """Read what lies in the cut, or more: the engine cuts again."""
 
 
 class Store(Source, Protocol):

@@ -132,7 +132,7 @@ def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any
             + ", or let the step go on making it",
         )
     for name, kind in here.items():
-        if name in there and plain(kind) != plain(there[name]):
+        if name in there and _kept(kind) != plain(there[name]):
             raise SchemaRefused(
                 f"{table.name}: column {name} is {there[name].simpleString()}, but the step makes "
                 f"{kind.simpleString()}",
@@ -147,6 +147,19 @@ def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any
     for name in new:
         update.addColumn(None, name, convert(_java_type(session, plain(here[name]))))
     update.commit()
+
+
+def _kept(kind: T.DataType) -> T.DataType:
+    """Return a type as Iceberg keeps it: nullable, and without integers of less than 32 bits."""
+    if isinstance(kind, T.ByteType | T.ShortType):
+        return T.IntegerType()
+    if isinstance(kind, T.StructType):
+        return T.StructType([T.StructField(field.name, _kept(field.dataType)) for field in kind.fields])
+    if isinstance(kind, T.ArrayType):
+        return T.ArrayType(_kept(kind.elementType))
+    if isinstance(kind, T.MapType):
+        return T.MapType(_kept(kind.keyType), _kept(kind.valueType))
+    return kind
 
 
 def _published(live: Any) -> set[str]:

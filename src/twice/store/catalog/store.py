@@ -1,0 +1,85 @@
+"""Tables and views of a Spark catalog as a source that cannot tell its versions."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from twice.errors import ConfigError, StoreRefused
+from twice.model.names import quote
+from twice.store.protocol import Abilities
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from twice.config import StoreConfig
+    from twice.model.scopes import Scope
+    from twice.model.tables import Table
+    from twice.model.targets import Target
+    from twice.model.windows import Window
+
+_UNVERSIONED = "unversioned"
+_BETTER = ("iceberg", "delta")
+
+
+class CatalogSource:
+    """Tables of one Spark catalog, by default the session's own."""
+
+    abilities = Abilities(
+        "catalog",
+        writes=(),
+        pins=False,
+        history=False,
+        instead='write to a store of type "iceberg", "delta", "parquet" or "sql"',
+    )
+
+    def __init__(self, config: StoreConfig) -> None:
+        if unknown := sorted(set(config.options) - {"catalog"}):
+            raise ConfigError(f"[stores.{config.name}] has {', '.join(unknown)}; it may have: catalog")
+        self._catalog = config.options.get("catalog", "spark_catalog")
+
+    def name(self, table: Table) -> str:
+        """Return the table's name in Spark, quoted."""
+        return ".".join(quote(part) for part in (self._catalog, *table.id.parts[1:]))
+
+    def exists(self, session: SparkSession, table: Table) -> bool:
+        """Tell whether the catalog has such a table or view."""
+        return session.catalog.tableExists(self.name(table))
+
+    def version(self, session: SparkSession, table: Table) -> str | None:
+        """Say that there is one, but not which: a catalog table cannot tell."""
+        return _UNVERSIONED if self.exists(session, table) else None
+
+    def read(self, session: SparkSession, table: Table, version: str | None) -> DataFrame:
+        """Read what the table holds now."""
+        self._refuse_better(session, table)
+        rows = session.table(self.name(table))
+        return rows.where(F.lit(False)) if version is None else rows
+
+    def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:  # noqa: ARG002
+        """Say of each partition that it is unknown, in words that never come twice: no record equals them."""
+        return {partition: f"unknown:{uuid.uuid4().hex}" for partition in target.partitions}
+
+    def seen(self, session: SparkSession, table: Table, event: Window, zone: ZoneInfo) -> str | None:  # noqa: ARG002
+        """Say that the source cannot tell."""
+        return None
+
+    def release(self, session: SparkSession) -> None:
+        """Hold nothing."""
+
+    def _refuse_better(self, session: SparkSession, table: Table) -> None:
+        """Refuse a table whose own store can pin versions: here it would lose that silently."""
+        described = session.sql(f"DESCRIBE TABLE EXTENDED {self.name(table)}").collect()
+        provider = next((str(row[1]).lower() for row in described if str(row[0]).strip() == "Provider"), "")
+        if provider in _BETTER:
+            raise StoreRefused(
+                f"{table.name} is a table of {provider.capitalize()}, which can be read at a version; "
+                "a catalog store would read whatever is there",
+                safe="nothing was changed",
+                to_go_on=f'declare its store with type = "{provider}"',
+            )

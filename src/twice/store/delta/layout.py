@@ -1,0 +1,86 @@
+"""How a table's log spells partitions, and a scope as conditions on them: no Spark needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timezone
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from pyspark.sql import types as T
+
+from twice.model.names import quote, quote_text
+
+if TYPE_CHECKING:
+    from twice.model.scopes import Scope
+    from twice.model.targets import Target
+
+_PHYSICAL = "delta.columnMapping.physicalName"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The partition columns of a table: what the log calls each, its name, its type."""
+
+    columns: tuple[tuple[str, str, T.DataType], ...]
+    zone: str = "UTC"
+
+    @classmethod
+    def of(cls, schema: T.StructType, partitions: Sequence[str], zone: str, *, mapped: bool) -> Layout:
+        """Read the layout from a table's columns."""
+        found = []
+        for name in partitions:
+            field = schema[name]
+            physical = (field.metadata or {}).get(_PHYSICAL, name) if mapped else name
+            found.append((str(physical), name, field.dataType))
+        return cls(tuple(found), zone)
+
+    def partition(self, spelled: Mapping[str, str | None]) -> dict[str, object]:
+        """Return a file's partition as Python values, by column."""
+        return {name: self._value(spelled.get(physical), kind) for physical, name, kind in self.columns}
+
+    def _value(self, text: str | None, kind: T.DataType) -> object:
+        # Delta writes no value for null, and none for the empty text.
+        if not text:
+            return None
+        try:
+            if isinstance(kind, T.DateType):
+                return date.fromisoformat(text)
+            if isinstance(kind, T.TimestampType):
+                found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+                # Written without a zone by an older Delta: Spark reads it in the session's.
+                return found if found.tzinfo else found.replace(tzinfo=ZoneInfo(self.zone)).astimezone(timezone.utc)
+        except ValueError:
+            return text
+        return text
+
+
+def place(target: Target, partition: Mapping[str, object]) -> Scope | None:
+    """Return the target's partition that a file belongs to; None if it is outside."""
+    table = target.table
+    if set(table.partition_columns) - set(partition):
+        return None
+    value = partition[table.partition.column] if table.partition else None
+    return target.partition_of(value, [partition[name] for name in table.dimensions])
+
+
+def conditions(target: Target) -> list[str]:
+    """Say the scope as conditions on partition columns, in Spark SQL."""
+    terms = [f"{quote(name)} = {quote_text(value)}" for name, value in target.scope.dimensions]
+    if (bounds := target.bounds()) and target.table.partition:
+        column = quote(target.table.partition.column)
+        terms += [f"{column} >= {literal(bounds[0])}", f"{column} < {literal(bounds[1])}"]
+    return terms
+
+
+def literal(value: object) -> str:
+    """Spell a date or an instant so that no session time zone can shift it.
+
+    >>> literal(date(2026, 4, 25))
+    "DATE '2026-04-25'"
+    """
+    if isinstance(value, datetime):
+        return f"TIMESTAMP '{value.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S.%f} UTC'"
+    assert isinstance(value, date)  # noqa: S101 - partition values are dates or instants
+    return f"DATE '{value.isoformat()}'"

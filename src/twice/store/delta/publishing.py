@@ -1,0 +1,242 @@
+"""Publish: one commit that takes the staged files in, takes the scope's old ones out, and says the token.
+
+The token is a transaction id of Delta's: each scope has one, and it only grows. Whoever takes a claim over
+raises it to that claim's token. A transaction that has asked for it cannot commit once it has changed, so
+of publish and fence only one can succeed. An error while committing is unknown, not failed: the log is
+asked before anything else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors.exceptions.captured import CapturedException
+
+from twice.errors import Conflict, LeaseLost
+from twice.failpoints import fail_point
+from twice.store.delta import history, jvm
+from twice.store.delta.claims import Claims
+from twice.store.delta.layout import conditions, place
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from twice.model.scopes import Scope
+    from twice.store.delta.staging import DeltaStage
+
+_ATTEMPTS = 12
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What is to become visible, and what is written down with it."""
+
+    stage: DeltaStage
+    partitions: Sequence[Scope]
+    notes: Mapping[str, str]
+    remember: Mapping[str, str]
+
+
+def publish(session: SparkSession, publication: Publication) -> str:
+    """Make the staged partitions visible; return the new version."""
+    stage = publication.stage
+    notes = {history.TOKEN: str(stage.token), **publication.notes}
+    for attempt in range(_ATTEMPTS):
+        with jvm.active(session, notes):
+            transaction = jvm.begin(session, stage.log)
+            if not _is_ours(session, stage, transaction):
+                return _landed_or_lost(session, stage)
+            now = _require_unchanged(session, stage, transaction)
+            actions = _actions(session, publication, transaction, now)
+            fail_point("delta.ready")
+            try:
+                stage.tried = True
+                version = jvm.commit(session, transaction, actions)
+            except (Py4JError, CapturedException) as error:
+                if (landed := _look_up(session, stage)) is not None:
+                    version = int(landed)
+                elif not jvm.is_commit_race(error) or attempt == _ATTEMPTS - 1:
+                    raise
+                else:
+                    time.sleep(min(0.05 * 2**attempt, 2.0))
+                    continue
+        _tidy(session, publication)
+        return str(version)
+    raise AssertionError("unreachable")
+
+
+def drop(session: SparkSession, stage: DeltaStage, remember: Mapping[str, str]) -> None:
+    """End a stage that changes nothing: the claim must be ours, the scope as it was; no data is committed."""
+    for attempt in range(_ATTEMPTS):
+        with jvm.active(session, {history.UNCHANGED: str(stage.token)}):
+            transaction = jvm.begin(session, stage.log)
+            if not _is_ours(session, stage, transaction):
+                raise _lost(stage)
+            _require_unchanged(session, stage, transaction)
+            if _remember(session, transaction, remember):
+                try:
+                    jvm.commit(session, transaction, [])
+                except (Py4JError, CapturedException) as error:
+                    if not jvm.is_commit_race(error) or attempt == _ATTEMPTS - 1:
+                        raise
+                    time.sleep(min(0.05 * 2**attempt, 2.0))
+                    continue
+        Claims(session, stage.log).drop(stage.token)
+        stage.ended = True
+        return
+
+
+def fence(session: SparkSession, log: Any, token: int) -> str | None:
+    """Raise the claim's own transaction id to its token; return the version that it had published before, if any."""
+    claims = Claims(session, log)
+    for attempt in range(_ATTEMPTS):
+        mark = claims.mark(token)
+        with jvm.active(session, {history.FENCED: str(token)}):
+            transaction = jvm.begin(session, log)
+            known = jvm.tokens(transaction.snapshot())
+            application = mark.application if mark else next((name for name in known if known[name] == token), "")
+            landed = None
+            if known.get(application, 0) >= token:
+                newest = int(transaction.snapshot().version())
+                landed = history.landed(session, log, newest, token, mark.base if mark else -1)
+            elif application:
+                transaction.txnVersion(application)  # whoever changes it before we do makes us look again
+                try:
+                    jvm.commit(session, transaction, [jvm.claimed(session, application, token)])
+                except (Py4JError, CapturedException) as error:
+                    if not jvm.is_commit_race(error) or attempt == _ATTEMPTS - 1:
+                        raise
+                    time.sleep(min(0.05 * 2**attempt, 2.0))
+                    continue
+        if landed is not None:
+            claims.end(token)
+        elif mark is not None:
+            claims.drop(token)
+        return landed
+    raise AssertionError("unreachable")
+
+
+def _is_ours(session: SparkSession, stage: DeltaStage, transaction: Any) -> bool:
+    # Asking for the id makes the commit depend on it: a fence that comes in between makes it fail.
+    seen = int(transaction.txnVersion(stage.application))
+    return not stage.ended and seen < stage.token and Claims(session, stage.log).mark(stage.token) is not None
+
+
+def _actions(
+    session: SparkSession, publication: Publication, transaction: Any, now: Sequence[jvm.FileInfo]
+) -> list[Any]:
+    stage, wanted = publication.stage, set(publication.partitions)
+    removed: Sequence[jvm.FileInfo] = stage.removed
+    added: Sequence[jvm.FileInfo] = stage.added
+    if stage.replaces:
+        removed = [file for file in now if place(stage.target, file.partition) in wanted]
+        added = [file for file in stage.added if place(stage.target, file.partition) in wanted]
+    _remember(session, transaction, publication.remember, stage)
+    stamp = jvm.gateway(session).java.lang.System.currentTimeMillis()
+    return [
+        jvm.claimed(session, stage.application, stage.token),
+        *(file.java.removeWithTimestamp(stamp, True) for file in removed),
+        *(file.java for file in added),
+    ]
+
+
+def _remember(
+    session: SparkSession, transaction: Any, remember: Mapping[str, str], stage: DeltaStage | None = None
+) -> bool:
+    """Put properties and new columns into the transaction; tell whether there were any."""
+    live = transaction.metadata()
+    known = jvm.configuration(session, live)
+    new = {name: value for name, value in remember.items() if known.get(name) != value}
+    schema = None
+    if stage is not None and stage.adds_columns and stage.metadata is not None:
+        schema = stage.metadata.schemaString()
+        written = jvm.configuration(session, stage.metadata)
+        mapping = "delta.columnMapping.maxColumnId"
+        new |= {mapping: written[mapping]} if mapping in written else {}
+    if not new and schema is None:
+        return False
+    properties = live.configuration()
+    for name, value in new.items():
+        properties = properties.updated(name, value)
+    transaction.updateMetadata(jvm.changed(live, schema=schema, properties=properties), False)
+    return True
+
+
+def _require_unchanged(session: SparkSession, stage: DeltaStage, transaction: Any) -> list[jvm.FileInfo]:
+    """Refuse if somebody changed the scope since the stage was opened; compaction is no change.
+
+    Returns the scope's files; to have asked for them makes the commit fail if others come in between.
+    """
+    now_at = int(transaction.snapshot().version())
+    terms = jvm.predicates(session, conditions(stage.target) or ["true"])
+    found = jvm.values(session, transaction.filterFiles(terms, False))
+    now = jvm.described(jvm.layout_of(session, transaction.metadata()), found)
+    if str(transaction.metadata().schemaString()) != stage.base_schema:
+        raise _conflict(stage, "its columns were changed")
+    if {file.identity for file in now} == {file.identity for file in stage.base_files}:
+        return now
+    if stage.removed:
+        raise _conflict(stage, "changed")
+    layout = jvm.layout_of(session, transaction.metadata())
+    for version in range(int(str(stage.base)) + 1, now_at + 1):
+        actions = history.commit_at(session, stage.log, version)
+        if actions is None:
+            raise _conflict(stage, "changed")
+        for action in actions:
+            said = action.get("add") or action.get("remove") or {}
+            if not said.get("dataChange"):
+                continue
+            spelled = said.get("partitionValues")
+            if spelled is None or place(stage.target, layout.partition(spelled)) is not None:
+                raise _conflict(stage, f"changed in version {version}")
+    return now
+
+
+def _tidy(session: SparkSession, publication: Publication) -> None:
+    """Take the mark away, and staged files of partitions that did not change; what stays is for the next claim."""
+    stage, wanted = publication.stage, set(publication.partitions)
+    stage.ended = True
+    with suppress(Py4JError, CapturedException):
+        claims = Claims(session, stage.log)
+        if stage.replaces:
+            claims.remove(file.path for file in stage.added if place(stage.target, file.partition) not in wanted)
+        claims.end(stage.token)
+
+
+def _landed_or_lost(session: SparkSession, stage: DeltaStage) -> str:
+    landed = _look_up(session, stage)
+    if landed is None:
+        raise _lost(stage)
+    return landed
+
+
+def _look_up(session: SparkSession, stage: DeltaStage) -> str | None:
+    """Ask the log whether we landed; not being able to ask is weather."""
+    try:
+        newest = int(jvm.snapshot(session, stage.log).version())
+        return history.landed(session, stage.log, newest, stage.token, int(str(stage.base)))
+    except (Py4JError, CapturedException) as error:
+        raise Conflict(
+            f"{stage.target.table.name}: the commit of claim {stage.token} got no answer, and its log cannot be read",
+            safe="the next run finds out whether it landed, and adopts it if so",
+        ) from error
+
+
+def _lost(stage: DeltaStage) -> LeaseLost:
+    return LeaseLost(
+        f"{stage.target.table.name}, {stage.target.scope}: the claim {stage.token} was taken over by another run",
+        safe="nothing was published by this run; the winner's version stands",
+    )
+
+
+def _conflict(stage: DeltaStage, what: str) -> Conflict:
+    return Conflict(
+        f"{stage.target.table.name}, {stage.target.scope}: {what} by somebody else between claim and publish",
+        safe="nothing was published over it",
+        to_go_on="run it again: the new run starts from what is there now",
+    )

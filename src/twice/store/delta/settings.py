@@ -1,0 +1,60 @@
+"""A Delta store's configuration: where its tables lie, and what Spark must be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from twice.errors import ConfigError
+
+if TYPE_CHECKING:
+    from twice.config import StoreConfig
+
+EXTENSIONS = "io.delta.sql.DeltaSparkSessionExtension"
+_OPTIONS = {"catalog", "path"}
+# Places where a commit of Delta's log is atomic for writers in several processes without further set-up.
+_ATOMIC = {"abfs", "abfss", "adl", "gs", "hdfs", "wasb", "wasbs"}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where a store's tables lie: below a folder, or where Spark's own catalog says."""
+
+    root: str | None
+
+    @property
+    def local(self) -> bool:
+        """Tell whether the tables lie on a disk of this machine."""
+        return self.root is not None and "://" not in self.root
+
+    @property
+    def side_by_side(self) -> bool:
+        """Tell whether two processes may commit to one table at the same time."""
+        return self.root is not None and urlsplit(self.root).scheme in _ATOMIC
+
+
+def read_settings(store: StoreConfig, root: Path) -> Settings:
+    """Read a store's options; a relative path is seen from the configuration file."""
+    if unknown := sorted(set(store.options) - _OPTIONS):
+        raise ConfigError(f"[stores.{store.name}] has {', '.join(unknown)}; it may have: catalog, path")
+    catalog, path = store.options.get("catalog"), store.options.get("path")
+    if catalog is not None and (catalog != "spark" or path is not None):
+        raise ConfigError(
+            f'[stores.{store.name}]: give a path, or catalog = "spark" for tables of the catalog that the Spark '
+            "configuration already has"
+        )
+    if catalog is not None:
+        return Settings(None)
+    path = path or ".twice/delta"
+    return Settings(path.rstrip("/") if "://" in path else str((root / path).resolve()))
+
+
+def spark_settings(store: StoreConfig, root: Path) -> dict[str, str]:
+    """Return what Spark needs to know to write Delta tables."""
+    found = {"spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog"}
+    if read_settings(store, root).local:
+        # The log of a table on one disk is small; by default Delta reads it in fifty tasks.
+        found["spark.databricks.delta.snapshotPartitions"] = "2"
+    return found

@@ -1,0 +1,243 @@
+"""Stage: files go to the claim's own folder inside the table's, where no version refers to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from pyspark.sql import functions as F
+
+from twice.content.rows import column
+from twice.errors import Conflict, LeaseLost
+from twice.store.delta import claims, history, jvm, tables
+from twice.store.delta.claims import Claims, Mark
+from twice.store.delta.layout import conditions, place
+from twice.store.protocol import Stage, Stray
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from twice.model.scopes import Scope
+    from twice.model.tables import Table
+    from twice.model.targets import Target
+    from twice.store.delta.places import Places
+
+# The properties of a table that decide how its files are written.
+_WRITTEN_WITH = ("delta.columnMapping.", "delta.constraints.", "delta.dataSkipping", "delta.parquet.")
+
+
+_FILE = "_twice_file"
+_ZONE = "spark.sql.session.timeZone"
+
+
+@dataclass
+class DeltaStage(Stage):
+    """A claim's folder, the version it started from, and the scope's files at that time."""
+
+    log: Any = None
+    snapshot: Any = None
+    base_files: Sequence[jvm.FileInfo] = ()
+    added: list[jvm.FileInfo] = field(default_factory=list)
+    removed: list[jvm.FileInfo] = field(default_factory=list)
+    replaces: bool = True
+    # A commit may be under way, or its answer lost: from here on only the log knows.
+    tried: bool = False
+    ended: bool = False
+    _writer: Any = None
+
+    @property
+    def application(self) -> str:
+        """The scope's name in the table's log."""
+        return claims.application(self.target.scope)
+
+    @property
+    def adds_columns(self) -> bool:
+        """Tell whether the staged files have columns that the table does not have yet."""
+        return self.metadata is not None and str(self.metadata.schemaString()) != self.base_schema
+
+    @property
+    def base_schema(self) -> str:
+        """The table's columns when the stage was opened."""
+        return str(self.snapshot.metadata().schemaString())
+
+    @property
+    def metadata(self) -> Any | None:
+        """What the staged files were written with; None before the first."""
+        return self._writer.metadata() if self._writer is not None else None
+
+    def after(self) -> list[jvm.FileInfo]:
+        """List the scope's files as they are once everything is published."""
+        gone = {file.identity for file in (self.base_files if self.replaces else self.removed)}
+        return [*(file for file in self.base_files if file.identity not in gone), *self.added]
+
+    def fingerprints(self) -> Mapping[Scope, str]:
+        """Name the files of each partition once everything is published."""
+        return grouped(self.target, self.after())
+
+    def writer(self, session: SparkSession, wanted: str, folder: str) -> Any:
+        """Return a transaction that writes files like the table's and is never committed; inside of `active`."""
+        if self._writer is None:
+            live = self.snapshot.metadata()
+            properties = live.configuration()
+            for name in jvm.configuration(session, live):
+                if not name.startswith(_WRITTEN_WITH):
+                    properties = properties.removed(name)
+            self._writer = jvm.begin(session, jvm.log_at(session, folder))
+            self._writer.updateMetadata(jvm.changed(live, schema=wanted, properties=properties), True)
+        return self._writer
+
+
+def grouped(target: Target, files: Sequence[jvm.FileInfo]) -> Mapping[Scope, str]:
+    """Fingerprint files by the partition of the target that they belong to."""
+    found: dict[Scope, list[jvm.FileInfo]] = {partition: [] for partition in target.partitions}
+    for file in files:
+        if (where := place(target, file.partition)) is not None:
+            found[where].append(file)
+    return {partition: jvm.fingerprint(inside) for partition, inside in found.items()}
+
+
+def open_stage(session: SparkSession, places: Places, target: Target, token: int) -> DeltaStage:
+    """Leave the claim's mark, then look at what readers see now."""
+    log = places.log(session, target.table.id)
+    if log is None:
+        raise Conflict(f"{target.table.name} was dropped while the run was preparing to write it")
+    found = Claims(session, log)
+    found.drop(token)  # our own, from an answer that was lost
+    snapshot = jvm.snapshot(session, log)
+    base = history.content_version(session, log, int(snapshot.version()))
+    found.add(token, Mark(claims.application(target.scope), base))
+    return DeltaStage(
+        target,
+        token,
+        str(base),
+        log=log,
+        snapshot=snapshot,
+        base_files=jvm.files_in(session, snapshot, conditions(target)),
+    )
+
+
+def write(session: SparkSession, places: Places, stage: DeltaStage, rows: DataFrame, *, first: bool) -> None:
+    """Write rows into the claim's folder."""
+    if first:
+        stage.added = []
+    stage.added += _written(session, places, stage, rows)
+    _look(session, stage)
+
+
+def write_changes(
+    session: SparkSession, places: Places, stage: DeltaStage, changes: DataFrame, *, insert_only: bool
+) -> None:
+    """Write new rows, or anew the files that hold rows which change."""
+    stage.replaces = False
+    rows = changes
+    if not insert_only:
+        table = stage.target.table
+        matched = [*table.key, *(name for name in table.partition_columns if name not in table.key)]
+        keys = changes.select(*map(column, matched))
+        base = jvm.rows_of(session, stage.log, stage.snapshot, stage.base_files)
+        # Spark knows the file of a row only where it reads it, below the join.
+        found = base.select(*map(column, matched), F.col("_metadata.file_path").alias(_FILE))
+        hit = found.join(keys, matched, "left_semi").select(_FILE).distinct().collect()
+        stage.removed = _named(stage, [str(row[0]) for row in hit])
+        if stage.removed:
+            kept = jvm.rows_of(session, stage.log, stage.snapshot, stage.removed).join(keys, matched, "left_anti")
+            rows = kept.unionByName(changes, allowMissingColumns=True)
+    stage.added = _written(session, places, stage, rows)
+    _look(session, stage)
+
+
+def staged(session: SparkSession, stage: DeltaStage) -> DataFrame:
+    """Read the scope as it is after the publish."""
+    inside = [file for file in stage.after() if place(stage.target, file.partition) is not None]
+    return _rows(session, stage, inside)
+
+
+def stray_rows(session: SparkSession, stage: DeltaStage, limit: int) -> list[Mapping[str, object]]:
+    """Read some of the rows that lie outside the scope, from the files that hold them."""
+    paths = {path for stray in stage.strays for path in stray.files}
+    found = _rows(session, stage, [file for file in stage.added if file.path in paths][:20]).limit(limit)
+    return [row.asDict(recursive=True) for row in found.collect()]
+
+
+def _rows(session: SparkSession, stage: DeltaStage, files: Sequence[jvm.FileInfo]) -> DataFrame:
+    snapshot = stage.snapshot
+    if stage.adds_columns:
+        metadata = jvm.changed(snapshot.metadata(), schema=stage.metadata.schemaString())  # type: ignore[union-attr]
+        snapshot = jvm.with_metadata(session, stage.log, snapshot, metadata)
+    return jvm.rows_of(session, stage.log, snapshot, files)
+
+
+def _written(session: SparkSession, places: Places, stage: DeltaStage, rows: DataFrame) -> list[jvm.FileInfo]:
+    """Write rows in the table's column order; a column that the step does not make stays null."""
+    wanted = tables.evolved(session, places, stage.target.table, rows.schema, stage.snapshot)
+    there = set(rows.columns)
+    ordered = rows.select(
+        *(
+            column(field.name) if field.name in there else F.lit(None).cast(field.dataType).alias(field.name)
+            for field in wanted.fields
+        )
+    )
+    folder = Claims(session, stage.log).folder(stage.token)
+    with _zone_of_partitions(session, stage.target.table, ordered) as ordered, jvm.active(session):
+        writer = stage.writer(session, wanted.json(), folder)
+        written = jvm.values(session, writer.writeFiles(ordered._jdf))
+        layout = jvm.layout_of(session, writer.metadata())
+        return [
+            file
+            for file in jvm.moved(session, layout, written, claims.folder_of(stage.token))
+            if file.rows != 0  # Spark writes a file for no rows at all
+        ]
+
+
+@contextmanager
+def _zone_of_partitions(session: SparkSession, table: Table, rows: DataFrame) -> Iterator[DataFrame]:
+    """Let Delta spell instants of partitions in UTC: it passes them through the session's local time.
+
+    In the hour that a clock is turned back, two instants have one local time.
+    """
+    zone = str(session.conf.get(_ZONE))
+    if table.partition is None or not table.partition.grain.sub_day or zone == "UTC":
+        yield rows
+        return
+    # What the step's own code makes of local times is settled before the zone changes.
+    settled = rows.localCheckpoint()
+    session.conf.set(_ZONE, "UTC")
+    try:
+        yield settled
+    finally:
+        session.conf.set(_ZONE, zone)
+
+
+def _named(stage: DeltaStage, paths: Sequence[str]) -> list[jvm.FileInfo]:
+    """Find base files by where Spark read them from."""
+    root = str(stage.log.dataPath().toUri().getPath()).rstrip("/")
+    known = {_plain(file.path, root): file for file in stage.base_files}
+    return [known[_plain(path, root)] for path in paths]
+
+
+def _plain(path: str, root: str) -> str:
+    """Spell a file's place in one way: the log has it from the table's folder, Spark from the root, both as URIs."""
+    said = unquote(urlsplit(path).path)
+    return said if said.startswith("/") else f"{root}/{said}"
+
+
+def _look(session: SparkSession, stage: DeltaStage) -> None:
+    """See that the claim is still ours, and find the files that lie outside the scope."""
+    if stage.ended or Claims(session, stage.log).mark(stage.token) is None:
+        raise LeaseLost(
+            f"{stage.target.table.name}, {stage.target.scope}: the claim {stage.token} was taken over by another run",
+            safe="nothing was published by this run",
+        )
+    stage.version = f"stage:{stage.token}"
+    outside = [file for file in stage.added if place(stage.target, file.partition) is None]
+    if not outside:
+        stage.strays = []
+        return
+    names = sorted({", ".join(f"{k}={v}" for k, v in file.partition.items()) for file in outside})
+    counts = [file.rows for file in outside]
+    # A table may be told to keep no statistics.
+    rows = sum(filter(None, counts)) if None not in counts else _rows(session, stage, outside).count()
+    stage.strays = [Stray(rows, tuple(names), tuple(file.path for file in outside))]

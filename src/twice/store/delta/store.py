@@ -1,0 +1,180 @@
+"""The Delta store: the protocol's verbs, each in the module that does it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from twice.errors import StoreRefused
+from twice.store.delta import history, jvm, publishing, staging, tables
+from twice.store.delta.claims import Claims
+from twice.store.delta.layout import conditions
+from twice.store.delta.places import Places
+from twice.store.delta.staging import DeltaStage
+from twice.store.protocol import Abilities
+
+_REMEMBERED = 64
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from twice.model.scopes import Scope
+    from twice.model.tables import Table
+    from twice.model.targets import Target
+    from twice.model.windows import Window
+    from twice.store.delta.settings import Settings
+    from twice.store.protocol import Stage
+
+
+class DeltaStore:
+    """Delta tables below one folder, or of Spark's own catalog."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.abilities = Abilities("delta", side_by_side=settings.side_by_side)
+        self._places = Places(settings)
+        # A version never changes, so what was fingerprinted once need not be looked at again.
+        self._seen: OrderedDict[tuple[str, str, Scope], Mapping[Scope, str]] = OrderedDict()
+        self._stages: dict[tuple[str, int], DeltaStage] = {}
+
+    def exists(self, session: SparkSession, table: Table) -> bool:
+        """Tell whether the table is there."""
+        return self._places.log(session, table.id) is not None
+
+    def token(self, session: SparkSession, table: Table) -> int:
+        """Return the highest token that a scope of the table has seen, or that has a mark."""
+        log = self._places.log(session, table.id)
+        if log is None:
+            return 0
+        seen = jvm.tokens(jvm.snapshot(session, log))
+        return max([0, *seen.values(), *Claims(session, log).tokens()])
+
+    def stages(self, session: SparkSession, table: Table) -> Sequence[int]:
+        """List the tokens whose marks are there."""
+        log = self._places.log(session, table.id)
+        return Claims(session, log).tokens() if log is not None else []
+
+    def version(self, session: SparkSession, table: Table) -> str | None:
+        """Return the number of the version that made what readers see."""
+        log = self._places.log(session, table.id)
+        if log is None:
+            return None
+        return str(history.content_version(session, log, int(jvm.snapshot(session, log).version())))
+
+    def property(self, session: SparkSession, table: Table, name: str) -> str | None:
+        """Return a table property."""
+        log = self._places.log(session, table.id)
+        if log is None:
+            return None
+        return jvm.configuration(session, jvm.snapshot(session, log).metadata()).get(name)
+
+    def read(self, session: SparkSession, table: Table, version: str | None) -> DataFrame:
+        """Read the table as of a version; None reads nothing, with the table's columns."""
+        name = self._places.sql(table.id)
+        if version is None:
+            return session.table(name).where(F.lit(False))
+        return session.read.option("versionAsOf", version).table(name)
+
+    def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:
+        """Fingerprint the data files of each partition."""
+        if version is None:
+            return dict.fromkeys(target.partitions, "")
+        for stage in self._stages.values():
+            if stage.target == target and stage.version == version:
+                return stage.fingerprints()
+        known = self._seen.get((target.table.name, version, target.scope), {})
+        if known.keys() == set(target.partitions):
+            return known
+        log = self._places.log(session, target.table.id)
+        snapshot = jvm.snapshot_at(session, log, int(version)) if log is not None else None
+        if snapshot is None:
+            raise StoreRefused(
+                f"{target.table.name} no longer has the version {version}: its log has been cleaned up",
+            )
+        found = staging.grouped(target, jvm.files_in(session, snapshot, conditions(target)))
+        self._remember(target, version, found)
+        return found
+
+    def _remember(self, target: Target, version: str, found: Mapping[Scope, str]) -> None:
+        self._seen[(target.table.name, version, target.scope)] = found
+        if len(self._seen) > _REMEMBERED:
+            self._seen.popitem(last=False)
+
+    def seen(self, session: SparkSession, table: Table, event: Window, zone: ZoneInfo) -> str | None:  # noqa: ARG002
+        """Name the table's version: without partitions every new one may hold other rows of any window."""
+        return self.version(session, table)
+
+    def release(self, session: SparkSession) -> None:
+        """Hold nothing: a version can be read without keeping it open."""
+
+    def check(self, session: SparkSession, table: Table) -> None:
+        """Refuse a live table that is not what the contract says."""
+        tables.check(session, self._places, table)
+
+    def prepare(self, session: SparkSession, table: Table, schema: StructType) -> None:
+        """Create the table; new columns are added by the publish that brings their first rows."""
+        tables.prepare(session, self._places, table, schema)
+
+    def fence(self, session: SparkSession, table: Table, token: int) -> str | None:
+        """Raise the claim's transaction id; return the version that it had published before, if any."""
+        log = self._places.log(session, table.id)
+        if log is None:
+            return None
+        mine = self._stages.pop((table.name, token), None)
+        if mine is not None and not mine.tried:
+            # Nobody but this process could publish it, and it has not begun to: no commit is needed.
+            mine.ended = True
+            Claims(session, log).drop(token)
+            return None
+        return publishing.fence(session, log, token)
+
+    def open(self, session: SparkSession, target: Target, token: int) -> DeltaStage:
+        """Leave the claim's mark beside the table."""
+        stage = staging.open_stage(session, self._places, target, token)
+        self._stages[(target.table.name, token)] = stage
+        self._remember(target, str(stage.base), staging.grouped(target, stage.base_files))
+        return stage
+
+    def stage(self, session: SparkSession, stage: Stage, rows: DataFrame, *, first: bool = True) -> None:
+        """Write rows into the claim's folder."""
+        staging.write(session, self._places, _mine(stage), rows, first=first)
+
+    def stage_changes(self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool) -> None:
+        """Write what an upsert by key changes into the claim's folder."""
+        staging.write_changes(session, self._places, _mine(stage), changes, insert_only=insert_only)
+
+    def staged(self, session: SparkSession, stage: Stage) -> DataFrame:
+        """Read the scope as it would be after the publish."""
+        return staging.staged(session, _mine(stage))
+
+    def stray_rows(self, session: SparkSession, stage: Stage, limit: int) -> list[Mapping[str, object]]:
+        """Read a few staged rows that lie outside the scope."""
+        return staging.stray_rows(session, _mine(stage), limit)
+
+    def publish(
+        self,
+        session: SparkSession,
+        stage: Stage,
+        partitions: Sequence[Scope],
+        notes: Mapping[str, str],
+        remember: Mapping[str, str],
+    ) -> str:
+        """Make the staged files of these partitions the table's, in one commit."""
+        version = publishing.publish(session, publishing.Publication(_mine(stage), partitions, notes, remember))
+        self._stages.pop((stage.target.table.name, stage.token), None)
+        return version
+
+    def discard(self, session: SparkSession, stage: Stage, remember: Mapping[str, str]) -> None:
+        """Drop the files of a stage that changes nothing; it must still be ours to drop."""
+        publishing.drop(session, _mine(stage), remember)
+        self._stages.pop((stage.target.table.name, stage.token), None)
+
+
+def _mine(stage: Stage) -> DeltaStage:
+    assert isinstance(stage, DeltaStage)  # noqa: S101 - a stage comes from the store that opened it
+    return stage

@@ -1,0 +1,184 @@
+"""Creating Delta tables, checking live ones against their contract, deciding which columns a stage adds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.sql import types as T
+
+from twice.content.nullability import plain
+from twice.errors import SchemaRefused, StoreRefused
+from twice.model.names import quote
+from twice.model.patterns import InsertOnly
+from twice.store.delta import jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from twice.model.tables import Table
+    from twice.store.delta.places import Places
+
+# Delta names files' columns after the table's; these characters need names of their own in the files.
+_ODD = set(" ,;{}()\n\t=")
+
+
+def check(session: SparkSession, places: Places, table: Table) -> None:
+    """Refuse a live table whose partitions are not the contract's scope columns, or that is closed to replacing."""
+    log = places.log(session, table.id)
+    if log is None:
+        return
+    metadata = jvm.snapshot(session, log).metadata()
+    found = [str(name) for name in jvm.values(session, metadata.partitionColumns())]
+    wanted = list(table.partition_columns)
+    if sorted(found) != sorted(wanted):
+        raise StoreRefused(
+            f"{table.name} is partitioned by {', '.join(found) or 'nothing'}, but its contract says "
+            f"{', '.join(wanted) or 'nothing'}: a run could not replace its scope as whole files",
+            safe="nothing was changed",
+            to_go_on=f"make the contract match the table, or write {places.sql(table.id)} anew with "
+            f"PARTITIONED BY ({', '.join(map(quote, wanted))})",
+        )
+    closed = jvm.configuration(session, metadata).get("delta.appendOnly") == "true"
+    if closed and table.write is not None and not isinstance(table.write, InsertOnly):
+        raise StoreRefused(
+            f"{table.name} is append-only (delta.appendOnly): nothing in it can be replaced",
+            safe="nothing was changed",
+            to_go_on=f"ALTER TABLE {places.sql(table.id)} SET TBLPROPERTIES ('delta.appendOnly'='false'), "
+            "or write it with InsertOnly()",
+        )
+
+
+def prepare(session: SparkSession, places: Places, table: Table, schema: T.StructType) -> None:
+    """Create the table for a result's schema; new columns of a live one come with the publish."""
+    _check_columns(table, schema)
+    log = places.log(session, table.id)
+    if log is None:
+        _create(session, places, table, schema)
+        log = places.log(session, table.id)
+        check(session, places, table)  # another process may have been first
+    if log is not None:
+        evolved(session, places, table, schema, jvm.snapshot(session, log))
+
+
+def evolved(session: SparkSession, places: Places, table: Table, schema: T.StructType, snapshot: Any) -> T.StructType:
+    """Return the live table's columns with the result's new ones; refuse every other change."""
+    live = jvm.schema_of(snapshot.metadata())
+    there = {field.name: field.dataType for field in live.fields}
+    here = {field.name: field.dataType for field in schema.fields}
+    # A table that holds nothing, perhaps from a refused first attempt, has no column to lose.
+    gone = [name for name in there if name not in here]
+    if gone and jvm.files_in(session, snapshot, ()):
+        raise SchemaRefused(
+            f"{table.name} has the column{'s' if len(gone) > 1 else ''} {', '.join(gone)}, which the step no longer "
+            "makes: dropping columns is never done on the side",
+            safe="the table is as it was",
+            to_go_on="; ".join(f"ALTER TABLE {places.sql(table.id)} DROP COLUMN {quote(name)}" for name in gone)
+            + " (it needs 'delta.columnMapping.mode'='name'), or let the step go on making it",
+        )
+    for name, kind in here.items():
+        if name in there and plain(kind) != plain(there[name]):
+            raise SchemaRefused(
+                f"{table.name}: column {name} is {there[name].simpleString()}, but the step makes "
+                f"{kind.simpleString()}",
+                safe="the table is as it was",
+                to_go_on=f"cast it in the step: cast({quote(name)} as {there[name].simpleString()}); a real change "
+                f"of type needs a new column beside {name}, filled by rerunning the dates that matter",
+            )
+    new = [T.StructField(name, plain(kind), True) for name, kind in here.items() if name not in there]
+    mapped = jvm.configuration(session, snapshot.metadata()).get("delta.columnMapping.mode", "none") != "none"
+    if not mapped and (odd := [field.name for field in new if _ODD & set(field.name)]):
+        raise SchemaRefused(
+            f"{table.name}: a Delta table takes a column {', '.join(map(repr, odd))} only if it has other names in its "
+            "files",
+            safe="the table is as it was",
+            to_go_on=f"ALTER TABLE {places.sql(table.id)} SET TBLPROPERTIES ('delta.columnMapping.mode'='name'), or "
+            "give the column a name without spaces and brackets in the step",
+        )
+    return T.StructType([*live.fields, *new])
+
+
+def _check_columns(table: Table, schema: T.StructType) -> None:
+    kinds = {field.name: field.dataType for field in schema.fields}
+    for name, kind in kinds.items():
+        if isinstance(kind, T.NullType):
+            raise SchemaRefused(
+                f"{table.name}: column {name} is null in every row and has no type",
+                to_go_on=f"give it one in the step: cast({name} as …)",
+            )
+    lowered = [name.lower() for name in kinds]
+    if twins := sorted({name for name in kinds if lowered.count(name.lower()) > 1}):
+        raise SchemaRefused(
+            f"{table.name}: the columns {', '.join(twins)} differ only in upper and lower case, which Delta does not "
+            "tell apart",
+            to_go_on="rename one of them in the step",
+        )
+    if table.partition:
+        column, grain = table.partition.column, table.partition.grain
+        wanted = T.TimestampType() if grain.sub_day else T.DateType()
+        if not isinstance(kinds[column], type(wanted)):
+            raise SchemaRefused(
+                f"{table.name}: partition column {column} is {kinds[column].simpleString()}, but a partition "
+                f"by {grain} is a {wanted.simpleString()}",
+                to_go_on=f"cast {column} in the step",
+            )
+    for name in table.dimensions:
+        if not isinstance(kinds[name], T.StringType):
+            raise SchemaRefused(
+                f"{table.name}: dimension {name} is {kinds[name].simpleString()}, but dimensions are strings",
+                to_go_on=f"cast {name} to string in the step",
+            )
+
+
+def _create(session: SparkSession, places: Places, table: Table, schema: T.StructType) -> None:
+    nullable = T.StructType([T.StructField(field.name, plain(field.dataType), True) for field in schema.fields])
+    properties = {
+        **({"delta.columnMapping.mode": "name"} if any(_ODD & set(name) for name in nullable.names) else {}),
+        **({"owner": table.owner} if table.owner else {}),
+    }
+    path = places.path(table.id)
+    if path is None:
+        _create_in_catalog(session, places, table, nullable, properties)
+        return
+    log = jvm.log_at(session, path)
+    with jvm.active(session):
+        transaction = jvm.begin(session, log)
+        new = transaction.metadata()
+        settings = new.configuration()
+        for name, value in properties.items():
+            settings = settings.updated(name, value)
+        columns = jvm.sequence(session, table.partition_columns)
+        described = table.description or None
+        transaction.updateMetadataForNewTable(
+            new.copy(
+                new.id(), new.name(), described, new.format(), nullable.json(), columns, settings, new.createdTime()
+            )
+        )
+        log.createLogDirectoriesIfNotExists()
+        try:
+            jvm.commit(session, transaction, ())
+        except (Py4JJavaError, CapturedException) as error:
+            # Another process was first: its table is checked like any other on the next look.
+            if not jvm.is_commit_race(error):
+                raise
+
+
+def _create_in_catalog(
+    session: SparkSession, places: Places, table: Table, schema: T.StructType, properties: dict[str, str]
+) -> None:
+    session.sql(f"CREATE DATABASE IF NOT EXISTS spark_catalog.{quote(table.id.namespace[0])}")
+    rows = session.createDataFrame([], schema)
+    writer = rows.writeTo(places.sql(table.id)).using("delta")
+    if table.description:
+        writer = writer.tableProperty("comment", table.description)
+    for name, value in properties.items():
+        writer = writer.tableProperty(name, value)
+    if table.partition_columns:
+        first, *others = (rows[quote(name)] for name in table.partition_columns)
+        writer = writer.partitionedBy(first, *others)
+    try:
+        writer.create()
+    except CapturedException as error:
+        if "ALREADY_EXISTS" not in str(error):
+            raise

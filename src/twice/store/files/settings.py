@@ -1,0 +1,54 @@
+"""What a `files` store may say in the configuration, and what Spark's reader is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from twice.errors import ConfigError
+
+if TYPE_CHECKING:
+    from twice.config import StoreConfig
+
+FORMATS = ("csv", "json", "parquet")
+_PREFIX = "option."
+# What would take away the ground that the store stands on: where it reads, and by which schema.
+_OURS = {"path", "inferschema", "recursivefilelookup", "basepath", "ignorecorruptfiles", "ignoremissingfiles"}
+# A text without an offset means the same instant whichever pipeline reads it.
+_ZONE = {"timeZone": "UTC"}
+_DEFAULTS: Mapping[str, Mapping[str, str]] = {
+    # A record that cannot be read stops the run; a header in another order is an error, not other columns.
+    "csv": {**_ZONE, "mode": "FAILFAST", "enforceSchema": "false", "columnPruning": "false"},
+    "json": {**_ZONE, "mode": "FAILFAST"},
+    "parquet": _ZONE,
+}
+
+
+@dataclass(frozen=True)
+class FilesSettings:
+    """Where the files lie, what they are, and how they are read."""
+
+    path: str
+    format: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_settings(store: StoreConfig, root: Path) -> FilesSettings:
+    """Read a store's settings; what is missing or unknown is said."""
+    where = f"[stores.{store.name}]"
+    own = {name: value for name, value in store.options.items() if not name.startswith(_PREFIX)}
+    if unknown := sorted(set(own) - {"path", "format"}):
+        raise ConfigError(f"{where} has {', '.join(unknown)}; it may have: path, format and option.NAME")
+    if not own.get("path"):
+        raise ConfigError(f"{where} needs path: the folder that holds the files", to_go_on='add path = "landing"')
+    if own.get("format") not in FORMATS:
+        raise ConfigError(f"{where}: format is {own.get('format')!r}; it must be one of: {', '.join(FORMATS)}")
+    given = {name.removeprefix(_PREFIX): value for name, value in store.options.items() if name.startswith(_PREFIX)}
+    if ours := sorted(name for name in given if name.lower() in _OURS):
+        raise ConfigError(f"{where}: option.{ours[0]} cannot be set: twice decides where and by which schema it reads")
+    path = own["path"] if "://" in own["path"] else str((root / own["path"]).resolve())
+    wanted = {name.lower() for name in given}
+    defaults = {name: value for name, value in _DEFAULTS[own["format"]].items() if name.lower() not in wanted}
+    return FilesSettings(path.rstrip("/") or "/", own["format"], defaults | given)

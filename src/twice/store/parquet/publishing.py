@@ -1,0 +1,190 @@
+"""Publish: an entry of the log decides, then the folders move.
+
+A claim is fenced by an entry, too. Both need the number after the entry that they have seen, so a claim
+that was fenced cannot publish, and one that has published cannot be fenced any more. An error while the
+entry is made is unknown, not failed: the log is asked before anything else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from twice.errors import Conflict, LeaseLost, TwiceError
+from twice.failpoints import fail_point
+from twice.store.parquet import columns, listing, swap
+from twice.store.parquet.folder import Folder
+from twice.store.parquet.log import Move, State
+from twice.store.protocol import Stage
+
+if TYPE_CHECKING:
+    from twice.model.scopes import Scope
+    from twice.model.targets import Target
+
+_ATTEMPTS = 60
+
+
+@dataclass
+class ParquetStage(Stage):
+    """A claim's folder, the scope's files when it was made, and the columns that were written into it."""
+
+    base_files: Mapping[Scope, str] = field(default_factory=dict)
+    schema: str = ""
+
+
+def open_stage(folder: Folder, target: Target, token: int) -> ParquetStage:
+    """Make the claim's folder, and note what the scope holds now."""
+    head = swap.settle(folder)
+    if head is None:
+        raise Conflict(f"{folder.table.name} was dropped while the run was preparing to write it")
+    if token in head.ended:
+        raise _lost(folder, target, token)
+    folder.files.remove(folder.stage(token))
+    folder.files.make(folder.rows(token))
+    there = listing.fingerprints(target, listing.units(folder.files, folder.data, target))
+    return ParquetStage(target, token, version_of(head), base_files=there, schema=head.schema)
+
+
+def publish(
+    folder: Folder,
+    stage: ParquetStage,
+    partitions: Sequence[Scope],
+    notes: Mapping[str, str],
+    remember: Mapping[str, str],
+) -> str:
+    """Put the staged partitions in place of those that are there; return the new version."""
+    token, moves = stage.token, None
+    for attempt in range(_ATTEMPTS):
+        head = _require_open(folder, stage)
+        if (landed := head.ended.get(token)) is not None:
+            return str(landed)
+        there = _require_unchanged(folder, stage)
+        if moves is None:
+            moves = _moves(folder, stage, partitions, there)
+            folder.files.make(folder.aside(token))
+        state = replace(
+            head.following().ending(token, head.version + 1).remembering(remember),
+            version=head.version + 1,
+            schema=columns.together(folder.table.name, head.schema, stage.schema) if head.version else stage.schema,
+            author=token,
+            moves=moves,
+            notes=notes,
+        )
+        fail_point("parquet.ready")
+        if _commit(folder, state, token):
+            fail_point("parquet.journalled")
+            swap.finish(folder, state)
+            return str(state.version)
+        time.sleep(min(0.005 * 2**attempt, 0.2))
+    raise _busy(folder)
+
+
+def discard(folder: Folder, stage: ParquetStage, remember: Mapping[str, str]) -> None:
+    """Drop a stage that changes nothing; the claim must not have been taken over, nor the scope changed."""
+    for attempt in range(_ATTEMPTS):
+        head = _require_open(folder, stage)
+        if stage.token not in head.ended:  # else our own end, whose answer was lost
+            _require_unchanged(folder, stage)
+            wanted = head.following().remembering(remember)
+            if wanted.properties != head.properties and not _commit(folder, wanted, None):
+                time.sleep(min(0.005 * 2**attempt, 0.2))
+                continue
+        swap.clean(folder, stage.token)
+        return
+    raise _busy(folder)
+
+
+def fence(folder: Folder, token: int) -> str | None:
+    """End a claim, unless it has ended; return the version that it published, if it had."""
+    for attempt in range(_ATTEMPTS):
+        head = swap.settle(folder)
+        if head is None:
+            return None
+        if token not in head.ended:
+            if not _commit(folder, head.following().ending(token, None), token):
+                time.sleep(min(0.005 * 2**attempt, 0.2))
+                continue
+            folder.log.tidy(head.number + 1)
+            head = None
+        swap.clean(folder, token)
+        landed = head.ended[token] if head is not None else None
+        return str(landed) if landed is not None else None
+    raise _busy(folder)
+
+
+def version_of(state: State) -> str | None:
+    """Name the version that readers see; None before the first publish."""
+    return str(state.version) if state.version else None
+
+
+def _commit(folder: Folder, state: State, token: int | None) -> bool:
+    try:
+        return folder.log.commit(state)
+    except TwiceError:
+        head = folder.log.head()
+        if token is not None and head is not None and head.ended.get(token, -1) == state.ended.get(token, -2):
+            return True  # it is there: only the answer was lost
+        raise
+
+
+def _require_open(folder: Folder, stage: ParquetStage) -> State:
+    head = swap.settle(folder)
+    if head is None:
+        raise Conflict(
+            f"{folder.table.name} was dropped by somebody else between claim and publish", safe="nothing was published"
+        )
+    if stage.token in head.ended and head.ended[stage.token] is None:
+        raise _lost(folder, stage.target, stage.token)
+    return head
+
+
+def _require_unchanged(folder: Folder, stage: ParquetStage) -> list[listing.Unit]:
+    there = listing.units(folder.files, folder.data, stage.target)
+    now = listing.fingerprints(stage.target, there)
+    for partition, before in stage.base_files.items():
+        if now[partition] != before:
+            raise Conflict(
+                f"{folder.table.name}, {stage.target.name(partition)}: its files were changed by somebody else "
+                "between claim and publish",
+                safe="nothing was published over them",
+                to_go_on="run it again: the new run starts from what is there now",
+            )
+    return there
+
+
+def _moves(
+    folder: Folder, stage: ParquetStage, partitions: Sequence[Scope], there: Sequence[listing.Unit]
+) -> tuple[Move, ...]:
+    """Say which folders go and come, after everything that comes is on the disk."""
+    wanted = set(partitions)
+    rows = folder.rows(stage.token)
+    staged = [unit for unit in listing.units(folder.files, rows, stage.target) if unit.partition in wanted]
+    folder.files.remove(f"{rows}/_temporary")  # of a write that failed and was tried again
+    _keep_on_disk(folder, rows, staged)
+    # An empty folder is no obstacle, and put aside it would not keep its place taken.
+    had = {unit.path for unit in there if unit.partition in wanted and not unit.empty}
+    new = {unit.path for unit in staged if not unit.empty}
+    return tuple(Move(path, path in had, path in new) for path in sorted(had | new))
+
+
+def _keep_on_disk(folder: Folder, rows: str, staged: Sequence[listing.Unit]) -> None:
+    files = [listing.join(rows, line.split("\t")[0]) for unit in staged for line in unit.files]
+    for path in [*files, *sorted({file.rpartition("/")[0] for file in files})]:
+        folder.files.sync(path)
+
+
+def _lost(folder: Folder, target: Target, token: int) -> LeaseLost:
+    return LeaseLost(
+        f"{folder.table.name}, {target.scope}: the claim {token} was taken over by another run",
+        safe="nothing was published by this run; the winner's version stands",
+    )
+
+
+def _busy(folder: Folder) -> Conflict:
+    return Conflict(
+        f"{folder.table.name}: other runs were faster {_ATTEMPTS} times in a row",
+        safe="nothing was published",
+        to_go_on="run it again, with fewer runs side by side",
+    )

@@ -1,0 +1,48 @@
+"""Where a Parquet store lies, and where it cannot lie."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from twice.errors import ConfigError
+
+if TYPE_CHECKING:
+    from twice.config import StoreConfig
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+_RENAMES = ("hdfs", "viewfs")
+# Spark would take these for patterns.
+_PATTERN = re.compile(r"[{}\[\]*?\\]")
+
+
+def root_of(store: StoreConfig, root: Path) -> str:
+    """Return the store's folder: an absolute path of this machine, or an address with its scheme."""
+    if unknown := sorted(set(store.options) - {"path"}):
+        raise ConfigError(f"[stores.{store.name}] has {', '.join(unknown)}; it may have: path")
+    path = store.options.get("path", f".twice/{store.name}")
+    if odd := _PATTERN.search(path):
+        raise ConfigError(
+            f"[stores.{store.name}] path = {path!r} holds {odd[0]}, which Spark reads as part of a pattern",
+            safe="nothing was changed",
+            to_go_on="give the folder another name",
+        )
+    if not (scheme := _SCHEME.match(path)):
+        return str((root / path).resolve())
+    if scheme[1].lower() == "file":
+        return str(Path(urlsplit(path).path).resolve())
+    if scheme[1].lower() in _RENAMES:
+        return path.rstrip("/")
+    raise ConfigError(
+        f"[stores.{store.name}] path = {path!r}: folders on {scheme[1]}:// cannot be replaced as a whole, because "
+        "an object store has no rename",
+        safe="nothing was changed",
+        to_go_on=f'keep these tables in an Iceberg store: [stores.{store.name}] type = "iceberg", warehouse = {path!r}',
+    )
+
+
+def is_local(root: str) -> bool:
+    """Tell whether the store lies on a disk of this machine."""
+    return root.startswith("/")

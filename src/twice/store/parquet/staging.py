@@ -1,0 +1,117 @@
+"""Stage and read: what Spark writes into a claim's folder, and reads from there or from the table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from twice.content.rows import column
+from twice.errors import EnvironmentProblem, LeaseLost
+from twice.store.parquet import columns, listing, tables
+from twice.store.protocol import Stray
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import types as T
+
+    from twice.model.tables import Table
+    from twice.store.parquet.folder import Folder
+    from twice.store.parquet.publishing import ParquetStage
+
+# Instants in the names of folders are UTC, whatever the session's zone is.
+_ZONE = {"timeZone": "UTC"}
+_WRITING = {
+    "partitionOverwriteMode": "static",
+    # A task's files appear when the driver commits the job, not one by one.
+    "mapreduce.fileoutputcommitter.algorithm.version": "1",
+}
+# A file that vanishes under a reader must fail the read.
+_READING = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+
+
+def write(session: SparkSession, folder: Folder, stage: ParquetStage, rows: DataFrame, *, first: bool) -> None:
+    """Write rows into the claim's folder, laid out like the table."""
+    head = folder.log.head()
+    known = tables.text(rows.schema)
+    if head is not None and head.version:
+        known = columns.together(folder.table.name, head.schema, known)
+    stage.schema = known
+    schema, there = tables.stored(known), set(rows.columns)
+    ordered = rows.select(
+        *(
+            column(field.name) if field.name in there else F.lit(None).cast(field.dataType).alias(field.name)
+            for field in schema.fields
+        )
+    )
+    writer = ordered.write.mode("overwrite" if first else "append").options(**_ZONE, **_WRITING)
+    if folder.table.partition_columns:
+        writer = writer.partitionBy(*folder.table.partition_columns)
+    writer.parquet(folder.rows(stage.token))
+    stage.version = f"stage-{stage.token}"
+    _look(session, folder, stage)
+
+
+def frame(session: SparkSession, schema: T.StructType, path: str) -> DataFrame:
+    """Read a folder with these columns, in their order; files that lack one have null in it."""
+    found = session.read.schema(schema).options(basePath=path, **_ZONE, **_READING).parquet(path)
+    return found.select(*(column(name) for name in schema.names))
+
+
+def staged(session: SparkSession, folder: Folder, stage: ParquetStage) -> DataFrame:
+    """Read what was written into the claim's folder."""
+    return frame(session, tables.stored(stage.schema), folder.rows(stage.token))
+
+
+def stray_rows(session: SparkSession, folder: Folder, stage: ParquetStage, limit: int) -> list[Mapping[str, object]]:
+    """Read some of the rows that lie outside the scope."""
+    files = [file for stray in stage.strays for file in stray.files]
+    found = _from_files(session, folder, stage, files).limit(limit)
+    return [row.asDict(recursive=True) for row in found.collect()]
+
+
+def require_unicode(session: SparkSession, path: str) -> None:
+    """Refuse a path that this Java would write with question marks in it."""
+    java = session._jvm
+    assert java is not None  # noqa: S101 - a classic session has one
+    encoding = str(java.java.lang.System.getProperty("sun.jnu.encoding"))
+    if not path.isascii() and encoding.upper().replace("-", "") != "UTF8":
+        raise _no_unicode(path, encoding)
+
+
+def _look(session: SparkSession, folder: Folder, stage: ParquetStage) -> None:
+    """Find the staged rows that lie outside the scope, by the names of their folders."""
+    head = folder.log.head()
+    if head is None or stage.token in head.ended:
+        raise LeaseLost(
+            f"{folder.table.name}, {stage.target.scope}: the claim {stage.token} was taken over by another run",
+            safe="nothing was published by this run",
+        )
+    found = listing.leaves(folder.files, folder.rows(stage.token), stage.target)
+    for leaf in found:
+        # Spark escapes a question mark, so one in a name stands for a letter that Java could not write.
+        if any(mark in line.rpartition("/")[0] for line in leaf.files for mark in "?\ufffd"):
+            raise _no_unicode(leaf.files[0], "no unicode")
+    strays = [leaf for leaf in found if leaf.partition is None]
+    files = tuple(line.split("\t")[0].rpartition("/")[2] for leaf in strays for line in leaf.files)
+    names = sorted({_named(folder.table, leaf.values) for leaf in strays})
+    stage.strays = [Stray(_from_files(session, folder, stage, files).count(), tuple(names), files)] if strays else []
+
+
+def _from_files(session: SparkSession, folder: Folder, stage: ParquetStage, files: Sequence[str]) -> DataFrame:
+    # Spark gives every file that it writes a name of its own.
+    return staged(session, folder, stage).where(F.col("_metadata.file_name").isin(list(files)))
+
+
+def _named(table: Table, values: Mapping[str, str | None]) -> str:
+    empty = "null or an empty text"
+    return ", ".join(f"{name}={empty if values[name] is None else values[name]}" for name in table.partition_columns)
+
+
+def _no_unicode(path: str, encoding: str) -> EnvironmentProblem:
+    return EnvironmentProblem(
+        f"Java on this machine cannot write the name {path}: its file names are {encoding}",
+        safe="nothing was published",
+        to_go_on="export LC_ALL=C.UTF-8 before Spark starts",
+    )

@@ -1,0 +1,213 @@
+"""The Parquet store: the protocol's verbs, each in the module that does it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+
+from twice.content.filters import scope_filter
+from twice.errors import Conflict, StoreRefused
+from twice.model.patterns import Overwrite, Whole
+from twice.store.parquet import listing, publishing, staging, swap, tables
+from twice.store.parquet.files import LocalFiles
+from twice.store.parquet.folder import Folder
+from twice.store.parquet.hadoop import HadoopFiles
+from twice.store.parquet.publishing import ParquetStage
+from twice.store.parquet.settings import is_local, root_of
+from twice.store.protocol import Abilities
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from twice.config import StoreConfig
+    from twice.model.scopes import Scope
+    from twice.model.tables import Table
+    from twice.model.targets import Target
+    from twice.model.windows import Window
+    from twice.store.protocol import Stage
+
+_TRIES = 5
+_REMEMBERED = 64
+
+
+class ParquetStore:
+    """Tables in Hive-style folders below one folder."""
+
+    abilities = Abilities(
+        "parquet",
+        writes=(Overwrite, Whole),
+        pins=False,
+        history=False,
+        instead='keep the table in an Iceberg store (type = "iceberg"), which can do it in one commit',
+    )
+
+    def __init__(self, store: StoreConfig, root: Path) -> None:
+        self._root = root_of(store, root)
+        self._known: dict[str, int] = {}
+        # What scopes held when their stages were opened: by table, base version and scope.
+        self._bases: OrderedDict[tuple[str, str | None, Scope], Mapping[Scope, str]] = OrderedDict()
+
+    def exists(self, session: SparkSession, table: Table) -> bool:
+        """Tell whether the table is there."""
+        folder = self._folder(session, table)
+        return swap.settle(folder) is not None or folder.has_data()
+
+    def token(self, session: SparkSession, table: Table) -> int:
+        """Return the highest token in the log or among the leftover stages."""
+        folder = self._folder(session, table)
+        head = folder.log.head()
+        return max([head.token if head is not None else 0, *folder.tokens()])
+
+    def stages(self, session: SparkSession, table: Table) -> Sequence[int]:
+        """List the tokens whose folders are there."""
+        return self._folder(session, table).tokens()
+
+    def version(self, session: SparkSession, table: Table) -> str | None:
+        """Return the number of publishes; a folder that twice has not written yet is named by its files."""
+        return self._version(self._folder(session, table))
+
+    def property(self, session: SparkSession, table: Table, name: str) -> str | None:
+        """Return what the log remembers."""
+        head = self._folder(session, table).log.head()
+        return head.properties.get(name) if head is not None else None
+
+    def read(self, session: SparkSession, table: Table, version: str | None) -> DataFrame:
+        """Read the table's files as they are listed now: all of one version."""
+        folder = self._folder(session, table)
+        for _ in range(_TRIES):
+            head = swap.settle(folder)
+            if head is None and not folder.has_data():
+                raise StoreRefused(f"{table.name} does not exist", safe="nothing was changed")
+            now = self._version(folder)
+            if version is not None and version != now and not self._is_base(table, version):
+                raise self._moved(table, version, now)
+            schema = tables.stored(head.schema) if head is not None else tables.adopted(session, folder)
+            if version is None or not folder.files.exists(folder.data):
+                return session.createDataFrame([], schema)
+            try:
+                found = staging.frame(session, schema, folder.data)
+            except AnalysisException:
+                if self._version(folder) == now and folder.files.exists(folder.data):
+                    raise
+                continue
+            if self._version(folder) == now:
+                return found
+        raise self._moved(table, version, "ever new versions")
+
+    def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:
+        """Fingerprint the files of each partition, as they are listed now or were when a stage began."""
+        folder = self._folder(session, target.table)
+        if version is None:
+            return dict.fromkeys(target.partitions, "")
+        if version.startswith("stage-"):
+            return self._listed(folder, folder.rows(int(version.removeprefix("stage-"))), target)
+        now = self._version(folder)
+        if version == now:
+            return self._listed(folder, folder.data, target)
+        known = self._bases.get((target.table.name, version, target.scope))
+        if known is None:
+            raise self._moved(target.table, version, now)
+        return known
+
+    def seen(self, session: SparkSession, table: Table, event: Window, zone: ZoneInfo) -> str | None:  # noqa: ARG002
+        """Name the table's version: without partitions every new one may hold other rows of any window."""
+        return self.version(session, table)
+
+    def release(self, session: SparkSession) -> None:
+        """Hold nothing: a folder cannot be kept as it is."""
+
+    def check(self, session: SparkSession, table: Table) -> None:
+        """Refuse a live table that is not what the contract says."""
+        folder = self._folder(session, table)
+        swap.settle(folder)
+        tables.check(folder)
+
+    def prepare(self, session: SparkSession, table: Table, schema: StructType) -> None:
+        """Create the table, or see that only columns are added; the publish adds them."""
+        tables.prepare(session, self._folder(session, table), schema)
+
+    def fence(self, session: SparkSession, table: Table, token: int) -> str | None:
+        """End a claim for good; return the version that it had published before, if any."""
+        return publishing.fence(self._folder(session, table), token)
+
+    def open(self, session: SparkSession, target: Target, token: int) -> ParquetStage:
+        """Make the claim's folder."""
+        stage = publishing.open_stage(self._folder(session, target.table), target, token)
+        self._bases[target.table.name, stage.base, target.scope] = stage.base_files
+        if len(self._bases) > _REMEMBERED:
+            self._bases.popitem(last=False)
+        return stage
+
+    def stage(self, session: SparkSession, stage: Stage, rows: DataFrame, *, first: bool = True) -> None:
+        """Write rows into the claim's folder."""
+        staging.write(session, self._folder(session, stage.target.table), _mine(stage), rows, first=first)
+
+    def stage_changes(self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool) -> None:  # noqa: ARG002
+        """Refuse: files cannot be changed row by row."""
+        self.abilities.require(stage.target.table)
+        raise AssertionError("a table that may be written is replaced by scope")
+
+    def staged(self, session: SparkSession, stage: Stage) -> DataFrame:
+        """Read the scope from the claim's folder."""
+        found = staging.staged(session, self._folder(session, stage.target.table), _mine(stage))
+        return found.where(scope_filter(stage.target))
+
+    def stray_rows(self, session: SparkSession, stage: Stage, limit: int) -> list[Mapping[str, object]]:
+        """Read a few staged rows that lie outside the scope."""
+        return staging.stray_rows(session, self._folder(session, stage.target.table), _mine(stage), limit)
+
+    def publish(
+        self,
+        session: SparkSession,
+        stage: Stage,
+        partitions: Sequence[Scope],
+        notes: Mapping[str, str],
+        remember: Mapping[str, str],
+    ) -> str:
+        """Decide in the log, then move the folders of these partitions."""
+        folder = self._folder(session, stage.target.table)
+        return publishing.publish(folder, _mine(stage), partitions, notes, remember)
+
+    def discard(self, session: SparkSession, stage: Stage, remember: Mapping[str, str]) -> None:
+        """Drop the folder of a stage that changes nothing; it must still be ours to drop."""
+        publishing.discard(self._folder(session, stage.target.table), _mine(stage), remember)
+
+    def _folder(self, session: SparkSession, table: Table) -> Folder:
+        local = is_local(self._root)
+        files = LocalFiles() if local else HadoopFiles(session, self._root)
+        folder = Folder.of(table, files, self._root, self._known)
+        if local:
+            staging.require_unicode(session, folder.data)
+        return folder
+
+    def _version(self, folder: Folder) -> str | None:
+        head = swap.settle(folder)
+        if head is not None:
+            return publishing.version_of(head)
+        found = listing.everything(folder.files, folder.data)
+        return f"files-{found}" if found else None
+
+    def _listed(self, folder: Folder, root: str, target: Target) -> Mapping[Scope, str]:
+        return listing.fingerprints(target, listing.units(folder.files, root, target))
+
+    def _is_base(self, table: Table, version: str) -> bool:
+        return any(name == table.name and base == version for name, base, _ in self._bases)
+
+    def _moved(self, table: Table, version: str | None, now: str | None) -> Conflict:
+        return Conflict(
+            f"{table.name} has moved on from version {version} to {now}: a parquet store keeps only the last one",
+            safe="nothing was changed",
+            to_go_on="run it again: the new attempt reads what is there now",
+        )
+
+
+def _mine(stage: Stage) -> ParquetStage:
+    assert isinstance(stage, ParquetStage)  # noqa: S101 - a stage comes from the store that opened it
+    return stage

@@ -1,0 +1,158 @@
+"""Creating tables, checking live ones against their contract, accepting new columns."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from pyspark.sql import types as T
+
+from twice.content.nullability import plain
+from twice.errors import SchemaRefused, StoreRefused
+from twice.store.parquet import swap
+from twice.store.parquet.folder import BOOK, Folder
+from twice.store.parquet.listing import join
+from twice.store.parquet.log import State
+from twice.store.parquet.names import split
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from twice.model.tables import Table
+
+
+def check(folder: Folder) -> None:
+    """Refuse a live table whose folders are not the contract's scope columns, or that lies inside another."""
+    table, path = folder.table, ""
+    above, depth = folder.book.rpartition(f"/{BOOK}/")[0], len(table.id.namespace)
+    for _ in range(depth):
+        above, _, name = above.rpartition("/")
+        if folder.files.exists(f"{above}/{BOOK}/{name}/log"):
+            raise _nested(folder, f"inside the folder of another table, {above}/{name}")
+    if folder.files.exists(f"{folder.data}/{BOOK}"):
+        raise _nested(folder, "around the folders of other tables")
+    for column in (*table.partition_columns, None):
+        seen = [entry for entry in folder.files.entries(join(folder.data, path)) if not entry.hidden]
+        folders = [entry for entry in seen if entry.is_folder]
+        for entry in folders:
+            named = split(entry.name)
+            if named is None or named[0] != column:
+                raise _other_layout(folder, f"the folder {join(path, entry.name) if path else entry.name}")
+        if column is not None and len(seen) > len(folders):
+            raise _other_layout(folder, f"files in {join(folder.data, path)}")
+        if not folders:
+            return
+        path = join(path, folders[0].name) if path else folders[0].name
+
+
+def prepare(session: SparkSession, folder: Folder, schema: T.StructType) -> None:
+    """Create the table for a result's schema, or see that the result only adds columns to it."""
+    _check_columns(folder.table, schema)
+    while True:
+        head = swap.settle(folder)
+        if head is not None and head.version:
+            _require_additive(folder.table, stored(head.schema), schema)
+            return
+        if head is None and folder.has_data():  # somebody else's folders: from now on they are ours
+            first = State(0, 1, text(adopted(session, folder)))
+        else:
+            # Nothing was ever published: the columns of an attempt that failed bind nobody.
+            first = State(0, 0, text(schema)) if head is None else head.following()
+            first = State(**{**first.__dict__, "schema": text(schema)})
+            if head is not None and head.schema == first.schema:
+                return
+        if folder.log.commit(first) and not first.version:
+            return
+
+
+def stored(schema: str) -> T.StructType:
+    """Read the columns that the log keeps."""
+    return T.StructType.fromJson(json.loads(schema))
+
+
+def text(schema: T.StructType) -> str:
+    """Write columns for the log: everything may be null, comments are left out."""
+    return T.StructType([T.StructField(field.name, plain(field.dataType), True) for field in schema.fields]).json()
+
+
+def adopted(session: SparkSession, folder: Folder) -> T.StructType:
+    """Find the columns of a folder that twice has not written, with the contract's partition columns."""
+    kinds: dict[str, T.DataType] = {name: T.StringType() for name in folder.table.dimensions}
+    if partition := folder.table.partition:
+        kinds[partition.column] = T.TimestampType() if partition.grain.sub_day else T.DateType()
+    found = session.read.option("basePath", folder.data).parquet(folder.data).schema
+    return T.StructType([T.StructField(field.name, kinds.get(field.name, field.dataType)) for field in found.fields])
+
+
+def _check_columns(table: Table, schema: T.StructType) -> None:
+    kinds = {field.name: field.dataType for field in schema.fields}
+    for name, kind in kinds.items():
+        if isinstance(kind, T.NullType):
+            raise SchemaRefused(
+                f"{table.name}: column {name} is null in every row and has no type",
+                to_go_on=f"give it one in the step: cast({name} as …)",
+            )
+        if alike := [other for other in kinds if other != name and other.lower() == name.lower()]:
+            raise SchemaRefused(
+                f"{table.name}: columns {name} and {alike[0]} differ by case only, which readers of Parquet do not see",
+                to_go_on="rename one of them in the step",
+            )
+    if table.partition:
+        column, grain = table.partition.column, table.partition.grain
+        wanted = T.TimestampType() if grain.sub_day else T.DateType()
+        if not isinstance(kinds[column], type(wanted)):
+            raise SchemaRefused(
+                f"{table.name}: partition column {column} is {kinds[column].simpleString()}, but a partition "
+                f"by {grain} is a {wanted.simpleString()}",
+                to_go_on=f"cast {column} in the step",
+            )
+    for name in table.dimensions:
+        if not isinstance(kinds[name], T.StringType):
+            raise SchemaRefused(
+                f"{table.name}: dimension {name} is {kinds[name].simpleString()}, but dimensions are strings",
+                to_go_on=f"cast {name} to string in the step",
+            )
+    if set(kinds) <= set(table.partition_columns):
+        raise SchemaRefused(
+            f"{table.name}: every column is a partition or a dimension, so there is nothing to put into the files",
+            to_go_on="return at least one column more",
+        )
+
+
+def _require_additive(table: Table, there: T.StructType, new: T.StructType) -> None:
+    kinds = {field.name: field.dataType for field in new.fields}
+    if gone := [field.name for field in there.fields if field.name not in kinds]:
+        raise SchemaRefused(
+            f"{table.name} has the column{'s' if len(gone) > 1 else ''} {', '.join(gone)}, which the step no longer "
+            "makes: dropping columns is never done on the side",
+            safe="the table is as it was",
+            to_go_on="let the step go on making it, as null if need be, or write to a table of another name",
+        )
+    for field in there.fields:
+        kind = kinds[field.name]
+        if plain(kind) != plain(field.dataType):
+            was = field.dataType.simpleString()
+            raise SchemaRefused(
+                f"{table.name}: column {field.name} is {was}, but the step makes {kind.simpleString()}",
+                safe="the table is as it was",
+                to_go_on=f"cast it in the step: cast({field.name} as {was}); a real change of type needs a new "
+                f"column beside {field.name}, filled by rerunning the dates that matter",
+            )
+
+
+def _other_layout(folder: Folder, found: str) -> StoreRefused:
+    table = folder.table
+    wanted = "/".join(f"{name}=…" for name in table.partition_columns) or "files without folders"
+    return StoreRefused(
+        f"{table.name} has {found}, but its contract says {wanted}: a run could not replace its scope as whole folders",
+        safe="nothing was changed",
+        to_go_on="make the contract match the folders, or write to a table of another name",
+    )
+
+
+def _nested(folder: Folder, where: str) -> StoreRefused:
+    return StoreRefused(
+        f"{folder.table.name} would lie {where}",
+        safe="nothing was changed",
+        to_go_on="give one of them another namespace",
+    )

@@ -1,0 +1,273 @@
+"""What the store writes down beside its tables, in the same schema and in the same transactions.
+
+`twice_tables` counts a table's versions and knows its highest token. `twice_claims` says how every claim
+ended: its row is the fence, because a publish needs its own row to be `open`. `twice_partitions` says which
+token wrote a partition last, and what the partition looked like then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from twice.errors import LeaseLost, StoreRefused, TwiceError
+from twice.store.sql.database import exact
+
+if TYPE_CHECKING:
+    from twice.model.names import TableName
+    from twice.model.scopes import Scope
+    from twice.model.targets import Target
+    from twice.store.sql.database import Database
+
+_LONGEST = 190
+_STAGE = "twice_stage_"
+# Postgres cuts longer names off, without a word.
+_NAME_BYTES = 63
+
+
+@dataclass(frozen=True)
+class Books:
+    """The bookkeeping tables of one schema."""
+
+    tables: sa.Table
+    claims: sa.Table
+    partitions: sa.Table
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is written down about one table."""
+
+    token: int
+    version: int
+    columns: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def books(database: Database, table: TableName) -> Books:
+    """Describe the bookkeeping tables beside a table."""
+    metadata, schema = sa.MetaData(), exact(database.schema(table))
+    name = sa.String(_LONGEST)
+
+    def make(title: str, *columns: sa.Column[object]) -> sa.Table:
+        return sa.Table(title, metadata, *columns, schema=schema)
+
+    return Books(
+        make(
+            "twice_tables",
+            sa.Column("table_name", name, primary_key=True),
+            sa.Column("token", sa.BigInteger, nullable=False),
+            sa.Column("version", sa.BigInteger, nullable=False),
+            sa.Column("columns", sa.Text, nullable=False),
+            sa.Column("properties", sa.Text, nullable=False),
+        ),
+        make(
+            "twice_claims",
+            sa.Column("table_name", name, primary_key=True),
+            sa.Column("token", sa.BigInteger, primary_key=True, autoincrement=False),
+            sa.Column("state", sa.String(20), nullable=False),
+            sa.Column("version", sa.BigInteger),
+            sa.Column("notes", sa.Text, nullable=False),
+        ),
+        make(
+            "twice_partitions",
+            sa.Column("table_name", name, primary_key=True),
+            sa.Column("part", name, primary_key=True),
+            sa.Column("token", sa.BigInteger, nullable=False),
+            sa.Column("fingerprint", sa.String(_LONGEST), nullable=False),
+        ),
+    )
+
+
+def ensure(database: Database, table: TableName) -> None:
+    """Create the bookkeeping tables and the table's own row; another process may do the same at this moment."""
+    found = books(database, table)
+    for each in (found.tables, found.claims, found.partitions):
+        with database.look() as connection:
+            there = sa.inspect(connection).has_table(each.name, schema=each.schema)
+        if not there:
+            try:
+                with database.settled() as connection:
+                    each.create(connection, checkfirst=False)
+            except TwiceError:
+                with database.look() as connection:
+                    if not sa.inspect(connection).has_table(each.name, schema=each.schema):
+                        raise
+    with database.look() as connection:
+        if read_entry(connection, found, table) is not None:
+            return
+    try:
+        with database.settled() as connection:
+            connection.execute(
+                found.tables.insert().values(table_name=_key(table), token=0, version=0, columns="", properties="{}")
+            )
+    except TwiceError:
+        with database.look() as connection:
+            if read_entry(connection, found, table) is None:
+                raise
+
+
+def exist(connection: sa.Connection, found: Books) -> bool:
+    """Tell whether the bookkeeping tables are there."""
+    return bool(sa.inspect(connection).has_table(found.claims.name, schema=found.claims.schema)) and bool(
+        sa.inspect(connection).has_table(found.tables.name, schema=found.tables.schema)
+    )
+
+
+def read_entry(connection: sa.Connection, found: Books, table: TableName, *, lock: bool = False) -> Entry | None:
+    """Read a table's row; `lock` keeps every other claim of the table waiting until the transaction ends."""
+    query = sa.select(found.tables).where(found.tables.c.table_name == _key(table))
+    row = connection.execute(query.with_for_update() if lock else query).first()
+    if row is None:
+        return None
+    return Entry(row.token, row.version, row.columns, json.loads(row.properties))
+
+
+def lock_entry(connection: sa.Connection, found: Books, table: TableName) -> Entry:
+    """Read and lock a table's row, which must be there."""
+    entry = read_entry(connection, found, table, lock=True)
+    if entry is None:
+        raise StoreRefused(
+            f"{table}: its row in twice_tables was removed while a run was at work",
+            safe="nothing was published",
+            to_go_on="run it again: the row is made anew",
+        )
+    return entry
+
+
+def write_entry(connection: sa.Connection, found: Books, table: TableName, entry: Entry) -> None:
+    """Write a table's row."""
+    connection.execute(
+        found.tables.update()
+        .where(found.tables.c.table_name == _key(table))
+        .values(
+            token=entry.token,
+            version=entry.version,
+            columns=entry.columns,
+            properties=json.dumps(dict(entry.properties), sort_keys=True),
+        )
+    )
+
+
+def claim_state(
+    connection: sa.Connection, found: Books, table: TableName, token: int, *, lock: bool = False
+) -> tuple[str, int | None] | None:
+    """Return how a claim stands and the version that it published; a transaction in doubt is waited for."""
+    query = sa.select(found.claims.c.state, found.claims.c.version).where(*_claim(found, table, token))
+    row = connection.execute(query.with_for_update() if lock else query).first()
+    return (row.state, row.version) if row is not None else None
+
+
+def put_claim(connection: sa.Connection, found: Books, table: TableName, token: int, state: str) -> None:
+    """Write down a claim for the first time."""
+    connection.execute(
+        found.claims.insert().values(table_name=_key(table), token=token, state=state, version=None, notes="{}")
+    )
+
+
+def end_claim(
+    connection: sa.Connection,
+    found: Books,
+    table: TableName,
+    token: int,
+    state: str,
+    *,
+    version: int | None = None,
+    notes: Mapping[str, str] | None = None,
+) -> bool:
+    """Take a claim from open to its end; False if it was not open."""
+    done = connection.execute(
+        found.claims.update()
+        .where(*_claim(found, table, token), found.claims.c.state == "open")
+        .values(state=state, version=version, notes=json.dumps(dict(notes or {}), sort_keys=True))
+    )
+    return done.rowcount == 1
+
+
+def open_tokens(connection: sa.Connection, found: Books, table: TableName) -> list[int]:
+    """List the tokens of a table's open claims."""
+    query = sa.select(found.claims.c.token).where(
+        found.claims.c.table_name == _key(table), found.claims.c.state == "open"
+    )
+    return [row.token for row in connection.execute(query)]
+
+
+def known_partitions(connection: sa.Connection, found: Books, target: Target) -> dict[Scope, tuple[int, str]]:
+    """Return which token wrote each partition last, and its fingerprint then."""
+    by_name = {part(target, partition): partition for partition in target.partitions}
+    query = sa.select(found.partitions).where(found.partitions.c.table_name == _key(target.table.id))
+    if len(by_name) <= 500:
+        query = query.where(found.partitions.c.part.in_(list(by_name)))
+    rows = connection.execute(query).all()
+    return {by_name[row.part]: (row.token, row.fingerprint) for row in rows if row.part in by_name}
+
+
+def write_partitions(
+    connection: sa.Connection, found: Books, target: Target, token: int, prints: Mapping[Scope, str]
+) -> None:
+    """Write down the fence rows of the partitions that a publish changed."""
+    rows = [
+        {"table_name": _key(target.table.id), "part": part(target, partition), "token": token, "fingerprint": text}
+        for partition, text in prints.items()
+    ]
+    for row in rows:
+        connection.execute(
+            found.partitions.delete().where(
+                found.partitions.c.table_name == row["table_name"], found.partitions.c.part == row["part"]
+            )
+        )
+    if rows:
+        connection.execute(found.partitions.insert(), rows)
+
+
+def lost(target: Target, token: int) -> LeaseLost:
+    """Say that a claim is no longer ours."""
+    return LeaseLost(
+        f"{target.table.name}, {target.scope}: the claim {token} was taken over by another run",
+        safe="nothing was published by this run; the winner's version stands",
+    )
+
+
+def part(target: Target, partition: Scope) -> str:
+    """Name a partition of a table in the books."""
+    value = target.value(partition)
+    text = json.dumps([value.isoformat() if value is not None else None, dict(partition.dimensions)], sort_keys=True)
+    return _short(text)
+
+
+def stage_name(table: TableName, token: int) -> str:
+    """Name the staging table of a claim, within what a database takes as a name."""
+    name = f"{_STAGE}{token}_{table.parts[-1]}"
+    if len(name.encode()) <= _NAME_BYTES:
+        return name
+    mark = sha256(table.parts[-1].encode()).hexdigest()[:10]
+    start = f"{_STAGE}{token}_{table.parts[-1]}".encode()[: _NAME_BYTES - 11].decode(errors="ignore")
+    return f"{start}_{mark}"
+
+
+def stage_tokens(connection: sa.Connection, table: TableName, schema: str | None) -> list[int]:
+    """List the tokens whose staging tables are there."""
+    found = []
+    for name in sa.inspect(connection).get_table_names(schema=schema):
+        token = name.removeprefix(_STAGE).split("_")[0] if name.startswith(_STAGE) else ""
+        if token.isdigit() and name == stage_name(table, int(token)):
+            found.append(int(token))
+    return found
+
+
+def _claim(found: Books, table: TableName, token: int) -> Sequence[sa.ColumnElement[bool]]:
+    return found.claims.c.table_name == _key(table), found.claims.c.token == token
+
+
+def _key(table: TableName) -> str:
+    return _short(table.parts[-1])
+
+
+def _short(text: str) -> str:
+    """Cut a text to what a key column holds, without making two texts one."""
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 65] + "#" + sha256(text.encode()).hexdigest()

@@ -1,0 +1,252 @@
+"""One SQL database: how to reach it, look at it and change it in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.sql.elements import quoted_name
+
+from twice.errors import ConfigError, StoreRefused, TwiceError
+from twice.store.sql import problems
+from twice.store.sql.types import Column, Dialect
+
+if TYPE_CHECKING:
+    from twice.config import StoreConfig
+    from twice.model.names import TableName
+
+# How long a statement waits for somebody else's lock before the attempt gives up and is tried again.
+LOCK_SECONDS = 20
+_CONNECT_SECONDS = 10
+_DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+# A dead network must not hold a run for hours: both ends are asked whether they are there.
+_KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
+
+
+class CommitUnknown(Exception):
+    """The commit was sent and its answer was lost."""
+
+    def __init__(self, problem: TwiceError) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+class Database:
+    """One database; a transaction keeps nothing in its connection, so that threads and poolers share nothing."""
+
+    def __init__(self, name: str, url: sa.URL) -> None:
+        self.name = name
+        self.url = url
+        backend = url.get_backend_name()
+        self.dialect: Dialect = "postgres" if backend == "postgresql" else "sqlite" if backend == "sqlite" else "other"
+        self.shown = f"store {name} ({url.render_as_string(hide_password=True).split('?')[0]})"
+        self._secrets = tuple(filter(None, [url.password]))
+        try:
+            self.engine = sa.create_engine(url, **self._options())
+        except (ImportError, sa.exc.NoSuchModuleError):
+            package = "twice[postgres]" if self.dialect == "postgres" else f"the SQLAlchemy driver of {backend}"
+            raise problems.missing_driver(self.shown, package) from None
+        if self.dialect == "sqlite":
+            sa.event.listen(self.engine, "connect", _prepare_sqlite)
+            sa.event.listen(self.engine, "begin", _begin_sqlite)
+        elif self.dialect == "postgres":
+            sa.event.listen(self.engine, "begin", _begin_postgres)
+
+    def __repr__(self) -> str:
+        return f"<Database {self.shown}>"
+
+    def rest(self) -> None:
+        """Close the connection that waits for more to do."""
+        self.engine.dispose()
+
+    @contextmanager
+    def look(self) -> Iterator[sa.Connection]:
+        """Open one transaction that only reads."""
+        with self.explained(), self.engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def change(self) -> Iterator[sa.Connection]:
+        """Open one transaction that writes; an error while committing is CommitUnknown."""
+        with self.explained(), self.engine.connect() as connection:
+            connection.execution_options(twice_write=True)
+            with connection.begin() as transaction:
+                yield connection
+                try:
+                    transaction.commit()
+                except sa.exc.DBAPIError as error:
+                    problem = self.explain(error)
+                    connection.invalidate()  # whoever looks up what became of it asks on another one
+                    if problems.is_definite(_cause(error)):
+                        raise problem from None
+                    raise CommitUnknown(problem) from None
+
+    @contextmanager
+    def settled(self) -> Iterator[sa.Connection]:
+        """Open one transaction that writes and may be repeated: a lost answer is weather."""
+        try:
+            with self.change() as connection:
+                yield connection
+        except CommitUnknown as unknown:
+            raise unknown.problem from None
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Translate the database's errors, without statements and values: they may hold what must not be shown."""
+        try:
+            yield
+        except sa.exc.DBAPIError as error:
+            raise self.explain(error) from None
+        except Exception as error:
+            # The driver's own errors, of a COPY, are not wrapped by SQLAlchemy.
+            if self.dialect == "postgres" and type(error).__module__.startswith("psycopg"):
+                raise self.explain(error) from None
+            raise
+
+    def explain(self, error: BaseException) -> TwiceError:
+        """Return one of our errors for one of the driver's."""
+        return problems.explain(_cause(error), self.shown, self._secrets)
+
+    def schema(self, table: TableName) -> str | None:
+        """Return the database's schema for a table's namespace; None where the database has only one."""
+        namespace = table.namespace
+        if len(namespace) != 1:
+            raise StoreRefused(
+                f"{table}: a table of a SQL database has one namespace, the database's schema: "
+                f"write {table.store}.{'main' if self.dialect == 'sqlite' else 'public'}.{table.parts[-1]}",
+                safe="nothing was changed",
+            )
+        if self.dialect == "sqlite":
+            if namespace[0] != "main":
+                raise StoreRefused(
+                    f"{table}: a SQLite database has only the namespace main",
+                    safe="nothing was changed",
+                    to_go_on=f"write {table.store}.main.{table.parts[-1]}",
+                )
+            return None
+        return namespace[0]
+
+    def quoted(self, *names: str | None) -> str:
+        """Quote a dotted name for this database."""
+        preparer = self.engine.dialect.identifier_preparer
+        parts = [preparer.quote_identifier(name) for name in names if name is not None]
+        # Some drivers want percent signs doubled, in statements with parameters; these names are for others.
+        doubled = "%%" in preparer.quote_identifier("%")
+        return ".".join(part.replace("%%", "%") if doubled else part for part in parts)
+
+    def run(self, connection: sa.Connection, statement: str) -> None:
+        """Run a statement without parameters, whose names are quoted."""
+        connection.execute(sa.DDL(statement.replace("%", "%%")))  # type: ignore[no-untyped-call]
+
+    def relation(self, table: TableName) -> str:
+        """Quote a table's full name for this database."""
+        return self.quoted(self.schema(table), table.parts[-1])
+
+    def columns(self, connection: sa.Connection, table: TableName) -> tuple[Column, ...]:
+        """List a live table's columns in order; none if there is no such table."""
+        schema, name = self.schema(table), table.parts[-1]
+        if self.dialect == "postgres":
+            found = connection.execute(_POSTGRES_COLUMNS, {"schema": schema, "name": name})
+            return tuple(Column(row.name, row.declared, row.nullable) for row in found)
+        if self.dialect == "sqlite":
+            listed = connection.execute(_SQLITE_COLUMNS, {"name": name})
+            return tuple(Column(row.name, row.type, not row.notnull) for row in listed)
+        inspector = sa.inspect(connection)
+        if not inspector.has_table(name, schema=schema):
+            return ()
+        return tuple(
+            Column(
+                column["name"],
+                column["type"].compile(dialect=connection.dialect),
+                bool(column.get("nullable", True)),
+            )
+            for column in inspector.get_columns(name, schema=schema)
+        )
+
+    def table(self, table: TableName, columns: tuple[Column, ...]) -> sa.Table:
+        """Describe a live table for statements."""
+        from twice.store.sql.types import Declared
+
+        return sa.Table(
+            exact(table.parts[-1]),
+            sa.MetaData(),
+            *(sa.Column(exact(c.name), Declared(c.declared), key=f"c{i}") for i, c in enumerate(columns)),
+            schema=exact(self.schema(table)),
+        )
+
+    def _options(self) -> dict[str, Any]:
+        if self.dialect == "sqlite":
+            return {"poolclass": sa.pool.NullPool, "connect_args": {"timeout": float(LOCK_SECONDS)}}
+        if self.dialect == "other":
+            return {"poolclass": sa.pool.NullPool}
+        kept = {name: value for name, value in _KEEPALIVE.items() if name not in self.url.query}
+        wait = {} if "connect_timeout" in self.url.query else {"connect_timeout": _CONNECT_SECONDS}
+        return {
+            # One connection waits for the next statement of an attempt; further ones come and go.
+            "pool_size": 1,
+            "max_overflow": -1,
+            "pool_pre_ping": True,
+            "isolation_level": "READ COMMITTED",
+            # No prepared statements: a transaction-mode pooler would hand them to somebody else.
+            "connect_args": {**kept, **wait, "client_encoding": "UTF8", "prepare_threshold": None},
+        }
+
+
+def open_database(store: StoreConfig, root: Path) -> Database:
+    """Open the database that a store's settings name; an embedded one lies below the configuration's folder."""
+    if unknown := sorted(set(store.options) - {"url"}):
+        raise ConfigError(
+            f"[stores.{store.name}] has {', '.join(unknown)}, which a sql store does not know; it knows: url"
+        )
+    text = store.options.get("url", "")
+    example = f'[stores.{store.name}] url = "sqlite:///serving.db" or "postgresql://user:${{PASSWORD}}@host/database"'
+    try:
+        url = sa.make_url(text)
+    except (sa.exc.ArgumentError, ValueError):
+        # The text itself is not shown: it may hold a password.
+        raise ConfigError(f"[stores.{store.name}]: its url is missing or cannot be read", to_go_on=example) from None
+    if url.drivername in _DRIVERS:
+        url = url.set(drivername=_DRIVERS[url.drivername])
+    if url.get_backend_name() == "sqlite":
+        if not url.database or url.database.startswith((":", "file:")) or url.host or url.query:
+            raise ConfigError(f"[stores.{store.name}]: a SQLite store needs a file: sqlite:///path", to_go_on=example)
+        url = url.set(database=str((root / url.database).resolve()))
+    return Database(store.name, url)
+
+
+def exact(name: str | None) -> Any:
+    """Have a name always quoted, so that it means exactly what it says."""
+    return quoted_name(name, quote=True) if name is not None else None
+
+
+def _cause(error: BaseException) -> BaseException:
+    return error.orig if isinstance(error, sa.exc.DBAPIError) and error.orig is not None else error
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    # pysqlite would begin and commit when it sees fit; `_begin_sqlite` says when.
+    connection.isolation_level = None
+    connection.execute("PRAGMA synchronous = FULL")
+    # Room for a publish, so that readers are kept out only while it commits.
+    connection.execute("PRAGMA cache_size = -65536")
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    # A deferred transaction that turns into a writer fails at once, whatever the timeout is.
+    write = connection.get_execution_options().get("twice_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def _begin_postgres(connection: sa.Connection) -> None:
+    connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
+
+
+_POSTGRES_COLUMNS = sa.text(
+    "SELECT a.attname AS name, format_type(a.atttypid, a.atttypmod) AS declared, NOT a.attnotnull AS nullable "
+    "FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE n.nspname = :schema AND c.relname = :name AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
+)
+_SQLITE_COLUMNS = sa.text('SELECT name, type, "notnull" FROM pragma_table_info(:name)')

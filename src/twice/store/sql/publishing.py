@@ -1,0 +1,226 @@
+"""Publish: one transaction that moves staged rows into the table and ends the claim.
+
+The claim's row is the fence. Whoever takes a claim over sets its row to `fenced`; this transaction takes
+the same row from `open` to `published`, so of the two only one can succeed. An error while committing is
+unknown, not failed: the token is looked up on a new connection before anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from twice.errors import Conflict, TransientError, TwiceError
+from twice.failpoints import fail_point
+from twice.store.sql import books, places, prints, staging, tables
+from twice.store.sql.database import CommitUnknown
+from twice.store.sql.statements import Move
+from twice.store.sql.types import described
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from twice.model.names import TableName
+    from twice.model.scopes import Scope
+    from twice.store.sql.database import Database
+    from twice.store.sql.staging import SqlStage
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What is to become visible, and what is written down with it."""
+
+    stage: SqlStage
+    partitions: Sequence[Scope]
+    notes: Mapping[str, str]
+    remember: Mapping[str, str]
+
+
+def publish(database: Database, publication: Publication) -> str:
+    """Make the staged partitions visible; return the new version."""
+    stage = publication.stage
+    try:
+        with database.change() as connection:
+            version = _publish(connection, database, publication)
+            fail_point("publish.ready")
+    except CommitUnknown as unknown:
+        version = _looked_up(database, stage, unknown, "published")
+    if database.dialect == "other":
+        drop_leftover(database, stage.target.table.id, stage.token)
+    return str(version)
+
+
+def discard(database: Database, stage: SqlStage, remember: Mapping[str, str]) -> None:
+    """End a stage that changes nothing: the scope must be as it was, the claim ours; no version is made."""
+    table = stage.target.table.id
+    found = books.books(database, table)
+    try:
+        with database.change() as connection:
+            entry = books.lock_entry(connection, found, table)
+            if not books.end_claim(connection, found, table, stage.token, "discarded"):
+                raise books.lost(stage.target, stage.token)
+            _require_unchanged(connection, database, stage)
+            if any(entry.properties.get(name) != value for name, value in remember.items()):
+                properties = {**entry.properties, **remember}
+                kept = books.Entry(entry.token, entry.version, entry.columns, properties)
+                books.write_entry(connection, found, table, kept)
+            if database.dialect != "other":
+                staging.drop_stage(connection, database, table, stage.token)
+    except CommitUnknown as unknown:
+        _looked_up(database, stage, unknown, "discarded")
+    if database.dialect == "other":
+        drop_leftover(database, table, stage.token)
+
+
+def fence(database: Database, table: TableName, token: int) -> str | None:
+    """Stop a token for good; return the version that it published, if it already had."""
+    found = books.books(database, table)
+    with database.look() as connection:
+        if not books.exist(connection, found):
+            return None
+    with database.settled() as connection:
+        books.read_entry(connection, found, table, lock=True)
+        state = books.claim_state(connection, found, table, token, lock=True)
+        if state is None:
+            # Whoever holds this token and has not begun must not begin any more.
+            books.put_claim(connection, found, table, token, "fenced")
+        elif state[0] == "open":
+            books.end_claim(connection, found, table, token, "fenced")
+    drop_leftover(database, table, token)
+    return str(state[1]) if state is not None and state[0] == "published" else None
+
+
+def drop_leftover(database: Database, table: TableName, token: int) -> None:
+    """Drop a staging table; one that somebody is still writing to is dropped by a later claim."""
+    with database.look() as connection:
+        if token not in books.stage_tokens(connection, table, database.schema(table)):
+            return
+    try:
+        with database.settled() as connection:
+            if database.dialect == "postgres":
+                connection.exec_driver_sql("SET LOCAL lock_timeout = '1s'")
+            staging.drop_stage(connection, database, table, token)
+    except TransientError:
+        return
+
+
+def _publish(connection: sa.Connection, database: Database, publication: Publication) -> int:
+    stage, target = publication.stage, publication.stage.target
+    table = target.table.id
+    found = books.books(database, table)
+    assert stage.schema is not None  # noqa: S101 - what is published was staged
+    entry = books.lock_entry(connection, found, table)
+    state = books.claim_state(connection, found, table, stage.token, lock=True)
+    if state is None or state[0] != "open":
+        raise books.lost(target, stage.token)
+    if database.dialect == "postgres":
+        # Readers read on; another writer waits until this is over, so that what was checked stays true.
+        database.run(connection, f"LOCK TABLE {database.relation(table)} IN SHARE ROW EXCLUSIVE MODE")
+    _require_unchanged(connection, database, stage)
+    after = _move(connection, database, publication)
+    books.write_partitions(connection, found, target, stage.token, after)
+    version = entry.version + 1
+    books.write_entry(
+        connection,
+        found,
+        table,
+        books.Entry(
+            max(entry.token, stage.token),
+            version,
+            described(stage.schema),
+            {**entry.properties, **publication.remember},
+        ),
+    )
+    ended = books.end_claim(
+        connection, found, table, stage.token, "published", version=version, notes=publication.notes
+    )
+    if not ended:
+        raise books.lost(target, stage.token)
+    if database.dialect != "other":
+        staging.drop_stage(connection, database, table, stage.token)
+    return version
+
+
+def _move(connection: sa.Connection, database: Database, publication: Publication) -> dict[Scope, str]:
+    """Bring the staged rows into the table; return what its partitions look like now."""
+    stage, target, partitions = publication.stage, publication.stage.target, publication.partitions
+    live = database.table(target.table.id, database.columns(connection, target.table.id))
+    staged = staging.stage_table(database, stage)
+    assert stage.schema is not None  # noqa: S101 - what is published was staged
+    move = Move(live, staged, stage.schema.names, tables.primary_key(target.table))
+    if not stage.replaces:
+        wanted = sum(stage.counts.values())
+        if database.dialect != "postgres":
+            taken = move.exchange(connection, delete=not stage.insert_only)
+        else:
+            taken = move.insert_only(connection) if stage.insert_only else move.merge(connection, target.table)
+        _require_rows(stage, taken, wanted)
+        return prints.live(connection, database, live, target, target.partitions)
+    here = places.in_partitions(live, target, partitions, database.dialect)
+    there = places.in_partitions(staged, target, partitions, database.dialect)
+    wanted = sum(stage.counts.get(partition, 0) for partition in partitions)
+    before = sum(prints.rows_of(stage.prints[partition]) for partition in partitions)
+    postgres = database.dialect == "postgres"
+    if postgres and move.key and _alike(before, wanted) and move.differs_little(connection, there, wanted):
+        move.difference(connection, here, there)
+        after = prints.live(connection, database, live, target, partitions)
+        _require_rows(stage, sum(map(prints.rows_of, after.values())), wanted)
+        return after
+    _, taken = move.replace(connection, here, there)
+    _require_rows(stage, taken, wanted)
+    if postgres:
+        return prints.written_now(connection, {partition: stage.counts.get(partition, 0) for partition in partitions})
+    return prints.live(connection, database, live, target, partitions)
+
+
+def _alike(before: int, after: int) -> bool:
+    """Tell whether the numbers of rows leave it open that few rows differ."""
+    return bool(before) and bool(after) and abs(before - after) <= 0.2 * max(before, after)
+
+
+def _require_rows(stage: SqlStage, taken: int, wanted: int) -> None:
+    if taken != wanted:
+        raise Conflict(
+            f"{stage.target.table.name}, {stage.target.scope}: {wanted} rows are staged, but the table took {taken}: "
+            "somebody else writes the same keys, or a trigger or rule of the table changes what is inserted",
+            safe="nothing was published",
+            to_go_on="run it again; if it stays so, look at the table's triggers",
+        )
+
+
+def _require_unchanged(connection: sa.Connection, database: Database, stage: SqlStage) -> None:
+    """Refuse if somebody changed the scope since the stage was opened."""
+    target = stage.target
+    live = database.table(target.table.id, database.columns(connection, target.table.id))
+    now = prints.live(connection, database, live, target, target.partitions)
+    if now != dict(stage.prints):
+        changed = [
+            target.name(partition) for partition in target.partitions if now[partition] != stage.prints[partition]
+        ]
+        raise Conflict(
+            f"{target.table.name}, {target.scope}: changed by somebody else between claim and publish "
+            f"({', '.join(changed[:3])})",
+            safe="nothing was published over it",
+            to_go_on="run it again: the new run starts from what is there now",
+        )
+
+
+def _looked_up(database: Database, stage: SqlStage, unknown: CommitUnknown, wanted: str) -> int:
+    """Find out on a new connection how a commit ended whose answer was lost."""
+    table = stage.target.table.id
+    try:
+        with database.settled() as connection:
+            state = books.claim_state(connection, books.books(database, table), table, stage.token, lock=True)
+    except TwiceError as error:
+        raise Conflict(
+            f"{stage.target.table.name}: the commit of claim {stage.token} got no answer, "
+            "and the database cannot be asked",
+            safe="the next run finds out whether it landed, and adopts it if so",
+            to_go_on="run it again once the database answers",
+        ) from error
+    if state is not None and state[0] == wanted:
+        return state[1] or 0
+    if state is None or state[0] != "open":
+        raise books.lost(stage.target, stage.token)
+    raise TransientError(unknown.problem.message, safe="nothing was published", to_go_on="run it again later")

@@ -1,0 +1,283 @@
+"""Stage: rows go to a staging table of the claim's own, beside the target, where no reader looks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from pyspark.sql import functions as F
+
+from twice.content.filters import scope_filter
+from twice.content.rows import column as spark_column
+from twice.errors import Conflict, TransientError, TwiceError
+from twice.failpoints import fail_point
+from twice.store.protocol import Stage, Stray
+from twice.store.sql import arrow, books, places, prints, tables
+from twice.store.sql import rows as encoding
+from twice.store.sql.database import exact
+from twice.store.sql.types import Column, Declared
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from twice.model.scopes import Scope
+    from twice.model.targets import Target
+    from twice.store.sql.database import Database
+
+_BATCH = 20_000
+_NAMED = 5
+
+
+@dataclass
+class SqlStage(Stage):
+    """A staging table, what the scope looked like when it was made, and the rows as Spark holds them."""
+
+    prints: Mapping[Scope, str] = field(default_factory=dict)
+    base_files: Mapping[Scope, str] = field(default_factory=dict)
+    frames: list[DataFrame] = field(default_factory=list)
+    counts: dict[Scope, int] = field(default_factory=dict)
+    columns: tuple[Column, ...] = ()
+    schema: StructType | None = None
+    replaces: bool = True
+    insert_only: bool = False
+
+    @property
+    def rows(self) -> DataFrame:
+        """Everything that was staged."""
+        found = self.frames[0]
+        for frame in self.frames[1:]:
+            found = found.unionByName(frame)
+        return found
+
+    def files(self) -> dict[Scope, str]:
+        """Fingerprint the partitions as they are once the stage is published."""
+        found = {}
+        for partition in self.target.partitions:
+            after = self.counts.get(partition, 0)
+            if not self.replaces:
+                after += prints.rows_of(self.prints[partition])
+            found[partition] = f"token:{self.token}" if after else ""
+        return found
+
+
+def files_of(target: Target, live: Mapping[Scope, str], known: Mapping[Scope, tuple[int, str]]) -> dict[Scope, str]:
+    """Name what each partition holds: the token that wrote it, or what was found there instead."""
+    found = {}
+    for partition in target.partitions:
+        token, fingerprint = known.get(partition, (0, ""))
+        text = live[partition]
+        if not prints.rows_of(text):
+            found[partition] = ""
+        else:
+            found[partition] = f"token:{token}" if fingerprint == text else f"found:{text}"
+    return found
+
+
+def open_stage(database: Database, target: Target, token: int) -> SqlStage:
+    """Open the claim and create its staging table, in one transaction where the database can."""
+    found, table = books.books(database, target.table.id), target.table.id
+    with database.settled() as connection:
+        entry = books.lock_entry(connection, found, table)
+        state = books.claim_state(connection, found, table, token, lock=True)
+        if state is None:
+            books.put_claim(connection, found, table, token, "open")
+        elif state[0] != "open":
+            raise books.lost(target, token)
+        books.write_entry(
+            connection,
+            found,
+            table,
+            books.Entry(max(entry.token, token), entry.version, entry.columns, entry.properties),
+        )
+        columns = database.columns(connection, table)
+        if not columns:
+            raise Conflict(f"{target.table.name} was dropped while the run was preparing to write it")
+        # One of our own may be left from an answer that was lost.
+        drop_stage(connection, database, target.table.id, token)
+        _create_stage(connection, database, target, token, columns)
+        live = prints.live(connection, database, database.table(table, columns), target, target.partitions)
+        known = books.known_partitions(connection, found, target)
+    return SqlStage(
+        target,
+        token,
+        str(entry.version),
+        prints=live,
+        base_files=files_of(target, live, known),
+        columns=columns,
+    )
+
+
+def stage_table(database: Database, stage: SqlStage) -> sa.Table:
+    """Describe the staging table for statements."""
+    return sa.Table(
+        exact(books.stage_name(stage.target.table.id, stage.token)),
+        sa.MetaData(),
+        *(sa.Column(exact(c.name), Declared(c.declared), key=f"c{i}") for i, c in enumerate(stage.columns)),
+        schema=exact(database.schema(stage.target.table.id)),
+    )
+
+
+def drop_stage(connection: sa.Connection, database: Database, table: Any, token: int) -> None:
+    """Drop a staging table if it is there."""
+    name = database.quoted(database.schema(table), books.stage_name(table, token))
+    database.run(connection, f"DROP TABLE IF EXISTS {name}")
+
+
+def write(database: Database, session: SparkSession, stage: SqlStage, rows: DataFrame, *, first: bool) -> None:
+    """Write rows into the staging table; what Spark holds of them is what the gates look at."""
+    held = rows.localCheckpoint()
+    if first and stage.frames:
+        with database.settled() as connection:
+            connection.execute(stage_table(database, stage).delete())
+        stage.frames.clear()
+    _load(database, session, stage, held)
+    stage.frames.append(held)
+    stage.schema = held.schema
+    look(database, stage)
+
+
+def write_changes(
+    database: Database, session: SparkSession, stage: SqlStage, changes: DataFrame, *, insert_only: bool
+) -> None:
+    """Write the rows that change the table into the staging table."""
+    stage.replaces, stage.insert_only = False, insert_only
+    write(database, session, stage, changes, first=True)
+
+
+def staged(stage: SqlStage, before: DataFrame | None) -> DataFrame:
+    """Return the scope as it would be after the publish; `before` is the scope as it is, for changes by key."""
+    changes = stage.rows.where(scope_filter(stage.target))
+    if stage.replaces or before is None:
+        return changes
+    key = tables.primary_key(stage.target.table)
+    new = changes.select(*(spark_column(name).alias(f"_twice_k{i}") for i, name in enumerate(key)))
+    same = F.lit(True)
+    for i, name in enumerate(key):
+        same = same & (spark_column(name) == F.col(f"_twice_k{i}"))
+    kept = before.where(scope_filter(stage.target)).join(new, same, "left_anti")
+    return kept.unionByName(changes, allowMissingColumns=True)
+
+
+def stray_rows(stage: SqlStage, limit: int) -> list[Mapping[str, object]]:
+    """Return a few of the staged rows that lie outside the scope."""
+    inside = scope_filter(stage.target)
+    places_known = [spark_column(name).isNotNull() for name in stage.target.table.partition_columns]
+    for known in places_known:
+        inside = inside & known
+    values = [stage.target.value(partition) for partition in stage.target.partitions]
+    if stage.target.table.partition and all(value is not None for value in values):
+        from twice.content.filters import partition_filter
+
+        one = F.lit(False)
+        for partition in stage.target.partitions:
+            one = one | partition_filter(stage.target, partition)
+        inside = inside & one
+    outside = stage.rows.where(~F.coalesce(inside, F.lit(False))).limit(limit)
+    return [row.asDict(recursive=True) for row in outside.collect()]
+
+
+def _create_stage(
+    connection: sa.Connection, database: Database, target: Target, token: int, columns: tuple[Column, ...]
+) -> None:
+    name = books.stage_name(target.table.id, token)
+    made = sa.Table(
+        exact(name),
+        sa.MetaData(),
+        *(sa.Column(exact(column.name), Declared(column.declared)) for column in columns),
+        schema=exact(database.schema(target.table.id)),
+        prefixes=["UNLOGGED"] if database.dialect == "postgres" else [],
+    )
+    made.create(connection, checkfirst=False)
+
+
+def _load(database: Database, session: SparkSession, stage: SqlStage, rows: DataFrame) -> None:
+    """Bring rows to the staging table; the database must have taken as many as Spark holds."""
+    expected = rows.count()
+    try:
+        loaded = (
+            _copy(database, session, stage, rows) if database.dialect == "postgres" else _insert(database, stage, rows)
+        )
+    except TwiceError:
+        _require_open(database, stage)
+        raise
+    if loaded != expected:
+        raise TransientError(
+            f"{stage.target.table.name}, {stage.target.scope}: Spark holds {expected} rows, "
+            f"but {loaded} reached {database.shown}",
+            safe="nothing was published",
+            to_go_on="run it again",
+        )
+
+
+def _copy(database: Database, session: SparkSession, stage: SqlStage, rows: DataFrame) -> int:
+    name = database.quoted(database.schema(stage.target.table.id), books.stage_name(stage.target.table.id, stage.token))
+    columns = ", ".join(database.quoted(column) for column in rows.columns)
+    with database.settled() as connection:
+        # The instants in the rows are UTC times that do not say so.
+        database.run(connection, "SET LOCAL TimeZone = 'UTC'")
+        driver: Any = connection.connection.driver_connection
+        with driver.cursor() as cursor:
+            statement = f"COPY {name} ({columns}) FROM STDIN WITH (FORMAT csv, ENCODING 'UTF8')"
+            with cursor.copy(statement) as copy:
+                for _, chunk in arrow.csv_chunks(session, rows, database.shown):
+                    copy.write(chunk)
+            taken = int(cursor.rowcount)
+        _loaded()
+    return taken
+
+
+def _insert(database: Database, stage: SqlStage, rows: DataFrame) -> int:
+    table = stage_table(database, stage)
+    chosen = [places.column(table, name) for name in rows.columns]
+    statement = table.insert().values({column: sa.bindparam(f"p{i}") for i, column in enumerate(chosen)})
+    names = [f"p{i}" for i in range(len(chosen))]
+    taken = 0
+    for batch in encoding.batches(rows, database.dialect, _BATCH):
+        # A transaction for each batch: readers of an embedded database get their turn in between.
+        with database.settled() as connection:
+            connection.execute(statement, [dict(zip(names, row, strict=True)) for row in batch])
+            _loaded()
+        taken += len(batch)
+    return taken
+
+
+def _loaded() -> None:
+    fail_point("sql.loaded")
+
+
+def _require_open(database: Database, stage: SqlStage) -> None:
+    """Say that the claim is lost, if that is why its staging table could not be written."""
+    found = books.books(database, stage.target.table.id)
+    try:
+        with database.look() as connection:
+            state = books.claim_state(connection, found, stage.target.table.id, stage.token)
+    except TwiceError:
+        return
+    if state is None or state[0] != "open":
+        raise books.lost(stage.target, stage.token)
+
+
+def look(database: Database, stage: SqlStage) -> None:
+    """Count what is staged by partition, and find the rows that lie outside the scope."""
+    table = stage_table(database, stage)
+    target = stage.target
+    values = [places.column(table, name) for name in target.table.partition_columns]
+    query = sa.select(*values, sa.func.count()).select_from(table)
+    counts: dict[Scope, int] = {}
+    strays: dict[str, int] = {}
+    with database.look() as connection:
+        for row in connection.execute(query.group_by(*values) if values else query):
+            found = [places.decoded(value, database.dialect) for value in row[:-1]]
+            value, dimensions = (found[0], found[1:]) if target.table.partition else (None, found)
+            partition = target.partition_of(value, dimensions)
+            if partition is not None:
+                counts[partition] = counts.get(partition, 0) + row[-1]
+            elif row[-1]:
+                named = ", ".join(f"{n}={v}" for n, v in zip(target.table.partition_columns, row[:-1], strict=True))
+                strays[named] = strays.get(named, 0) + row[-1]
+    stage.counts = counts
+    stage.version = f"stage:{stage.token}"
+    stage.strays = [Stray(sum(strays.values()), tuple(sorted(strays)), ())] if strays else []

@@ -1,0 +1,188 @@
+"""The SQL store: the protocol's verbs, each in the module that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from twice.errors import StoreRefused
+from twice.store.protocol import Abilities
+from twice.store.sql import books, checks, prints, publishing, reading, staging, tables
+from twice.store.sql.staging import SqlStage
+from twice.store.sql.types import read_schema, restored
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+    import sqlalchemy as sa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from twice.model.scopes import Scope
+    from twice.model.tables import Cut, Table
+    from twice.model.targets import Target
+    from twice.model.windows import Window
+    from twice.store.protocol import Stage
+    from twice.store.sql.database import Database
+
+
+class SqlStore:
+    """Tables of one SQL database."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        # A snapshot that all readers of an attempt share is something that only Postgres offers.
+        self.abilities = Abilities("sql", pins=database.dialect == "postgres", history=False)
+        self._stages: dict[tuple[str, int], SqlStage] = {}
+
+    def exists(self, session: SparkSession, table: Table) -> bool:  # noqa: ARG002 - the driver asks itself
+        """Tell whether the table is there."""
+        with self.database.look() as connection:
+            return bool(self.database.columns(connection, table.id))
+
+    def version(self, session: SparkSession, table: Table) -> str | None:
+        """Return the number of publishes; for a table that twice does not write, what its rows look like."""
+        with self.database.look() as connection:
+            if not self.database.columns(connection, table.id):
+                return None
+            entry = self._entry(connection, table)
+        return str(entry.version) if entry is not None else reading.version(self.database, session, table)
+
+    def read(self, session: SparkSession, table: Table, version: str | None) -> DataFrame:
+        """Read the table as it is, which must be the version; None reads nothing, with the table's columns."""
+        return self._restored(table, reading.read(self.database, session, table, version))
+
+    def read_cut(
+        self,
+        session: SparkSession,
+        table: Table,
+        version: str | None,
+        cut: Cut,
+        dimensions: Mapping[str, str],
+        zone: ZoneInfo,
+    ) -> DataFrame:
+        """Read what lies in the cut: the database is asked for nothing else."""
+        rows = reading.read(self.database, session, table, version, reading.Within(cut, dimensions, zone))
+        return self._restored(table, rows)
+
+    def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:
+        """Name the token that wrote each partition, or what is there instead."""
+        if version is None:
+            return dict.fromkeys(target.partitions, "")
+        for stage in self._stages.values():
+            if stage.target.table.name == target.table.name and set(stage.target.partitions) == set(target.partitions):
+                if version == stage.version:
+                    return stage.files()
+                if version == stage.base:
+                    return stage.base_files
+        with self.database.look() as connection:
+            entry = self._entry(connection, target.table)
+            if entry is None:
+                return reading.files(self.database, session, target, version)
+            if str(entry.version) != version:
+                raise StoreRefused(
+                    f"{target.table.name} no longer has the version {version}: a SQL database keeps only the last one"
+                )
+            live = self.database.table(target.table.id, self.database.columns(connection, target.table.id))
+            now = prints.live(connection, self.database, live, target, target.partitions)
+            known = books.known_partitions(connection, books.books(self.database, target.table.id), target)
+        return staging.files_of(target, now, known)
+
+    def seen(self, session: SparkSession, table: Table, event: Window, zone: ZoneInfo) -> str | None:
+        """Fingerprint what a table without partitions holds of a window, by event time."""
+        return reading.seen(self.database, session, table, event, zone)
+
+    def release(self, session: SparkSession) -> None:
+        """Let go of the snapshots that reads held open, and of the connection."""
+        reading.release(session)
+        self.database.rest()
+
+    def token(self, session: SparkSession, table: Table) -> int:  # noqa: ARG002
+        """Return the highest token in the books or among leftover staging tables."""
+        with self.database.look() as connection:
+            entry = self._entry(connection, table)
+            left = books.stage_tokens(connection, table.id, self.database.schema(table.id))
+        return max([entry.token if entry is not None else 0, *left])
+
+    def stages(self, session: SparkSession, table: Table) -> Sequence[int]:  # noqa: ARG002
+        """List the tokens that have an open claim or a staging table."""
+        found = books.books(self.database, table.id)
+        with self.database.look() as connection:
+            left = books.stage_tokens(connection, table.id, self.database.schema(table.id))
+            at_work = books.open_tokens(connection, found, table.id) if books.exist(connection, found) else []
+        return sorted({*left, *at_work})
+
+    def property(self, session: SparkSession, table: Table, name: str) -> str | None:  # noqa: ARG002
+        """Return what a publish left with the table."""
+        with self.database.look() as connection:
+            entry = self._entry(connection, table)
+        return entry.properties.get(name) if entry is not None else None
+
+    def check(self, session: SparkSession, table: Table) -> None:  # noqa: ARG002
+        """Refuse a live table, or a schema, that a run could not write."""
+        checks.check(self.database, table)
+
+    def prepare(self, session: SparkSession, table: Table, schema: StructType) -> None:  # noqa: ARG002
+        """Create the table, or add new columns."""
+        tables.prepare(self.database, table, schema)
+
+    def fence(self, session: SparkSession, table: Table, token: int) -> str | None:  # noqa: ARG002
+        """Stop a token for good; return the version that it published, if it already had."""
+        self._stages.pop((table.name, token), None)
+        return publishing.fence(self.database, table.id, token)
+
+    def open(self, session: SparkSession, target: Target, token: int) -> SqlStage:  # noqa: ARG002
+        """Open the claim and create its staging table."""
+        stage = staging.open_stage(self.database, target, token)
+        self._stages[(target.table.name, token)] = stage
+        return stage
+
+    def stage(self, session: SparkSession, stage: Stage, rows: DataFrame, *, first: bool = True) -> None:
+        """Write rows into the staging table."""
+        staging.write(self.database, session, _mine(stage), rows, first=first)
+
+    def stage_changes(self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool) -> None:
+        """Write the rows that change the table into the staging table."""
+        staging.write_changes(self.database, session, _mine(stage), changes, insert_only=insert_only)
+
+    def staged(self, session: SparkSession, stage: Stage) -> DataFrame:
+        """Return the scope as it would be after the publish."""
+        mine = _mine(stage)
+        before = None if mine.replaces else self.read(session, mine.target.table, mine.base)
+        return staging.staged(mine, before)
+
+    def stray_rows(self, session: SparkSession, stage: Stage, limit: int) -> list[Mapping[str, object]]:  # noqa: ARG002
+        """Return a few of the staged rows that lie outside the scope."""
+        return staging.stray_rows(_mine(stage), limit)
+
+    def publish(
+        self,
+        session: SparkSession,  # noqa: ARG002
+        stage: Stage,
+        partitions: Sequence[Scope],
+        notes: Mapping[str, str],
+        remember: Mapping[str, str],
+    ) -> str:
+        """Replace or merge the staged partitions, in one transaction."""
+        version = publishing.publish(self.database, publishing.Publication(_mine(stage), partitions, notes, remember))
+        self._stages.pop((stage.target.table.name, stage.token), None)
+        return version
+
+    def discard(self, session: SparkSession, stage: Stage, remember: Mapping[str, str]) -> None:  # noqa: ARG002
+        """Drop a stage that changes nothing; it must still be ours to drop."""
+        publishing.discard(self.database, _mine(stage), remember)
+        self._stages.pop((stage.target.table.name, stage.token), None)
+
+    def _restored(self, table: Table, rows: DataFrame) -> DataFrame:
+        with self.database.look() as connection:
+            entry = self._entry(connection, table)
+        return restored(rows, read_schema(entry.columns)) if entry is not None and entry.columns else rows
+
+    def _entry(self, connection: sa.Connection, table: Table) -> books.Entry | None:
+        found = books.books(self.database, table.id)
+        return books.read_entry(connection, found, table.id) if books.exist(connection, found) else None
+
+
+def _mine(stage: Stage) -> SqlStage:
+    assert isinstance(stage, SqlStage)  # noqa: S101 - a stage comes from the store that opened it
+    return stage

@@ -1,0 +1,218 @@
+"""Creating tables, checking live ones against their contract, adding columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from pyspark.sql import types as T
+
+from twice.content.nullability import plain
+from twice.errors import SchemaRefused, StoreRefused, TwiceError
+from twice.store.sql import books
+from twice.store.sql.database import exact
+from twice.store.sql.types import column_type, declared_type, fits, is_plain, read_schema
+
+if TYPE_CHECKING:
+    from sqlalchemy.types import TypeEngine
+
+    from twice.model.tables import Table
+    from twice.store.sql.database import Database
+    from twice.store.sql.types import Column
+
+_AS_IT_WAS = "the table is as it was"
+
+
+def primary_key(table: Table) -> tuple[str, ...]:
+    """Return the columns of the primary key: a business key is unique in its partition; none without a key."""
+    if not table.key:
+        return ()
+    return tuple(dict.fromkeys((*table.partition_columns, *table.key)))
+
+
+def prepare(database: Database, table: Table, schema: T.StructType) -> None:
+    """Create the table for a result's schema, or add the result's new columns to it."""
+    _check_columns(database, table, schema)
+    with database.look() as connection:
+        columns = database.columns(connection, table.id)
+    if not columns:
+        try:
+            _create(database, table, schema)
+        except TwiceError:
+            # Another process may have been first: its table is checked like any other.
+            with database.look() as connection:
+                columns = database.columns(connection, table.id)
+            if not columns:
+                raise
+    books.ensure(database, table.id)
+    with database.look() as connection:
+        columns = database.columns(connection, table.id)
+        check_key(database, connection, table)
+        entry = books.read_entry(connection, books.books(database, table.id), table.id)
+    _extend(database, table, schema, columns, read_schema(entry.columns) if entry and entry.columns else None)
+
+
+def check_key(database: Database, connection: sa.Connection, table: Table) -> None:
+    """Refuse a live table whose primary key is not the contract's."""
+    wanted = primary_key(table)
+    if not wanted:
+        return
+    schema = database.schema(table.id)
+    found = sa.inspect(connection).get_pk_constraint(table.id.parts[-1], schema=schema)
+    there = list(found["constrained_columns"])
+    if sorted(there) == sorted(wanted):
+        return
+    relation = database.relation(table.id)
+    add = f"ALTER TABLE {relation} ADD PRIMARY KEY ({', '.join(map(database.quoted, wanted))})"
+    if there and found.get("name"):
+        add = f"ALTER TABLE {relation} DROP CONSTRAINT {database.quoted(found['name'])}; {add}"
+    if database.dialect == "sqlite":
+        add = f"make the table anew with PRIMARY KEY ({', '.join(map(database.quoted, wanted))})"
+    raise SchemaRefused(
+        f"{table.name} has {'the primary key ' + ', '.join(there) if there else 'no primary key'}, but its contract "
+        f"says {', '.join(wanted)}: a row could be written twice",
+        safe=_AS_IT_WAS,
+        to_go_on=f"{add}; or correct key= of the table",
+    )
+
+
+def _check_columns(database: Database, table: Table, schema: T.StructType) -> None:
+    kinds = {field.name: field.dataType for field in schema.fields}
+    for name, kind in kinds.items():
+        if isinstance(kind, T.NullType):
+            raise SchemaRefused(
+                f"{table.name}: column {name} is null in every row and has no type",
+                to_go_on=f"give it one in the step: cast({name} as …)",
+            )
+        try:
+            declared_type(kind, database.dialect)
+        except SchemaRefused as refused:
+            raise SchemaRefused(
+                f"{table.name}: column {name}: {refused.message}", safe=refused.safe, to_go_on=refused.to_go_on
+            ) from None
+        if database.dialect == "postgres" and len(name.encode()) > 63:
+            raise SchemaRefused(
+                f"{table.name}: column {name} has a name of more than 63 bytes, which Postgres would cut off",
+                safe=_AS_IT_WAS,
+                to_go_on="give it a shorter name in the step",
+            )
+    _check_places(table, kinds)
+
+
+def _check_places(table: Table, kinds: Mapping[str, T.DataType]) -> None:
+    if table.partition:
+        column, grain = table.partition.column, table.partition.grain
+        wanted = T.TimestampType() if grain.sub_day else T.DateType()
+        if not isinstance(kinds[column], type(wanted)):
+            raise SchemaRefused(
+                f"{table.name}: partition column {column} is {kinds[column].simpleString()}; by {grain} it must be "
+                f"a {wanted.simpleString()}",
+                to_go_on=f"cast {column} in the step",
+            )
+    for name in table.dimensions:
+        if not isinstance(kinds[name], T.StringType):
+            raise SchemaRefused(
+                f"{table.name}: dimension {name} is {kinds[name].simpleString()}, but dimensions are strings",
+                to_go_on=f"cast {name} to string in the step",
+            )
+    for name in primary_key(table):
+        if not is_plain(kinds[name]):
+            raise SchemaRefused(
+                f"{table.name}: key column {name} is {kinds[name].simpleString()}, which no primary key can hold",
+                to_go_on="use key_of(…) of it as the key",
+            )
+
+
+def _create(database: Database, table: Table, schema: T.StructType) -> None:
+    key = primary_key(table)
+    name = table.id.parts[-1]
+    if database.dialect == "postgres" and len(name.encode()) > 63:
+        raise StoreRefused(
+            f"{table.name}: a name of more than 63 bytes would be cut off by Postgres",
+            safe="nothing was changed",
+            to_go_on="give the table a shorter name",
+        )
+    by_name = {field.name: field.dataType for field in schema.fields}
+    columns = [
+        sa.Column(exact(column), _type(database, kind, in_key=column in key), nullable=column not in key)
+        for column, kind in by_name.items()
+    ]
+    constraints = [sa.PrimaryKeyConstraint(*key)] if key else []
+    made = sa.Table(
+        exact(name),
+        sa.MetaData(),
+        *columns,
+        *constraints,
+        schema=exact(database.schema(table.id)),
+        comment=table.description or None,
+    )
+    with database.settled() as connection:
+        made.create(connection, checkfirst=False)
+
+
+def _type(database: Database, kind: T.DataType, *, in_key: bool) -> TypeEngine[Any]:
+    if database.dialect == "other" and in_key and isinstance(kind, T.StringType):
+        return sa.String(255)  # many databases index no text without a length
+    return column_type(kind, database.dialect)
+
+
+def _extend(
+    database: Database,
+    table: Table,
+    schema: T.StructType,
+    columns: tuple[Column, ...],
+    published: T.StructType | None,
+) -> None:
+    relation = database.relation(table.id)
+    there = {column.name: column for column in columns}
+    here = {field.name: plain(field.dataType) for field in schema.fields}
+    before = {field.name: field.dataType for field in published.fields} if published else {}
+    if gone := [name for name in before if name not in here and name in there]:
+        raise SchemaRefused(
+            f"{table.name} has the column{'s' if len(gone) > 1 else ''} {', '.join(gone)}, which the step no longer "
+            "makes: dropping columns is never done on the side",
+            safe=_AS_IT_WAS,
+            to_go_on="; ".join(f"ALTER TABLE {relation} DROP COLUMN {database.quoted(name)}" for name in gone)
+            + ", or let the step go on making it",
+        )
+    for name, kind in here.items():
+        was = before.get(name)
+        if (
+            name in there
+            and was is not None
+            and plain(was) != kind
+            and not _only_wider(was, kind, database, there[name])
+        ):
+            raise _other_type(database, table, name, was.simpleString(), kind)
+        if name in there and not fits(there[name].declared, kind, database.dialect):
+            raise _other_type(database, table, name, there[name].declared, kind)
+    new = [name for name in here if name not in there]
+    for name in new:
+        with database.settled() as connection:
+            spec = declared_type(here[name], database.dialect)
+            database.run(connection, f"ALTER TABLE {relation} ADD COLUMN {database.quoted(name)} {spec}")
+
+
+def _only_wider(was: T.DataType, kind: T.DataType, database: Database, column: Column) -> bool:
+    """Tell whether the column was widened by hand to hold what the step makes now."""
+    old = declared_type(was, database.dialect)
+    return (
+        fits(column.declared, kind, database.dialect)
+        and fits(declared_type(kind, database.dialect), was, database.dialect)
+        and old != column.declared
+    )
+
+
+def _other_type(database: Database, table: Table, name: str, found: str, kind: T.DataType) -> SchemaRefused:
+    wanted = declared_type(kind, database.dialect)
+    change = (
+        f"ALTER TABLE {database.relation(table.id)} ALTER COLUMN {database.quoted(name)} TYPE {wanted}"
+        if database.dialect == "postgres"
+        else f"make the column anew as {wanted}"
+    )
+    return SchemaRefused(
+        f"{table.name}: column {name} is {found}, but the step makes {kind.simpleString()}",
+        safe=_AS_IT_WAS,
+        to_go_on=f"cast it in the step, or {change}",
+    )

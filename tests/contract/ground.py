@@ -1,0 +1,131 @@
+"""A store under contract: a place, a ledger, and a source that the test fills by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from twice import Day, Pipeline, Table
+from twice.engine.api import run
+from twice.engine.stores import Stores
+from twice.model.scopes import Scope
+from twice.model.targets import Target
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tests.conftest import Lab
+    from tests.contract.places import Place
+    from twice import Grain, Window
+    from twice.config import Config
+    from twice.engine.job import StepResult
+    from twice.store.protocol import Abilities, Stage, Store
+
+
+@dataclass
+class Feed:
+    """What the outside world delivers: rows by window; the partition's value is put in as the last column."""
+
+    pipeline: Pipeline
+    table: Table
+    schema: str
+    shape: Any = None  # what a test does to the rows on their way
+    _rows: dict[datetime, list[tuple[object, ...]]] = field(default_factory=dict)
+
+    def put(self, label: str, *rows: tuple[object, ...]) -> None:
+        """Deliver the rows of one window, in place of what it had."""
+        start = self.pipeline.grain.parse(label, self.pipeline.zone)
+        partition = self.table.partition
+        last = (partition.grain.value(start, self.pipeline.zone),) if partition else ()
+        self._rows[start] = [(*row, *last) for row in rows]
+
+    def of(self, spark: SparkSession, window: Window) -> DataFrame:
+        found = [row for start, rows in self._rows.items() if window.start <= start < window.end for row in rows]
+        made = spark.createDataFrame(found, self.schema)
+        return self.shape(made) if self.shape else made
+
+
+@dataclass
+class Ground:
+    """One store, as the tests of the contract use it."""
+
+    lab: Lab
+    place: Place
+    config: Config
+
+    @property
+    def abilities(self) -> Abilities:
+        return Stores(self.config).source(Table(self.place.name("any"))).abilities
+
+    def can(self, table: Table) -> bool:
+        return isinstance(table.write, self.abilities.writes)
+
+    def table(self, name: str = "t", **contract: Any) -> Table:
+        return Table(self.place.name(name), **contract)
+
+    def feed(self, table: Table, schema: str, *, grain: Grain = Day, time_zone: str = "UTC") -> Feed:
+        """Make a pipeline whose one step brings what the test delivers."""
+        pipeline = Pipeline("contract", grain=grain, time_zone=time_zone)
+        made = Feed(pipeline, table, schema)
+
+        @pipeline.extract(writes=table)
+        def fed(window: Window, spark: SparkSession) -> DataFrame:
+            return made.of(spark, window)
+
+        return made
+
+    def run(self, feed: Feed, for_: str | None = None, **how: Any) -> StepResult:
+        """Run a feed's step for a window."""
+        done = run(feed.pipeline, for_=for_, spark=self.lab.spark, ledger=self.lab.ledger, config=self.config, **how)
+        return done.steps[0]
+
+    def again(self, feed: Feed, for_: str | None = None, **how: Any) -> StepResult:
+        """Run once more: nothing may move."""
+        before = self.picture("t")
+        step = self.run(feed, for_, **how)
+        assert step.status == "unchanged"
+        assert self.picture("t") == before
+        return step
+
+    @contextmanager
+    def untouched(self, name: str = "t", *columns: str) -> Iterator[None]:
+        """Require that table, recorded outputs and leases are afterwards as they were, and nothing is left over."""
+        before = self.picture(name, *columns), self._recorded(name)
+        yield
+        assert (self.picture(name, *columns), self._recorded(name)) == before
+
+    def picture(self, name: str, *columns: str) -> object:
+        """Return what readers and twice see of a table, where nothing is left over and nothing held."""
+        table = Table(self.place.name(name))
+        rows = self.place.rows(name, *(columns or ("id", "n")))
+        version = self.store(table).version(self.lab.spark, table)
+        assert list(self.store(table).stages(self.lab.spark, table)) == []
+        assert self.place.leftovers(name) == []
+        assert self.lab.ledger.leases() == []
+        return rows, version, self.place.versions(name)
+
+    def _recorded(self, name: str) -> object:
+        return [(o.scope, o.rows, o.digest, o.files) for o in self.lab.ledger.outputs(self.place.name(name))]
+
+    def store(self, table: Table) -> Store:
+        return Stores(self.config).source(table)  # type: ignore[return-value]
+
+    def rows(self, *columns: str, **where: object) -> list[tuple[Any, ...]]:
+        return self.place.rows("t", *columns, where=where)
+
+    def opened(self, feed: Feed, label: str, token: int, *rows: tuple[object, ...]) -> tuple[Store, Stage, Target]:
+        """Open a stage for one partition, as the engine does, and write rows into it."""
+        feed.put(label, *rows)
+        window = feed.pipeline.grain.unit(label, feed.pipeline.zone)
+        target = Target.of(feed.table, Scope(window), feed.pipeline.zone)
+        store, spark = self.store(feed.table), self.lab.spark
+        made = feed.of(spark, window)
+        store.check(spark, feed.table)
+        store.prepare(spark, feed.table, made.schema)
+        stage = store.open(spark, target, token)
+        store.stage(spark, stage, made)
+        return store, stage, target

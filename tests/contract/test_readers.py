@@ -1,0 +1,80 @@
+"""S07: an application reads a mart fifty times a second while its day is replaced again and again."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+
+import pytest
+import sqlalchemy as sa
+
+from tests.contract import places
+from twice import Day, Overwrite
+
+pytestmark = pytest.mark.spark
+
+DAY, NEXT = "2026-04-20", "2026-04-21"
+REPLACES = {"postgres": 20, "sqlite": 5, "own": 5}
+RATE = 50.0
+
+
+class Application:
+    """Somebody who asks for the day at a steady rate, on one connection, as an application does."""
+
+    def __init__(self, place: places.Sql) -> None:
+        named = place._own("t") if isinstance(place, places.Own) else "t"
+        table = sa.table(named, sa.column("n"), schema=place.schema)
+        self._query = sa.select(sa.func.count(), sa.func.sum(table.c.n))
+        self._place, self._stop, self.seen, self.failed = place, threading.Event(), [], []
+        self._thread = threading.Thread(target=self._read, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error):
+        self._stop.set()
+        self._thread.join(30)
+
+    def _read(self) -> None:
+        try:
+            with self._place.engine.connect() as connection:
+                for number in itertools.count():
+                    start = time.monotonic()
+                    count, total = connection.execute(self._query).one()
+                    connection.rollback()
+                    self.seen.append((count, int(total or 0)))
+                    if self._stop.wait(max(0.0, 1 / RATE - (time.monotonic() - start))) and number:
+                        return
+        except Exception as error:
+            self.failed.append(error)
+
+
+def test_s07_readers_never_see_the_day_missing_or_mixed(ground):
+    if not isinstance(ground.place, places.Sql):
+        pytest.skip("a table of files is read at a version: see the crash matrix for its readers")
+    # Given a mart of two days, of which one is replaced many times: as a whole, or but for a few rows,
+    table = ground.table(partition=Day("d"), key=["id"], write=Overwrite())
+    feed = ground.feed(table, "id bigint, n int, d date")
+    feed.put(NEXT, *((1000 + row, 1) for row in range(50)))
+    numbers = [1] * 200
+    feed.put(DAY, *enumerate(numbers))
+    ground.run(feed, from_=DAY, to="2026-04-22")
+    versions = [(250, 250)]
+
+    with Application(ground.place) as application:
+        for replace in range(1, REPLACES[ground.place.kind] + 1):
+            few = replace % 3 == 0
+            numbers = [n + (replace if not few or row == replace else 0) for row, n in enumerate(numbers)]
+            feed.put(DAY, *enumerate(numbers))
+            assert ground.run(feed, DAY).status == "published"
+            versions.append((250, 50 + sum(numbers)))
+
+    # then whoever reads sees one version after the other, whole, and nothing in between.
+    assert application.failed == []
+    story = [look for look, _ in itertools.groupby(application.seen)]
+    assert [look for look in story if look not in versions] == []
+    assert story == [look for look in versions if look in story]
+    assert len(story) > len(versions) / 2
+    assert len(application.seen) > 5 * len(versions)

@@ -1,0 +1,87 @@
+"""What strace kills: a ledger's bookkeeping of one publish, and the publish into a SQLite database, without Spark.
+
+`python -m tests.crash.embedded ledger|serving FOLDER NUMBER` does one of them once; NUMBER is the version to bring.
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from twice import Day, Overwrite, Table
+from twice.errors import TwiceError
+from twice.model.grains import zone_of
+from twice.model.scopes import Scope
+from twice.model.targets import Target
+from twice.model.windows import Window
+
+if TYPE_CHECKING:
+    from twice.store.sql.database import Database
+
+START = datetime(2026, 4, 25, tzinfo=timezone.utc)
+SCOPE = Scope(Window(START, START + timedelta(days=1)))
+TABLE = Table("serving.main.t", partition=Day("d"), key=["id"], write=Overwrite())
+TARGET = Target.of(TABLE, SCOPE, zone_of("UTC"))
+FILES = {"ledger": "ledger.db", "serving": "serving.db"}
+
+
+def database(folder: Path) -> Database:
+    """Open the serving database of a folder."""
+    from sqlalchemy import make_url
+
+    from twice.store.sql.database import Database
+
+    return Database("serving", make_url(f"sqlite:///{folder / FILES['serving']}"))
+
+
+def serving(folder: Path, number: int) -> None:
+    """Stage version `number` of the day, and publish it."""
+    from pyspark.sql.types import DateType, IntegerType, LongType, StructType
+
+    from twice.store.sql import books, publishing, staging, tables
+
+    made = StructType().add("id", LongType()).add("n", IntegerType()).add("d", DateType())
+
+    class Held:
+        """The staged rows, as far as a publish asks for them: they lie in the staging table already."""
+
+        columns, schema = made.names, made
+
+    there = database(folder)
+    tables.prepare(there, TABLE, made)
+    stage: Any = staging.open_stage(there, TARGET, number)
+    name = there.quoted(books.stage_name(TABLE.id, number))
+    with there.settled() as connection:
+        connection.exec_driver_sql(
+            f"INSERT INTO {name} (id, n, d) VALUES (?, ?, ?)",
+            [(row, number, "2026-04-25") for row in range(50 + number)],
+        )
+    stage.frames, stage.schema = [Held()], made
+    staging.look(there, stage)
+    publishing.publish(there, publishing.Publication(stage, TARGET.partitions, {"twice.run": str(number)}, {}))
+
+
+def ledger(folder: Path, number: int) -> None:
+    """Write down a run that publishes version `number`: claim, prepare, record, done."""
+    from twice.ledger import Output, open_ledger
+
+    book = open_ledger(f"sqlite:///{folder / FILES['ledger']}")
+    run = book.start_run("shop", SCOPE)
+    attempt = book.start_attempt(run, "fct", TABLE.name, 1, SCOPE, code="c")
+    claim = book.claim(TABLE.name, [SCOPE], ttl=timedelta(hours=1), run=run)
+    book.bind_attempt(attempt, claim, base_version=str(number - 1), inputs=())
+    output = Output(TABLE.name, SCOPE, number, f"d{number}", f"f{number}", str(number), "shop", "fct", "c", ())
+    book.prepare(claim, attempt, [output])
+    book.record(claim, attempt, [output], status="published")
+    book.finish_run(run, "done")
+
+
+if __name__ == "__main__":
+    act, where, which = sys.argv[1:]
+    try:
+        {"serving": serving, "ledger": ledger}[act](Path(where), int(which))
+    except TwiceError as error:
+        print(f"{type(error).__name__}: {error.message}")
+        sys.exit(error.exit_code)

@@ -1,0 +1,170 @@
+"""Killed at the n-th system call that changes a file: the SQLite ledger, and a publish into a SQLite database.
+
+No hook in the product: strace ends the process at the call. A child is forked from one that has everything
+loaded, stops, and goes on when strace has it in its hands.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.crash import embedded, tally
+from tests.crash.children import forks, until
+from twice.ledger import open_ledger
+from twice.store.sql import books, publishing
+
+CALLS = "pwrite64,write,ftruncate,fsync,fdatasync,unlink,unlinkat,rename,renameat,renameat2"
+FULL = os.environ.get("TWICE_CRASH_MATRIX") == "full"
+# Of every so many system calls one; the full matrix takes them all.
+STEP = {"serving": 1 if FULL else 11, "ledger": 1 if FULL else 30}
+ANY_TRACER, SET_TRACER = -1, 0x59616D61
+
+pytestmark = [
+    pytest.mark.crash,
+    pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed"),
+]
+
+
+def when_told(act: str, folder: str, number: int, said: str) -> None:
+    """Stop; once somebody holds this process, do the act, and write down how it ended."""
+    ctypes.CDLL(None).prctl(SET_TRACER, ANY_TRACER, 0, 0, 0)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    try:
+        getattr(embedded, act)(Path(folder), number)
+        Path(said).write_text("done")
+    except BaseException as error:
+        Path(said).write_text(f"{type(error).__name__}: {error}")
+    finally:
+        os._exit(0)
+
+
+class Shelf:
+    """A folder with version 1 of a ledger and a database, and copies of it to be destroyed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._copies = folder, 0
+        first = folder / "first"
+        first.mkdir()
+        embedded.serving(first, 1)
+        embedded.ledger(first, 1)
+
+    def copy(self) -> Path:
+        self._copies += 1
+        return Path(shutil.copytree(self._folder / "first", self._folder / f"copy{self._copies}"))
+
+    def bring(self, act: str, folder: Path, inject: str) -> tuple[int | None, str]:
+        """Bring version 2 with strace meddling; return the exit code and what the process said at its end."""
+        said, file = folder / "said", folder / embedded.FILES[act]
+        process = forks.Process(target=when_told, args=(act, str(folder), 2, str(said)), daemon=True)
+        process.start()
+        state = Path(f"/proc/{process.pid}/stat")
+        until(lambda: state.read_text().rpartition(")")[2].split()[0] in "tT")
+        paths = [part for path in (file, f"{file}-journal") for part in ("-P", str(path))]
+        watched = ["-p", str(process.pid), "-e", f"trace={CALLS}", *paths, "-e", inject]
+        tracer = subprocess.Popen(["strace", "-qq", "-o", str(folder / "trace"), *watched], stderr=subprocess.DEVNULL)
+        try:
+            held = Path(f"/proc/{process.pid}/status")
+            until(lambda: "TracerPid:\t0\n" not in held.read_text())
+            os.kill(process.pid, signal.SIGCONT)
+            process.join(60)
+        finally:
+            process.kill()
+            tracer.wait(10)
+        return process.exitcode, said.read_text() if said.exists() else ""
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory):
+    return Shelf(tmp_path_factory.mktemp("shelf"))
+
+
+def rows(folder: Path) -> list[tuple[int, int]]:
+    with sqlite3.connect(folder / embedded.FILES["serving"]) as connection:
+        return connection.execute("select n, count(*) from t group by n").fetchall()
+
+
+def intact(file: Path) -> None:
+    with sqlite3.connect(file) as connection:
+        assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
+
+
+def recovered_serving(folder: Path) -> None:
+    """See the old day or the new one, never another; then recover as the engine does, and bring version 3."""
+    intact(folder / embedded.FILES["serving"])
+    seen = rows(folder)
+    assert seen in ([(1, 51)], [(2, 52)])
+    there = embedded.database(folder)
+    landed = publishing.fence(there, embedded.TABLE.id, 2)
+    assert landed == ("2" if seen == [(2, 52)] else None)
+    assert rows(folder) == seen
+    embedded.serving(folder, 3)
+    assert rows(folder) == [(3, 53)]
+    with there.look() as connection:
+        found = books.books(there, embedded.TABLE.id)
+        assert books.read_entry(connection, found, embedded.TABLE.id).version == (3 if landed else 2)
+        assert books.stage_tokens(connection, embedded.TABLE.id, None) == []
+        assert books.open_tokens(connection, found, embedded.TABLE.id) == []
+
+
+def recovered_ledger(folder: Path) -> None:
+    """See version 1 or 2, whole; take over what is held, and go on as the next run does."""
+    intact(folder / embedded.FILES["ledger"])
+    book = open_ledger(f"sqlite:///{folder / embedded.FILES['ledger']}")
+    (before,) = book.outputs(embedded.TABLE.name)
+    assert (before.rows, before.digest, before.files) in ((1, "d1", "f1"), (2, "d2", "f2"))
+    held = book.leases()
+    assert len(held) <= (before.rows == 1)
+    for lease in held:
+        book.settle(book.take_over(lease.table, lease.token), landed=False)
+    assert book.outputs(embedded.TABLE.name) == [before]
+    embedded.ledger(folder, 3)
+    (after,) = book.outputs(embedded.TABLE.name)
+    assert (after.rows, after.digest, book.leases()) == (3, "d3", [])
+    assert after.token > before.token
+
+
+RECOVERED = {"serving": recovered_serving, "ledger": recovered_ledger}
+
+
+@pytest.mark.parametrize("act", ["serving", "ledger"])
+def test_killed_at_any_system_call_that_changes_a_file(shelf, act):
+    killed, number = 0, 1
+    while True:
+        folder = shelf.copy()
+        code, said = shelf.bring(act, folder, f"inject={CALLS}:signal=KILL:when={number}")
+        if said:  # it ended before it came to so many calls
+            assert said == "done"
+            break
+        assert code == -signal.SIGKILL
+        RECOVERED[act](folder)
+        tally.system_call("sqlite" if act == "serving" else "ledger", number)
+        killed, number = killed + 1, number + STEP[act]
+        shutil.rmtree(folder)
+    assert killed * STEP[act] > 40
+    RECOVERED[act](folder)
+
+
+@pytest.mark.parametrize("act", ["serving", "ledger"])
+@pytest.mark.parametrize(
+    "inject",
+    ["fsync,fdatasync:error=EIO", "pwrite64:error=EIO", "pwrite64:error=ENOSPC"],
+    ids=["sync-fails", "write-fails", "disk-full"],
+)
+def test_a_disk_that_fails_changes_nothing_and_says_so(shelf, act, inject):
+    for number in range(1, 20) if FULL else (1, 7):
+        folder = shelf.copy()
+        _, said = shelf.bring(act, folder, f"inject={inject}:when={number}+")
+        if number == 1:
+            assert said not in ("", "done")
+        assert said == "done" or "is full" in said or "I/O" in said or "cannot be" in said, said
+        assert not said.startswith(("sqlite3.", "OperationalError"))
+        RECOVERED[act](folder)
+        shutil.rmtree(folder)

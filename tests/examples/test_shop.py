@@ -1,0 +1,81 @@
+"""The whole shop for a day: the lake, and the application's own database."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from examples.shop.pipeline import daily_customer_summary, shop
+from examples.shop.truth import expected_orders
+from twice import config as configuration
+from twice import run
+from twice.ledger import open_ledger
+
+pytestmark = pytest.mark.spark
+
+DAY = date(2026, 4, 25)
+ORDERS, CUSTOMERS = 300, 50
+
+
+@pytest.fixture
+def config(spark, lakehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[configuration.Config]:
+    """The shop in miniature, with a ledger and a serving database of its own."""
+    monkeypatch.setattr("examples.shop.pipeline.ORDERS_PER_DAY", ORDERS)
+    monkeypatch.setattr("examples.shop.pipeline.CUSTOMERS", CUSTOMERS)
+    file = tmp_path / "twice.toml"
+    file.write_text(
+        f"""
+        [ledger]
+        url = "sqlite:///ledger.db"
+        [stores.lake]
+        type = "iceberg"
+        warehouse = "{lakehouse}/warehouse"
+        catalog = "sqlite:///{lakehouse}/catalog.db"
+        [stores.serving]
+        type = "sql"
+        url = "sqlite:///serving.db"
+        """
+    )
+    yield configuration.load(file)
+    for table in shop.tables():
+        if table.id.store == "lake":
+            spark.sql(f"DROP TABLE IF EXISTS {table.name} PURGE")
+
+
+def served(config: configuration.Config) -> list[tuple[object, ...]]:
+    """Read the mart as the application does: without Spark, without twice."""
+    with closing(sqlite3.connect(config.root / "serving.db")) as database:
+        return database.execute(
+            "SELECT order_date, customer_id, orders, amount_usd FROM daily_customer_summary ORDER BY 1, 2"
+        ).fetchall()
+
+
+def test_s02_the_shop_serves_a_day_to_the_application_and_again_changes_nothing(spark, config):
+    ledger = open_ledger(config.ledger)
+    how = {"config": config, "spark": spark, "ledger": ledger}
+    run(shop, from_="2026-04-25", to="2026-04-29", steps=["raw_orders_feed"], **how)
+    first = run(shop, for_=str(DAY), **how)
+
+    truth = expected_orders(DAY, ORDERS, CUSTOMERS)
+    rows = served(config)
+    assert {row[0] for row in rows} == {str(DAY)}
+    assert len({row[1] for row in rows}) == len(rows) == first.steps[-1].rows
+    assert sum(Decimal(str(row[3])) for row in rows) == truth.revenue
+    assert truth.orders * 0.9 < sum(int(row[2]) for row in rows) < truth.orders
+
+    again = run(shop, for_=str(DAY), **how)
+    assert {step.status for step in again.steps} == {"unchanged"}
+    assert [step.digest for step in again.steps] == [step.digest for step in first.steps]
+    assert served(config) == rows
+
+    with closing(sqlite3.connect(config.root / "serving.db")) as database, database:
+        database.execute("DELETE FROM daily_customer_summary WHERE customer_id % 2 = 0")
+    repaired = run(shop, for_=str(DAY), steps=["daily_customer_summary"], **how)
+    assert [(step.table, step.status) for step in repaired.steps] == [(daily_customer_summary.name, "published")]
+    assert served(config) == rows

@@ -1,0 +1,257 @@
+"""Claims on Delta tables: fences, answers that are lost, tokens that survive; two stores play two processes."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
+
+import pytest
+from py4j.protocol import Py4JNetworkError
+
+from twice import Day, Merge, Overwrite, Table, Window
+from twice.content.filters import scope_filter
+from twice.errors import Conflict, LeaseLost
+from twice.model.names import TableName
+from twice.model.scopes import Scope
+from twice.model.targets import Target
+from twice.store.delta import DeltaStore, jvm
+from twice.store.delta.claims import Claims, Mark
+from twice.store.delta.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+UTC = timezone.utc
+DAYS = [datetime(2026, 4, day, tzinfo=UTC) for day in (24, 25, 26, 27)]
+NOTES = {"twice.run": "r1", "twice.step": "p.s"}
+
+
+class Bench:
+    """One table, and the stores of as many processes as a test wants."""
+
+    def __init__(self, lab, settings: Settings, **contract) -> None:
+        self.lab, self.session, self.settings = lab, lab.spark.newSession(), settings
+        contract = contract or {"partition": Day("d"), "key": ["id"], "write": Overwrite()}
+        self.table = Table(f"warehouse.{lab.space}.t", **contract)
+        self.store = DeltaStore(settings)
+        self.store.prepare(self.session, self.table, self.made(0).schema)
+
+    def process(self) -> DeltaStore:
+        return DeltaStore(self.settings)
+
+    def target(self, first: int = 1, last: int = 1) -> Target:
+        return Target.of(self.table, Scope(Window(DAYS[first], DAYS[last + 1])), ZoneInfo("UTC"))
+
+    def made(self, count: int, day: int = 1, n: int = 0):
+        text = f"select id, date'{DAYS[day]:%Y-%m-%d}' as d, cast({n} as int) as n from range({count})"
+        return self.session.sql(text)
+
+    def staged(self, store: DeltaStore, token: int, count: int, n: int = 0):
+        stage = store.open(self.session, self.target(), token)
+        store.stage(self.session, stage, self.made(count, n=n))
+        return stage
+
+    def publish(self, store: DeltaStore, stage) -> str:
+        return store.publish(self.session, stage, stage.target.partitions, NOTES, {})
+
+    def count(self) -> int:
+        return self.store.read(self.session, self.table, self.version()).count()
+
+    def version(self) -> str:
+        return self.store.version(self.session, self.table)
+
+    def commits(self) -> int:
+        log = self.store._places.log(self.session, self.table.id)
+        return int(jvm.snapshot(self.session, log).version())
+
+    def fingerprints(self):
+        return self.store.files(self.session, self.target(), self.version())
+
+
+@pytest.fixture
+def bench(lab) -> Bench:
+    return Bench(lab, Settings(str(lab.config.root / "delta")))
+
+
+def test_s45_a_frozen_claim_is_refused_although_the_winner_changed_nothing(bench):
+    # Given a claim that has staged its rows and freezes,
+    mine, winner = bench.store, bench.process()
+    stage = bench.staged(mine, 3, 5)
+    # when another process takes over, finds nothing to change and says nothing but that,
+    assert winner.stages(bench.session, bench.table) == [3]
+    assert winner.fence(bench.session, bench.table, 3) is None
+    empty = winner.open(bench.session, bench.target(), 4)
+    winner.stage(bench.session, empty, bench.made(0))
+    winner.discard(bench.session, empty, {})
+    before = bench.version(), bench.fingerprints()
+    # then the first can neither publish nor say that nothing had to change,
+    with pytest.raises(LeaseLost, match="claim 3 was taken over"):
+        bench.publish(mine, stage)
+    with pytest.raises(LeaseLost):
+        mine.discard(bench.session, stage, {})
+    assert (bench.version(), bench.fingerprints()) == before
+    # nothing is left over, and the table remembers the tokens although nothing was published.
+    assert bench.count() == 0
+    assert winner.stages(bench.session, bench.table) == []
+    assert winner.token(bench.session, bench.table) == 3
+    assert winner.fence(bench.session, bench.table, 3) is None
+
+
+def test_s45_a_fence_in_the_very_moment_of_the_commit_wins(bench, monkeypatch):
+    mine, winner = bench.store, bench.process()
+    stage = bench.staged(mine, 3, 5)
+    commit, fenced = jvm.commit, []
+
+    def first_the_other(session, transaction, actions):
+        if not fenced:
+            fenced.append(True)
+            assert winner.fence(bench.lab.spark.newSession(), bench.table, 3) is None
+        return commit(session, transaction, actions)
+
+    monkeypatch.setattr(jvm, "commit", first_the_other)
+    with pytest.raises(LeaseLost):
+        bench.publish(mine, stage)
+    assert bench.count() == 0
+
+
+def test_what_had_landed_is_adopted_by_whoever_takes_over(bench):
+    stage = bench.staged(bench.store, 3, 5)
+    version = bench.publish(bench.store, stage)
+    other = bench.process()
+    # Killed before it could write down that it published: with its mark still there, or gone.
+    assert other.fence(bench.session, bench.table, 3) == version
+    Claims(bench.session, stage.log).add(3, Mark(stage.application, int(stage.base)))
+    assert other.fence(bench.session, bench.table, 3) == version
+    assert other.stages(bench.session, bench.table) == []
+    assert bench.version() == version
+    assert bench.count() == 5
+    # A later claim of the same scope does not hide the earlier one.
+    later = bench.staged(other, 7, 6)
+    assert bench.publish(other, later) > version
+    assert other.token(bench.session, bench.table) == 7
+    # Taken back by hand: a token that was given once is not given again.
+    bench.session.sql(f"restore table {other._places.sql(bench.table.id)} to version as of {version}")
+    assert bench.process().token(bench.session, bench.table) == 7
+    assert bench.count() == 5
+
+
+def lose(monkeypatch, *, applied: bool, first=None):
+    commit, lost = jvm.commit, []
+
+    def without_answer(session, transaction, actions):
+        if lost:
+            return commit(session, transaction, actions)
+        lost.append(True)
+        if first is not None:
+            first()
+        if applied:
+            commit(session, transaction, actions)
+        raise Py4JNetworkError("Answer from Java side is empty")
+
+    monkeypatch.setattr(jvm, "commit", without_answer)
+
+
+def test_a_commit_whose_answer_is_lost_is_looked_up(bench, monkeypatch):
+    stage = bench.staged(bench.store, 3, 5)
+    lose(monkeypatch, applied=True)
+    version = bench.publish(bench.store, stage)
+    assert version == bench.version()
+    assert bench.count() == 5
+    assert bench.store.stages(bench.session, bench.table) == []
+
+
+def test_a_commit_that_was_never_made_is_not_mistaken_for_somebody_elses(bench, monkeypatch):
+    stage = bench.staged(bench.store, 3, 5)
+    name = bench.store._places.sql(bench.table.id)
+    lose(
+        monkeypatch,
+        applied=False,
+        first=lambda: bench.lab.spark.sql(f"insert into {name} values (1, date'2026-04-25', 1)"),
+    )
+    with pytest.raises(Py4JNetworkError):
+        bench.publish(bench.store, stage)
+    assert bench.count() == 1
+    # The attempt is given up: its own fence is a commit now, because the lost one may still be on its way.
+    before, commits = bench.version(), bench.commits()
+    assert bench.store.fence(bench.session, bench.table, 3) is None
+    assert bench.commits() == commits + 1
+    # It is no new content, though.
+    assert bench.version() == before
+    with pytest.raises(LeaseLost):
+        bench.publish(bench.store, stage)
+
+
+def test_giving_up_before_the_commit_leaves_no_version(bench):
+    stage = bench.staged(bench.store, 3, 5)
+    before = bench.commits()
+    assert bench.store.fence(bench.session, bench.table, 3) is None
+    assert bench.commits() == before
+    assert bench.store.stages(bench.session, bench.table) == []
+    with pytest.raises(LeaseLost):
+        bench.publish(bench.store, stage)
+    with pytest.raises(LeaseLost):
+        bench.store.stage(bench.session, stage, bench.made(1), first=False)
+
+
+def test_scopes_side_by_side_do_not_fence_each_other(bench):
+    # Three days and one of another week are claimed at once; fencing the first leaves the second alone.
+    wide, other = bench.process(), bench.process()
+    many = wide.open(bench.session, bench.target(0, 1), 5)
+    one = other.open(bench.session, bench.target(2, 2), 4)
+    other.stage(bench.session, one, bench.made(3, 2))
+    wide.stage(bench.session, many, bench.made(2, 0))
+    wide.stage(bench.session, many, bench.made(2, 1), first=False)
+    assert wide.staged(bench.session, many).count() == 4
+    assert bench.process().fence(bench.session, bench.table, 5) is None
+    bench.publish(other, one)
+    with pytest.raises(LeaseLost):
+        bench.publish(wide, many)
+    assert bench.count() == 3
+
+
+def test_only_the_partitions_that_changed_are_published_and_the_rest_is_cleaned_up(bench):
+    store = bench.store
+    stage = store.open(bench.session, bench.target(0, 1), 3)
+    store.stage(bench.session, stage, bench.made(2, 0))
+    store.stage(bench.session, stage, bench.made(3, 1), first=False)
+    version = store.publish(bench.session, stage, stage.target.partitions[:1], NOTES, {"twice.x": "it's"})
+    assert bench.count() == 2
+    assert store.property(bench.session, bench.table, "twice.x") == "it's"
+    files = store.files(bench.session, bench.target(0, 1), version)
+    assert [bool(files[partition]) for partition in stage.target.partitions] == [True, False]
+    claims = Claims(bench.session, stage.log)
+    assert len(list(Path(urlsplit(claims.folder(3)).path).rglob("*.parquet"))) == len(
+        [file for file in stage.added if file.partition["d"] == DAYS[0].date()]
+    )
+
+
+def test_a_merge_that_meets_a_compacted_table_starts_again(lab):
+    bench = Bench(lab, Settings(str(lab.config.root / "delta")), key=["id"], write=Merge(version="n"))
+    whole = Target.of(bench.table, Scope(Window(DAYS[1], DAYS[2])), ZoneInfo("UTC"))
+    store = bench.store
+    for token, day in ((1, 0), (2, 1)):
+        stage = store.open(bench.session, whole, token)
+        store.stage_changes(bench.session, stage, bench.made(3, day, n=token), insert_only=False)
+        assert store.staged(bench.session, stage).where(scope_filter(whole)).count() == 3
+        store.publish(bench.session, stage, whole.partitions, NOTES, {})
+    stage = store.open(bench.session, whole, 3)
+    store.stage_changes(bench.session, stage, bench.made(1, n=3), insert_only=False)
+    bench.session.sql(f"delete from {store._places.sql(bench.table.id)} where id = 0")
+    with pytest.raises(Conflict, match="somebody else"):
+        store.publish(bench.session, stage, whole.partitions, NOTES, {})
+    assert bench.count() == 2
+
+
+def test_tables_of_sparks_own_catalog(lab, tmp_path):
+    # A store with catalog = "spark" finds its tables where the catalog says.
+    lab.spark.sql(f"create database {lab.space} location '{tmp_path}'")
+    bench = Bench(lab, Settings(None))
+    assert not bench.store.abilities.side_by_side
+    stage = bench.staged(bench.store, 3, 5)
+    version = bench.publish(bench.store, stage)
+    assert bench.session.table(f"spark_catalog.{lab.space}.t").count() == 5
+    assert bench.store.files(bench.session, bench.target(), version) == stage.fingerprints()
+    assert bench.store._places.sql(TableName(("w", "a", "b"))) == "`spark_catalog`.`a`.`b`"
+    assert not bench.store.exists(bench.session, Table(f"warehouse.{lab.space}.none"))
+    bench.session.sql(f"drop database {lab.space} cascade")

@@ -1,0 +1,397 @@
+"""The log and the swap of the Parquet store, without Spark: any file may stand for a Parquet file."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from twice import Day, Hour, Overwrite, Table, Whole
+from twice.errors import Conflict, LeaseLost, StoreRefused, TransientError
+from twice.model.scopes import Scope
+from twice.model.targets import Target
+from twice.store.parquet import columns, publishing, swap
+from twice.store.parquet.files import LocalFiles
+from twice.store.parquet.folder import Folder
+from twice.store.parquet.log import Log, State
+
+UTC = ZoneInfo("UTC")
+SCHEMA = json.dumps({"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]})
+DAYS = Table("files.core.t", partition=Day("d"), key=["id"], write=Overwrite())
+TENANTS = Table("files.core.t", partition=Day("d"), dimensions=["tenant"], key=["id"], write=Overwrite())
+WHOLE = Table("files.core.t", key=["id"], write=Whole())
+
+
+class Shelf:
+    """A table of a few files, and claims on it."""
+
+    def __init__(self, root: Path, table: Table = DAYS) -> None:
+        self.root, self.table = root, table
+        self.folder = Folder.of(table, LocalFiles(), str(root))
+        assert self.folder.log.commit(State(0, 0, SCHEMA))
+
+    def target(self, first: str = "2026-04-25", end: str = "2026-04-26", **dimensions: str) -> Target:
+        window = None
+        if self.table.partition:
+            from twice.model.windows import Window
+
+            window = Window(*(Day.parse(text, UTC) for text in (first, end)))
+        return Target.of(self.table, Scope.of(window, dimensions), UTC)
+
+    def stage(self, token: int, rows: dict[str, str], target: Target | None = None) -> publishing.ParquetStage:
+        """Write what a claim would: a text by the path of its file."""
+        stage = publishing.open_stage(self.folder, target or self.target(), token)
+        for path, text in rows.items():
+            file = Path(self.folder.rows(token), path)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        return stage
+
+    def publish(self, token: int, rows: dict[str, str], target: Target | None = None, **remember: str) -> str:
+        target = target or self.target()
+        return publishing.publish(self.folder, self.stage(token, rows, target), target.partitions, {}, remember)
+
+    def data(self) -> dict[str, str]:
+        """Everything that a reader of the folder sees."""
+        root = Path(self.folder.data)
+        return {
+            str(path.relative_to(root)): path.read_text()
+            for path in sorted(root.rglob("*"))
+            if path.is_file() and not path.name.startswith(("_", "."))
+        }
+
+    def leftovers(self) -> list[str]:
+        book = Path(self.folder.book)
+        return sorted(str(path) for part in ("stage", "aside", "trash", "work") for path in (book / part).glob("*"))
+
+    @property
+    def head(self) -> State:
+        found = self.folder.log.head()
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def shelf(tmp_path):
+    return Shelf(tmp_path)
+
+
+DAY = "d=2026-04-25"
+
+
+def test_a_day_is_replaced_and_its_neighbours_are_not_touched(shelf):
+    neighbour = shelf.target("2026-04-26", "2026-04-27")
+    assert shelf.publish(1, {"d=2026-04-26/a": "n"}, neighbour) == "1"
+    inode = Path(shelf.folder.data, "d=2026-04-26/a").stat().st_ino
+    assert shelf.publish(2, {f"{DAY}/a": "1", f"{DAY}/b": "2"}) == "2"
+    assert shelf.publish(3, {f"{DAY}/c": "3"}, newest="x") == "3"
+    assert shelf.data() == {f"{DAY}/c": "3", "d=2026-04-26/a": "n"}
+    assert Path(shelf.folder.data, "d=2026-04-26/a").stat().st_ino == inode
+    assert shelf.leftovers() == []
+    assert shelf.head.properties == {"newest": "x"}
+    assert shelf.head.ended == {1: 1, 2: 2, 3: 3}
+
+
+def test_an_empty_result_removes_the_partition(shelf):
+    shelf.publish(1, {f"{DAY}/a": "1"})
+    assert shelf.publish(2, {}) == "2"
+    assert shelf.data() == {}
+    assert not Path(shelf.folder.data, DAY).exists()
+
+
+def test_only_the_partitions_that_are_asked_for_move(shelf):
+    both = shelf.target("2026-04-25", "2026-04-27")
+    shelf.publish(1, {f"{DAY}/a": "old", "d=2026-04-26/a": "old"}, both)
+    stage = shelf.stage(2, {f"{DAY}/b": "new", "d=2026-04-26/b": "new"}, both)
+    publishing.publish(shelf.folder, stage, both.partitions[1:], {}, {})
+    assert shelf.data() == {f"{DAY}/a": "old", "d=2026-04-26/b": "new"}
+    assert shelf.leftovers() == []
+
+
+def test_a_whole_table_is_one_folder(tmp_path):
+    shelf = Shelf(tmp_path, WHOLE)
+    shelf.publish(1, {"a": "1", "_SUCCESS": ""})
+    shelf.publish(2, {"b": "2", "_temporary/0/x": "left by a write that failed"})
+    assert shelf.data() == {"b": "2"}
+    assert sorted(path.name for path in Path(shelf.folder.data).iterdir()) == ["b"]
+
+
+def test_one_tenant_is_replaced_below_the_day(tmp_path):
+    shelf = Shelf(tmp_path, TENANTS)
+    shelf.publish(1, {f"{DAY}/tenant=a/1": "a", f"{DAY}/tenant=b/1": "b"})
+    shelf.publish(2, {f"{DAY}/tenant=a/2": "A"}, shelf.target(tenant="a"))
+    shelf.publish(3, {}, shelf.target(tenant="c"))
+    assert shelf.data() == {f"{DAY}/tenant=a/2": "A", f"{DAY}/tenant=b/1": "b"}
+    shelf.publish(4, {f"{DAY}/tenant=c/3": "c"})
+    assert shelf.data() == {f"{DAY}/tenant=c/3": "c"}
+
+
+def test_s10_tenants_with_difficult_names_are_single_folders(tmp_path):
+    from twice.store.parquet.names import escape
+
+    shelf = Shelf(tmp_path, TENANTS)
+    names = ["..", "a/b", "it's", 'say "x"', "Zoë", "50%", "line\nbreak", "back\\slash", "x" * 80]
+    shelf.publish(1, {f"{DAY}/tenant={escape(name)}/1": name for name in names})
+    for number, name in enumerate(names):
+        shelf.publish(2 + number, {f"{DAY}/tenant={escape(name)}/2": name.upper()}, shelf.target(tenant=name))
+    assert shelf.data() == {f"{DAY}/tenant={escape(name)}/2": name.upper() for name in names}
+    assert [path.name for path in tmp_path.iterdir()] == ["core"]
+
+
+def test_hours_are_found_by_their_instant(tmp_path):
+    from twice.model.windows import Window
+
+    table = Table("files.core.t", partition=Hour("h"), write=Overwrite())
+    shelf = Shelf(tmp_path, table)
+    window = Window(*(Hour.parse(text, UTC) for text in ("2026-04-25T13", "2026-04-25T15")))
+    target = Target.of(table, Scope(window), UTC)
+    shelf.publish(1, {"h=2026-04-25 13%3A00%3A00/a": "1", "h=2026-04-25 14%3A00%3A00/a": "2"}, target)
+    shelf.publish(2, {"h=2026-04-25 14%3A00%3A00/b": "3"}, target)
+    assert shelf.data() == {"h=2026-04-25 14%3A00%3A00/b": "3"}
+
+
+def test_a_fenced_claim_cannot_publish_stage_or_end(shelf):
+    shelf.publish(1, {f"{DAY}/a": "1"})
+    stage = shelf.stage(2, {f"{DAY}/b": "2"})
+    assert publishing.fence(shelf.folder, 2) is None
+    assert shelf.leftovers() == []
+    with pytest.raises(LeaseLost, match="claim 2 was taken over"):
+        publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {})
+    with pytest.raises(LeaseLost):
+        publishing.discard(shelf.folder, stage, {})
+    with pytest.raises(LeaseLost):
+        publishing.open_stage(shelf.folder, shelf.target(), 2)
+    assert publishing.fence(shelf.folder, 2) is None
+    assert shelf.data() == {f"{DAY}/a": "1"}
+
+
+def test_a_claim_that_has_published_is_adopted_not_fenced(shelf):
+    assert shelf.publish(7, {f"{DAY}/a": "1"}) == "1"
+    assert publishing.fence(shelf.folder, 7) == "1"
+    assert shelf.head.token == 7
+    assert publishing.fence(shelf.folder, 3) is None
+    assert shelf.head.token == 7
+
+
+def test_a_fence_that_comes_between_look_and_entry_wins(shelf, monkeypatch):
+    stage = shelf.stage(1, {f"{DAY}/a": "1"})
+    commit, raced = Log.commit, []
+
+    def late(log, state):
+        if not raced:
+            raced.append(True)
+            assert publishing.fence(shelf.folder, 1) is None
+        return commit(log, state)
+
+    monkeypatch.setattr(Log, "commit", late)
+    with pytest.raises(LeaseLost):
+        publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {})
+    assert shelf.data() == {}
+
+
+def test_one_whose_prepared_entry_is_cleaned_away_has_lost_the_race(shelf, monkeypatch):
+    slow, write, raced = shelf.head.following(), LocalFiles.write, []
+
+    def late(files, path, text):
+        if not raced:
+            raced.append(True)
+            shelf.publish(1, {f"{DAY}/a": "1"})
+        write(files, path, text)
+
+    monkeypatch.setattr(LocalFiles, "write", late)
+    assert shelf.folder.log.commit(slow) is False
+    assert (shelf.head.version, shelf.leftovers()) == (1, [])
+
+
+def test_a_lost_answer_is_looked_up(shelf, monkeypatch):
+    stage, commit = shelf.stage(1, {f"{DAY}/a": "1"}), Log.commit
+
+    def lost(log, state):
+        commit(log, state)
+        raise TransientError("the answer was lost")
+
+    monkeypatch.setattr(Log, "commit", lost)
+    assert publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {}) == "1"
+    assert shelf.data() == {f"{DAY}/a": "1"}
+    assert publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {}) == "1"
+    assert shelf.head.version == 1
+
+
+def test_an_error_before_the_entry_publishes_nothing(shelf, monkeypatch):
+    stage = shelf.stage(1, {f"{DAY}/a": "1"})
+
+    def broken(log, state):
+        raise TransientError("no disk")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Log, "commit", broken)
+        with pytest.raises(TransientError, match="no disk"):
+            publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {})
+    assert shelf.data() == {}
+    assert publishing.fence(shelf.folder, 1) is None
+    assert shelf.leftovers() == []
+
+
+@pytest.mark.parametrize("change", ["rewritten", "added", "removed"])
+def test_what_somebody_else_did_to_the_scope_is_a_conflict(shelf, change):
+    shelf.publish(1, {f"{DAY}/a": "1"})
+    stage = shelf.stage(2, {f"{DAY}/b": "2"})
+    file = Path(shelf.folder.data, DAY, "a")
+    if change == "removed":
+        file.unlink()
+    else:
+        (file if change == "rewritten" else file.with_name("other")).write_text("by hand")
+    before = shelf.data()
+    with pytest.raises(Conflict, match="2026-04-25: its files were changed by somebody else"):
+        publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {})
+    with pytest.raises(Conflict):
+        publishing.discard(shelf.folder, stage, {})
+    assert shelf.data() == before
+
+
+def test_what_others_do_next_door_is_none(shelf):
+    stage = shelf.stage(1, {f"{DAY}/a": "1"})
+    shelf.publish(2, {"d=2026-04-26/a": "n"}, shelf.target("2026-04-26", "2026-04-27"))
+    assert publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {}) == "2"
+    assert shelf.data() == {f"{DAY}/a": "1", "d=2026-04-26/a": "n"}
+
+
+def test_dropping_an_unchanged_stage_makes_no_version(shelf):
+    shelf.publish(1, {f"{DAY}/a": "1"})
+    number = shelf.head.number
+    publishing.discard(shelf.folder, shelf.stage(2, {f"{DAY}/b": "1"}), {})
+    assert (shelf.head.number, shelf.head.version) == (number, 1)
+    publishing.discard(shelf.folder, shelf.stage(3, {}), {"newest": "now"})
+    assert (shelf.head.version, shelf.head.properties) == (1, {"newest": "now"})
+    assert shelf.leftovers() == []
+
+
+def test_sixteen_writers_side_by_side_all_land_and_none_twice(shelf):
+    days = [f"2026-05-{number:02d}" for number in range(1, 17)]
+    targets = [shelf.target(day, f"2026-05-{number:02d}") for number, day in enumerate(days, 2)]
+
+    def write(number: int) -> str:
+        own = Shelf.__new__(Shelf)
+        own.table, own.root = shelf.table, shelf.root
+        own.folder = Folder.of(shelf.table, LocalFiles(), str(shelf.root))
+        return own.publish(number + 1, {f"d={days[number]}/x": days[number]}, targets[number])
+
+    with ThreadPoolExecutor(8) as pool:
+        versions = sorted(int(version) for version in pool.map(write, range(16)))
+    assert versions == list(range(1, 17))
+    assert shelf.data() == {f"d={day}/x": day for day in days}
+    assert shelf.leftovers() == []
+
+
+@pytest.mark.parametrize("point", ["parquet.journalled", "parquet.moved_aside", "parquet.moved_in", "parquet.swapped"])
+def test_whoever_comes_next_finishes_a_decided_publish(shelf, monkeypatch, point):
+    from twice import failpoints
+
+    monkeypatch.setattr(failpoints, "_reached", {})
+    shelf.publish(1, {f"{DAY}/a": "1", f"{DAY}/b": "1"})
+    stage = shelf.stage(2, {f"{DAY}/c": "2"})
+    with monkeypatch.context() as patch:
+        patch.setenv("TWICE_FAILPOINT", f"{point}:raise")
+        with pytest.raises(TransientError):
+            publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {})
+    assert publishing.fence(shelf.folder, 2) == "2"
+    assert shelf.data() == {f"{DAY}/c": "2"}
+    assert shelf.leftovers() == []
+
+
+@pytest.mark.parametrize("had", [True, False], ids=["replaced", "new"])
+def test_one_who_slept_through_the_swap_and_the_next_one_moves_nothing(shelf, had):
+    # Given a publish that others finished while its process slept, and a newer publish of the same day,
+    if had:
+        shelf.publish(1, {f"{DAY}/a": "1"})
+    stage = shelf.stage(2, {f"{DAY}/b": "2"})
+    publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {})
+    slept_at = shelf.head
+    shelf.publish(3, {f"{DAY}/c": "3"})
+    # when it wakes up and goes on with its moves,
+    swap.finish(shelf.folder, slept_at)
+    # then the newer day stays where it is.
+    assert shelf.data() == {f"{DAY}/c": "3"}
+    assert shelf.head.version == (3 if had else 2)
+
+
+def test_one_who_wakes_up_before_the_others_have_cleaned_up_moves_nothing(shelf, monkeypatch):
+    shelf.publish(1, {f"{DAY}/a": "1"})
+    stage = shelf.stage(2, {f"{DAY}/b": "2"})
+    with monkeypatch.context() as patch:
+        patch.setenv("TWICE_FAILPOINT", "parquet.moved_in:raise")
+        patch.setattr("twice.failpoints._reached", {})
+        with pytest.raises(TransientError):
+            publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {})
+    swap._put_aside(shelf.folder, f"{shelf.folder.data}/{DAY}", f"{shelf.folder.aside(2)}/0")
+    assert shelf.data() == {f"{DAY}/b": "2"}
+    swap.settle(shelf.folder)
+    assert shelf.data() == {f"{DAY}/b": "2"}
+    assert shelf.leftovers() == []
+
+
+def test_files_of_somebody_else_in_the_middle_of_a_swap_are_kept_and_named(shelf, monkeypatch):
+    stage = shelf.stage(1, {f"{DAY}/a": "1"})
+    with monkeypatch.context() as patch:
+        patch.setenv("TWICE_FAILPOINT", "parquet.journalled:raise")
+        patch.setattr("twice.failpoints._reached", {})
+        with pytest.raises(TransientError):
+            publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {})
+    theirs = Path(shelf.folder.data, DAY, "theirs")
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("x")
+    with pytest.raises(StoreRefused, match=r"somebody else wrote to .*d=2026-04-25") as caught:
+        publishing.fence(shelf.folder, 1)
+    assert "move theirs away" in caught.value.to_go_on
+    theirs.rename(theirs.parents[2] / "away")
+    assert publishing.fence(shelf.folder, 1) == "1"
+    assert shelf.data() == {f"{DAY}/a": "1"}
+
+
+def test_old_entries_are_emptied_and_their_numbers_never_used_again(shelf):
+    stale = shelf.head.following()
+    for token in range(1, 31):
+        shelf.publish(token, {f"{DAY}/{token}": str(token)})
+    sizes = [Path(shelf.folder.book, "log", str(number), "entry.json").stat().st_size for number in range(31)]
+    assert sizes[:10] == [0] * 10
+    assert all(sizes[12:])
+    assert shelf.folder.log.commit(stale) is False
+    assert Log(LocalFiles(), shelf.folder.book).head() == shelf.head
+    assert shelf.leftovers() == []
+
+
+def test_the_log_of_a_newer_twice_and_a_damaged_one_are_refused(shelf):
+    entry = Path(shelf.folder.book, "log", "0", "entry.json")
+    newer = {**json.loads(entry.read_text()), "format": 2}
+    entry.write_text(json.dumps(newer))
+    with pytest.raises(StoreRefused, match="newer twice"):
+        shelf.folder.log.head()
+    entry.write_text("{")
+    with pytest.raises(StoreRefused, match="damaged"):
+        shelf.folder.log.head()
+
+
+def test_a_dropped_table_is_noticed(shelf):
+    import shutil
+
+    shelf.publish(1, {f"{DAY}/a": "1"})
+    stage = shelf.stage(2, {f"{DAY}/b": "2"})
+    shutil.rmtree(shelf.folder.book)
+    with pytest.raises(Conflict, match="was dropped"):
+        publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {})
+    assert publishing.fence(shelf.folder, 2) is None
+    with pytest.raises(Conflict, match="was dropped"):
+        publishing.open_stage(shelf.folder, shelf.target(), 3)
+
+
+def test_columns_are_added_behind_and_a_race_for_a_type_is_a_conflict():
+    def schema(**kinds: str) -> str:
+        return json.dumps({"type": "struct", "fields": [{"name": name, "type": kind} for name, kind in kinds.items()]})
+
+    both = columns.together("t", schema(id="long", a="string"), schema(b="date", id="long"))
+    assert [field["name"] for field in json.loads(both)["fields"]] == ["id", "a", "b"]
+    with pytest.raises(Conflict, match="column a with another type"):
+        columns.together("t", schema(a="string"), schema(a="long"))

@@ -1,0 +1,365 @@
+"""Staging tables, claims and the one transaction that publishes, on every kind of SQL database."""
+
+from __future__ import annotations
+
+import threading
+from datetime import date
+
+import pytest
+import sqlalchemy as sa
+from pyspark.sql import types as T
+
+from tests.store.databases import COLUMNS, FIRST, SECOND, columns, two_days
+from twice import InsertOnly, Merge, Whole
+from twice.errors import Conflict, LeaseLost, TransientError
+from twice.store.sql import books, prints, publishing, staging
+
+FEW = [(FIRST, 1, "a"), (FIRST, 2, "b"), (SECOND, 3, "c")]
+MERGED = columns(d=T.DateType(), id=T.LongType(), name=T.StringType(), _twice_window=T.StringType())
+SHOWN = [("2026-04-25", 1, "a"), ("2026-04-25", 2, "b"), ("2026-04-26", 3, "c")]
+
+
+def live(place, table, days=2):
+    target = two_days(table, days)
+    with place.database.look() as connection:
+        described = place.database.table(table.id, place.database.columns(connection, table.id))
+        found = prints.live(connection, place.database, described, target, target.partitions)
+        known = books.known_partitions(connection, books.books(place.database, table.id), target)
+    return list(staging.files_of(target, found, known).values())
+
+
+def test_a_publish_shows_the_rows_counts_the_version_and_drops_the_stage(place):
+    table = place.table()
+    stage = place.staged(table, 1, FEW)
+    assert place.rows(table) == []
+    assert place.left() == ["twice_stage_1_mart"]
+
+    assert place.publish(stage, remember={"newest": "x"}) == "1"
+
+    assert place.rows(table) == SHOWN
+    assert place.left() == []
+    assert live(place, table) == ["token:1", "token:1"] == list(stage.files().values())
+    assert place.publish(place.staged(table, 2, FEW[:2])) == "2"
+    assert place.rows(table) == SHOWN[:2]
+    assert live(place, table) == ["token:2", ""]
+
+
+def test_only_the_named_partitions_are_replaced(place):
+    table = place.table()
+    place.publish(place.staged(table, 1, FEW))
+    stage = place.staged(table, 2, [(FIRST, 7, "new"), (SECOND, 8, "not asked for")])
+
+    place.publish(stage, stage.target.partitions[:1])
+
+    assert place.rows(table) == [("2026-04-25", 7, "new"), ("2026-04-26", 3, "c")]
+    assert live(place, table) == ["token:2", "token:1"]
+
+
+def test_rows_outside_of_the_scope_stay(place):
+    table = place.table()
+    place.publish(place.staged(table, 1, FEW))
+
+    place.publish(place.staged(table, 2, [(FIRST, 9, "x")], days=1))
+
+    assert place.rows(table) == [("2026-04-25", 9, "x"), ("2026-04-26", 3, "c")]
+
+
+def test_an_empty_result_empties_the_scope(place):
+    table = place.table()
+    place.publish(place.staged(table, 1, FEW))
+    place.publish(place.staged(table, 2, []))
+    assert place.rows(table) == []
+    assert live(place, table) == ["", ""]
+
+
+def test_a_fenced_claim_can_neither_publish_nor_discard_nor_open_again(place):
+    table = place.table()
+    stage = place.staged(table, 1, FEW)
+    assert publishing.fence(place.database, table.id, 1) is None
+    assert place.left() == []
+
+    with pytest.raises(LeaseLost, match="claim 1 was taken over"):
+        place.publish(stage)
+    with pytest.raises(LeaseLost):
+        publishing.discard(place.database, stage, {})
+    with pytest.raises(LeaseLost):
+        staging.open_stage(place.database, stage.target, 1)
+    assert place.rows(table) == []
+
+
+def test_a_claim_that_was_fenced_before_it_opened_cannot_open(place):
+    table = place.table()
+    place.opened(table, 1)
+    assert publishing.fence(place.database, table.id, 2) is None
+    with pytest.raises(LeaseLost):
+        place.opened(table, 2)
+
+
+def test_fencing_what_has_landed_returns_its_version_for_good(place):
+    table = place.table()
+    for token in (1, 2, 3):
+        place.publish(place.staged(table, token, FEW[:token]))
+    assert [publishing.fence(place.database, table.id, token) for token in (1, 2, 3, 3)] == ["1", "2", "3", "3"]
+    assert place.rows(table) == SHOWN
+
+
+def test_fencing_in_a_database_without_any_bookkeeping_does_nothing(place):
+    assert publishing.fence(place.database, place.table().id, 1) is None
+
+
+def test_a_stage_that_was_opened_before_the_answer_was_lost_is_opened_anew(place):
+    table = place.table()
+    place.staged(table, 1, FEW)
+    stage = place.staged(table, 1, FEW[:1])
+    place.publish(stage)
+    assert place.rows(table) == SHOWN[:1]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update mart set name = 'touched' where id = 1",
+        "delete from mart where id = 1",
+        "insert into mart (d, id, name) values ('2026-04-25', 99, 'by hand')",
+    ],
+    ids=["edited", "deleted", "added"],
+)
+@pytest.mark.parametrize("settle", ["publish", "discard"])
+def test_a_change_by_hand_between_claim_and_publish_is_a_conflict(place, statement, settle):
+    table = place.table()
+    place.publish(place.staged(table, 1, FEW))
+    stage = place.staged(table, 2, FEW)
+    place.sql(statement)
+    by_hand = place.rows(table)
+
+    with pytest.raises(Conflict, match=r"2026-04-25.*changed by somebody else"):
+        place.publish(stage) if settle == "publish" else publishing.discard(place.database, stage, {})
+
+    assert place.rows(table) == by_hand
+    assert live(place, table)[0].startswith("found:")
+    assert live(place, table)[1] == "token:1"
+
+
+def test_a_change_by_hand_outside_of_the_scope_is_none_of_our_business(place):
+    table = place.table()
+    place.publish(place.staged(table, 1, FEW))
+    stage = place.staged(table, 2, FEW[:1], days=1)
+    place.sql("update mart set name = 'theirs' where id = 3")
+    place.publish(stage)
+    assert place.rows(table) == [SHOWN[0], ("2026-04-26", 3, "theirs")]
+
+
+def test_disjoint_scopes_are_staged_side_by_side(place):
+    table = place.table()
+    first = place.staged(table, 1, FEW[:2], days=1)
+    both = two_days(table)
+    second_target = type(both)(table, both.partitions[1], both.partitions[1:], both.zone)
+    second = staging.open_stage(place.database, second_target, 2)
+    second.schema = COLUMNS
+    place.fill(second, FEW[2:])
+    assert place.publish(second) == "1"
+    assert place.publish(first) == "2"
+    assert place.rows(table) == SHOWN
+
+
+def test_discard_keeps_the_version_and_remembers(place):
+    table = place.table()
+    place.publish(place.staged(table, 1, FEW))
+    stage = place.staged(table, 2, FEW)
+    publishing.discard(place.database, stage, {"newest": "2026"})
+    with place.database.look() as connection:
+        entry = books.read_entry(connection, books.books(place.database, table.id), table.id)
+    assert (entry.version, entry.token, dict(entry.properties)) == (1, 2, {"newest": "2026"})
+    assert place.left() == []
+    with pytest.raises(LeaseLost):
+        place.publish(stage)
+
+
+def test_a_merge_replaces_the_rows_of_its_keys_and_adds_the_others(place):
+    table = place.table(partition=None, key=["id"], write=Merge(version="d"))
+    schema = MERGED
+    first = place.staged(table, 1, [(FIRST, 1, "a", "w1"), (FIRST, 2, "b", "w1")], schema=schema)
+    first.replaces = False
+    place.publish(first)
+    second = place.staged(table, 2, [(SECOND, 2, "b2", "w2"), (SECOND, 3, "c", "w2")], schema=schema)
+    second.replaces = False
+    assert place.publish(second) == "2"
+    assert place.rows(table, "id, name") == [(1, "a"), (2, "b2"), (3, "c")]
+    assert live(place, table) == ["token:2"] == list(second.files().values())
+
+
+def test_postgres_leaves_a_newer_row_alone_and_refuses_the_merge(pg):
+    table = pg.table(partition=None, key=["id"], write=Merge(version="d"))
+    schema = MERGED
+    first = pg.staged(table, 1, [(SECOND, 1, "new", "w2")], schema=schema)
+    first.replaces = False
+    pg.publish(first)
+    for row in [(FIRST, 1, "older", "w2"), (SECOND, 1, "disputed", "w1")]:
+        stage = pg.staged(table, pg.sql("select max(token) + 1 from twice_claims")[0][0], [row], schema=schema)
+        stage.replaces = False
+        with pytest.raises(Conflict, match="1 rows are staged, but the table took 0"):
+            pg.publish(stage)
+    corrected = pg.staged(table, 9, [(SECOND, 1, "corrected", "w2")], schema=schema)
+    corrected.replaces = False
+    pg.publish(corrected)
+    assert pg.rows(table, "name") == [("corrected",)]
+
+
+def test_insert_only_inserts_and_never_touches_a_key_that_is_there(place):
+    table = place.table(partition=None, key=["id"], write=InsertOnly())
+    for token, rows in ((1, FEW[:1]), (2, FEW[1:])):
+        stage = place.staged(table, token, rows)
+        stage.replaces, stage.insert_only = False, True
+        place.publish(stage)
+    assert place.rows(table) == SHOWN
+    again = place.staged(table, 3, [(FIRST, 1, "other content"), (FIRST, 4, "d")])
+    again.replaces, again.insert_only = False, True
+    with pytest.raises(Conflict, match="2 rows are staged, but the table took 1"):
+        place.publish(again)
+    assert place.rows(table) == SHOWN
+
+
+def test_a_whole_table_is_replaced(place):
+    table = place.table(partition=None, key=["id"], write=Whole())
+    place.publish(place.staged(table, 1, FEW))
+    place.publish(place.staged(table, 2, [(SECOND, 5, "only")]))
+    assert place.rows(table) == [("2026-04-26", 5, "only")]
+
+
+def test_s10_one_tenant_is_replaced_and_the_others_stay(place):
+    schema = columns(d=T.DateType(), tenant=T.StringType(), id=T.LongType())
+    table = place.table(dimensions=["tenant"], key=["id"])
+    place.publish(place.staged(table, 1, [(FIRST, "acme", 1), (FIRST, "it's", 1)], schema=schema))
+    both = two_days(table)
+    scope = type(both.scope)(both.scope.window, (("tenant", "it's"),))
+    target = type(both).of(table, scope, both.zone)
+    stage = staging.open_stage(place.database, target, 2)
+    stage.schema = schema
+    place.fill(stage, [(FIRST, "it's", 2), (FIRST, "acme", 3), (FIRST, None, 4)])
+    assert stage.strays[0].rows == 2
+    place.fill(stage, [])
+    place.publish(stage)
+    assert place.rows(table, "tenant, id") == [("it's", 2), ("acme", 1)]
+
+
+def test_rows_outside_the_scope_are_named(place):
+    stage = place.staged(place.table(), 1, [(date(2026, 5, 1), 1, "late"), (None, 2, "nowhere"), (FIRST, 3, "ours")])
+    assert [(stray.rows, stray.values) for stray in stage.strays] == [(2, ("d=2026-05-01", "d=None"))]
+    assert list(stage.counts.values()) == [1]
+
+
+def test_when_little_differs_only_the_difference_is_written(pg):
+    table = pg.table()
+    rows = [(FIRST, number, f"n{number}") for number in range(100)]
+    pg.publish(pg.staged(table, 1, rows, days=1))
+    before = dict(pg.rows(table, "id, xmin::text"))
+    changed = [(d, i, "changed" if i == 50 else name) for d, i, name in rows if i != 7] + [(FIRST, 500, "new")]
+
+    pg.publish(pg.staged(table, 2, changed, days=1))
+
+    after = dict(pg.rows(table, "id, xmin::text"))
+    assert {i for i in after if before.get(i) != after[i]} == {50, 500}
+    assert pg.rows(table, "id, name") == sorted(((i, name) for _, i, name in changed), key=str)
+    assert live(pg, table, 1) == ["token:2"]
+
+    pg.publish(pg.staged(table, 3, [(FIRST, number, "all new") for number in range(100)], days=1))
+    assert {name for (name,) in pg.rows(table, "name")} == {"all new"}
+    assert len({writer for (writer,) in pg.rows(table, "xmin::text")}) == 1
+    assert live(pg, table, 1) == ["token:3"]
+
+
+def test_freezing_and_vacuuming_do_not_make_rows_look_touched(pg):
+    table = pg.table()
+    pg.publish(pg.staged(table, 1, FEW))
+    with pg.database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql("vacuum (freeze, full) mart")
+        connection.exec_driver_sql("vacuum (freeze) mart")
+    assert live(pg, table) == ["token:1", "token:1"]
+
+
+def lose_the_answer(monkeypatch, place, *, applied):
+    """Let the next commit of a change land, or not, and lose its answer either way."""
+    state = {"armed": True}
+
+    def commit(self):
+        if state["armed"]:
+            state["armed"] = False
+            if applied:
+                real_commit(self)
+            else:
+                self.rollback()
+            raise sa.exc.OperationalError("COMMIT", {}, OSError("server closed the connection unexpectedly"))
+        return real_commit(self)
+
+    real_commit = sa.engine.RootTransaction.commit
+    monkeypatch.setattr(sa.engine.RootTransaction, "commit", commit)
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_s07_a_lost_answer_to_the_commit_is_looked_up_by_token(place, monkeypatch, applied):
+    table = place.table()
+    stage = place.staged(table, 1, FEW)
+    lose_the_answer(monkeypatch, place, applied=applied)
+    if applied:
+        assert place.publish(stage) == "1"
+        assert place.rows(table) == SHOWN
+    else:
+        with pytest.raises(TransientError, match="closed the connection"):
+            place.publish(stage)
+        assert place.rows(table) == []
+        assert place.publish(stage) == "1"
+
+
+def test_s07_an_answer_lost_together_with_the_database_is_left_to_the_next_run(place, monkeypatch):
+    table = place.table()
+    stage = place.staged(table, 1, FEW)
+    lose_the_answer(monkeypatch, place, applied=True)
+    broken = pytest.MonkeyPatch()
+
+    def unreachable(*_, **__):
+        raise TransientError("unreachable")
+
+    broken.setattr(books, "claim_state", fail_after_first(books.claim_state, unreachable))
+    try:
+        with pytest.raises(Conflict, match="got no answer") as found:
+            place.publish(stage)
+    finally:
+        broken.undo()
+    assert "the next run finds out" in found.value.safe
+    assert publishing.fence(place.database, table.id, 1) == "1"
+
+
+def fail_after_first(real, failing):
+    calls = iter([real])
+
+    def call(*args, **how):
+        return next(calls, failing)(*args, **how)
+
+    return call
+
+
+def test_s07_a_reader_never_sees_the_day_missing_or_mixed(pg):
+    table = pg.table()
+    rows = [(FIRST, number, "v0") for number in range(300)]
+    pg.publish(pg.staged(table, 1, rows, days=1))
+    seen, stop = set(), threading.Event()
+
+    def read():
+        with pg.database.engine.connect() as connection:
+            while not stop.is_set():
+                with connection.begin():
+                    found = connection.exec_driver_sql("select count(*), min(name), max(name) from mart").one()
+                seen.add(tuple(found))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for version in range(1, 6):
+        stage = pg.opened(table, version + 1, days=1)
+        name = staging.stage_table(pg.database, stage).name
+        pg.sql(f"insert into {name} select d, id, 'v{version}' from mart")
+        staging.look(pg.database, stage)
+        pg.publish(stage)
+    stop.set()
+    reader.join()
+    assert seen <= {(300, f"v{version}", f"v{version}") for version in range(6)}
+    assert len(seen) > 1
