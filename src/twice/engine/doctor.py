@@ -18,7 +18,7 @@ from twice.errors import EnvironmentProblem, TwiceError
 from twice.ledger import find_ledger, redact
 
 if TYPE_CHECKING:
-    from twice.config import Config
+    from twice.config import Config, StoreConfig
     from twice.ledger import Health, Ledger
 
 _JAVA = 17
@@ -248,6 +248,10 @@ def catalogs(config: Config) -> Iterator[Finding]:
     spark = session.start(config)
     try:
         for store in config.stores.values():
+            if store.type == "sql":
+                yield _database(store, config.root)
+            if store.type != "iceberg":
+                continue
             try:
                 count = spark.sql(f"SHOW NAMESPACES IN {quote(store.name)}").count()
             except PySparkException as error:
@@ -257,3 +261,13 @@ def catalogs(config: Config) -> Iterator[Finding]:
                 yield Finding("catalog", True, f"{store.name} answers; {count} namespaces")
     finally:
         spark.stop()
+
+
+def _database(store: StoreConfig, root: Path) -> Finding:
+    from twice.store.sql import open_database
+
+    try:
+        with open_database(store, root).look():
+            return Finding("database", True, f"{store.name} answers")
+    except TwiceError as error:
+        return Finding("database", False, f"{store.name}: {error.message}", error.to_go_on)
