@@ -228,7 +228,7 @@ class Parquet(Place):
         for file in self._files(table):
             content = pq.ParquetFile(file).read()
             if number in content["id"].to_pylist():
-                pq.write_table(edited(content), file)
+                pq.write_table(edited(content), file, use_deprecated_int96_timestamps=True)  # as Spark writes them
                 # The checksum beside the file would no longer be the file's.
                 file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
 

@@ -15,6 +15,7 @@ from twice.engine.inputs import pin, records, require_unmoved
 from twice.engine.interrupts import apart
 from twice.engine.outputs import Finding, outputs_of
 from twice.engine.staging import Staged, stage
+from twice.errors import LedgerBusy
 from twice.failpoints import fail_point
 
 if TYPE_CHECKING:
@@ -108,4 +109,8 @@ def publish(
 
 def record(job: Job, claim: Claim, row: int, finding: Finding) -> None:
     """Write down what the table holds now, and release the claim, in one ledger transaction."""
-    job.ledger.record(claim, row, finding.outputs, status=finding.status, details=finding.details)
+    try:
+        job.ledger.record(claim, row, finding.outputs, status=finding.status, details=finding.details)
+    except LedgerBusy:
+        # It may be there, and only the answer was lost: asking again tells, and does no harm.
+        job.ledger.record(claim, row, finding.outputs, status=finding.status, details=finding.details)

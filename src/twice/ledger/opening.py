@@ -61,8 +61,10 @@ def database_of(url: str) -> Database:
     """Choose the kind of database that a URL names; refuse what cannot hold a ledger, without showing a password."""
     try:
         parsed = sa.make_url(url)
-    except sa.exc.ArgumentError:
+    except (sa.exc.ArgumentError, ValueError):  # a port that is none, for example: the text may hold a password
         raise UsageError("the ledger's URL cannot be read", to_go_on=_WRITE) from None
+    if "@" in (parsed.host or ""):
+        raise UsageError("the ledger's URL has an @ too many", to_go_on="write an @ in the password as %40")
     kind = parsed.get_backend_name()
     if kind in ("postgres", "postgresql"):
         return PostgresDatabase(parsed)

@@ -37,7 +37,9 @@ class Mark:
 
 def application(scope: Scope) -> str:
     """Name a scope in a table's log, in one line whatever its dimensions hold."""
-    return jvm.APPLICATION + spelled(str(scope), safe=" :/=+-.")
+    window = str(scope.window) if scope.window else "whole table"
+    dimensions = (f"{spelled(name, safe='')}={spelled(value, safe='')}" for name, value in scope.dimensions)
+    return " ".join([jvm.APPLICATION + spelled(window, safe=" :/+-."), *dimensions])
 
 
 def folder_of(token: int) -> str:

@@ -20,12 +20,16 @@ FENCED = "twice.fenced"
 UNCHANGED = "twice.unchanged"
 
 
+# The commits that would tell have been cleaned up.
+FORGOTTEN = ""
+
+
 def landed(session: SparkSession, log: Any, newest: int, token: int, since: int = -1) -> str | None:
     """Return the version that a token published after `since`; None if it did not, or was fenced first."""
     for version in range(newest, since, -1):
         actions = commit_at(session, log, version, first_only=True)
-        if actions is None:  # older commits have been cleaned up
-            return None
+        if actions is None:
+            return FORGOTTEN
         said = notes(actions)
         if said.get(TOKEN) == str(token):
             return str(version)

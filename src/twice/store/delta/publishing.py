@@ -113,11 +113,11 @@ def fence(session: SparkSession, log: Any, token: int) -> str | None:
                         raise
                     time.sleep(min(0.05 * 2**attempt, 2.0))
                     continue
-        if landed is not None:
+        if landed is not None:  # where nobody can tell any more, the files may be the table's: VACUUM knows
             claims.end(token)
         elif mark is not None:
             claims.drop(token)
-        return landed
+        return landed or None
     raise AssertionError("unreachable")
 
 
@@ -219,7 +219,7 @@ def _look_up(session: SparkSession, stage: DeltaStage) -> str | None:
     """Ask the log whether we landed; not being able to ask is weather."""
     try:
         newest = int(jvm.snapshot(session, stage.log).version())
-        return history.landed(session, stage.log, newest, stage.token, int(str(stage.base)))
+        return history.landed(session, stage.log, newest, stage.token, int(str(stage.base))) or None
     except (Py4JError, CapturedException) as error:
         raise Conflict(
             f"{stage.target.table.name}: the commit of claim {stage.token} got no answer, and its log cannot be read",

@@ -138,6 +138,13 @@ def _inside(target: Target, name: str, text: str | None) -> bool:
     if partition is None or bounds is None or name.lower() != partition.column.lower():
         return True
     value = _value(text, sub_day=partition.grain.sub_day)
+    if value is None and text is not None:
+        # Spark may read it as a date all the same, and then its files would be read without being looked at.
+        raise StoreRefused(
+            f"{target.table.name}: the folder {name}={text} does not name a partition by {partition.grain}",
+            safe="nothing was changed",
+            to_go_on=f"name it {name}={'2026-04-25 10%3A00%3A00' if partition.grain.sub_day else '2026-04-25'}",
+        )
     return value is not None and bounds[0] <= value < bounds[1]
 
 

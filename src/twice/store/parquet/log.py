@@ -51,7 +51,9 @@ class State:
 
     def ending(self, token: int, version: int | None) -> State:
         """Return the same with a claim's end in it; of very old claims only the ledger knows."""
-        ended = dict(sorted({**self.ended, token: version}.items())[-_ENDED:])
+        others = [(known, how) for known, how in self.ended.items() if known != token]
+        # By the order in which they ended: a slow claim with an old number is remembered as long as any other.
+        ended = dict([*others, (token, version)][-_ENDED:])
         return replace(self, token=max(self.token, token), ended=ended)
 
     def remembering(self, remember: Mapping[str, str]) -> State:

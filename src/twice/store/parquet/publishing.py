@@ -137,6 +137,9 @@ def _require_open(folder: Folder, stage: ParquetStage) -> State:
         )
     if stage.token in head.ended and head.ended[stage.token] is None:
         raise _lost(folder, stage.target, stage.token)
+    if stage.token not in head.ended and not folder.files.exists(folder.stage(stage.token)):
+        # Fenced so long ago that the log has forgotten it; whoever fenced it took its rows away.
+        raise _lost(folder, stage.target, stage.token)
     return head
 
 

@@ -74,11 +74,28 @@ def _check_sqlite(database: Database, connection: sa.Connection, table: Table) -
     if kind != "table":
         raise _view(table)
     tables.check_key(database, connection, table)
+    _check_spelling(database, connection, table)
     if isinstance(table.write, Overwrite | Whole):
         for child in connection.execute(_SQLITE_CHILDREN, {"name": name}):
             raise _foreign_key(
                 table, f"a foreign key of {database.quoted(child.name)}", f"make {child.name} anew without it"
             )
+
+
+def _check_spelling(database: Database, connection: sa.Connection, table: Table) -> None:
+    """Refuse times that others spelt in another way: scopes are compared as texts, and would not find them."""
+    if table.partition is None:
+        return
+    place, length = database.quoted(table.partition.column), 32 if table.partition.grain.sub_day else 10
+    odd = f"typeof({place}) <> 'text' OR length({place}) <> {length}"
+    query = f"SELECT 1 FROM {database.relation(table.id)} WHERE {place} IS NOT NULL AND ({odd}) LIMIT 1"  # noqa: S608 - names are quoted
+    if connection.execute(sa.text(query.replace(":", "\\:"))).first() is not None:
+        wanted = "2026-04-25 10:00:00.000000+00:00" if table.partition.grain.sub_day else "2026-04-25"
+        raise StoreRefused(
+            f"{table.name}: some values of {table.partition.column} are not spelt as twice spells them",
+            safe=_NOTHING,
+            to_go_on=f"update them to the form '{wanted}'",
+        )
 
 
 def _check_other(database: Database, connection: sa.Connection, table: Table) -> None:

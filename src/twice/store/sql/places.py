@@ -65,7 +65,10 @@ def decoded(value: object, dialect: Dialect) -> object:
         return (value if value.tzinfo else value.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
     if dialect == "sqlite" and isinstance(value, str):
         try:
-            return date.fromisoformat(value) if len(value) == len("2026-04-25") else datetime.fromisoformat(value)
+            if len(value) == len("2026-04-25"):
+                return date.fromisoformat(value)
+            moment = datetime.fromisoformat(value)
+            return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
         except ValueError:
             return value
     return value

@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyspark.sql import types as T
+
 from twice.errors import Conflict, TransientError, TwiceError
 from twice.failpoints import fail_point
 from twice.store.sql import books, places, prints, staging, tables
 from twice.store.sql.database import CommitUnknown
 from twice.store.sql.statements import Move
-from twice.store.sql.types import described
+from twice.store.sql.types import described, read_schema
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -128,7 +130,7 @@ def _publish(connection: sa.Connection, database: Database, publication: Publica
         books.Entry(
             max(entry.token, stage.token),
             version,
-            described(stage.schema),
+            described(_known_after(connection, database, stage, entry)),
             {**entry.properties, **publication.remember},
         ),
     )
@@ -167,11 +169,32 @@ def _move(connection: sa.Connection, database: Database, publication: Publicatio
         after = prints.live(connection, database, live, target, partitions)
         _require_rows(stage, sum(map(prints.rows_of, after.values())), wanted)
         return after
-    _, taken = move.replace(connection, here, there)
+    gone, taken = move.replace(connection, here, there)
+    if database.dialect == "other" and gone != before:
+        # Nothing keeps other writers of the table out here: what they wrote since the look must not go unseen.
+        raise Conflict(
+            f"{target.table.name}, {target.scope}: {gone} rows were about to be replaced where {before} had been seen",
+            safe="nothing was published",
+            to_go_on="run it again: the new run starts from what is there now",
+        )
     _require_rows(stage, taken, wanted)
     if postgres:
         return prints.written_now(connection, {partition: stage.counts.get(partition, 0) for partition in partitions})
     return prints.live(connection, database, live, target, partitions)
+
+
+def _known_after(connection: sa.Connection, database: Database, stage: SqlStage, entry: books.Entry) -> T.StructType:
+    """Return the table's columns after the publish: also those that newer code of another scope has added."""
+    assert stage.schema is not None  # noqa: S101 - what is published was staged
+    if not entry.columns:
+        return stage.schema
+    there = {column.name for column in database.columns(connection, stage.target.table.id)}
+    kept = [
+        field
+        for field in read_schema(entry.columns).fields
+        if field.name in there and field.name not in stage.schema.names
+    ]
+    return T.StructType([*stage.schema.fields, *kept])
 
 
 def _alike(before: int, after: int) -> bool:

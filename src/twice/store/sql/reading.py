@@ -45,10 +45,23 @@ class Within:
     zone: ZoneInfo
 
 
+@dataclass(frozen=True)
+class Base:
+    """A scope as it was when a stage was opened: what is compared with the stage must be read as that."""
+
+    target: Target
+    prints: Mapping[Scope, str]
+
+
 def read(
-    database: Database, session: SparkSession, table: Table, version: str | None, within: Within | None = None
+    database: Database,
+    session: SparkSession,
+    table: Table,
+    version: str | None,
+    within: Within | None = None,
+    base: Base | None = None,
 ) -> DataFrame:
-    """Read a table; on Postgres at one moment for the whole attempt, which must show the version."""
+    """Read a table; on Postgres at one moment for the whole attempt, which must show the version, or the base."""
     if database.dialect == "other":
         return _as_spark_does(database, session, table, empty=version is None)
     with database.look() as connection:
@@ -58,7 +71,7 @@ def read(
     if version is None:
         return session.createDataFrame([], T.StructType([T.StructField(each.name, each.type) for each in wires]))
     if database.dialect == "postgres":
-        snapshot = _moment(database, session, table, version)
+        snapshot = _moment(database, session, table, version, base)
         rows = _from_postgres(snapshot, session, table, wires, _cut(database, table, columns, within))
     else:
         rows = _from_sqlite(database, session, table, wires)
@@ -146,12 +159,21 @@ def release(session: SparkSession) -> None:
     _snapshots.release(session)
 
 
-def _moment(database: Database, session: SparkSession, table: Table, version: str) -> Snapshot:
-    """Return a moment in which the table has the version; one that twice does not write has any."""
+def _moment(
+    database: Database, session: SparkSession, table: Table, version: str, base: Base | None = None
+) -> Snapshot:
+    """Return a moment in which the table has the version; one that twice does not write has any.
+
+    Of a base only the scope counts: other days may be published meanwhile, and an edit by hand makes no version.
+    """
     found = books.books(database, table.id)
 
     def shows(snapshot: Snapshot) -> bool:
         with snapshot.look() as connection:
+            if base is not None:
+                live = database.table(table.id, database.columns(connection, table.id))
+                now = prints.live(connection, database, live, base.target, base.target.partitions)
+                return now == dict(base.prints)
             entry = books.read_entry(connection, found, table.id) if books.exist(connection, found) else None
         return entry is None or str(entry.version) == version
 

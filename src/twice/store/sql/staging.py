@@ -43,6 +43,7 @@ class SqlStage(Stage):
     schema: StructType | None = None
     replaces: bool = True
     insert_only: bool = False
+    session: SparkSession | None = None
 
     @property
     def rows(self) -> DataFrame:

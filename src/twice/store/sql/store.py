@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from twice.errors import StoreRefused
+from twice.errors import Conflict
 from twice.store.protocol import Abilities
 from twice.store.sql import books, checks, prints, publishing, reading, staging, tables
 from twice.store.sql.staging import SqlStage
@@ -50,7 +50,8 @@ class SqlStore:
 
     def read(self, session: SparkSession, table: Table, version: str | None) -> DataFrame:
         """Read the table as it is, which must be the version; None reads nothing, with the table's columns."""
-        return self._restored(table, reading.read(self.database, session, table, version))
+        base = self._base(session, table, version)
+        return self._restored(table, reading.read(self.database, session, table, version, base=base))
 
     def read_cut(
         self,
@@ -80,8 +81,10 @@ class SqlStore:
             if entry is None:
                 return reading.files(self.database, session, target, version)
             if str(entry.version) != version:
-                raise StoreRefused(
-                    f"{target.table.name} no longer has the version {version}: a SQL database keeps only the last one"
+                raise Conflict(
+                    f"{target.table.name} no longer has the version {version}: a SQL database keeps only the last one",
+                    safe="nothing was changed",
+                    to_go_on="run it again: the new attempt looks at what is there now",
                 )
             live = self.database.table(target.table.id, self.database.columns(connection, target.table.id))
             now = prints.live(connection, self.database, live, target, target.partitions)
@@ -131,9 +134,10 @@ class SqlStore:
         self._stages.pop((table.name, token), None)
         return publishing.fence(self.database, table.id, token)
 
-    def open(self, session: SparkSession, target: Target, token: int) -> SqlStage:  # noqa: ARG002
+    def open(self, session: SparkSession, target: Target, token: int) -> SqlStage:
         """Open the claim and create its staging table."""
         stage = staging.open_stage(self.database, target, token)
+        stage.session = session
         self._stages[(target.table.name, token)] = stage
         return stage
 
@@ -172,6 +176,13 @@ class SqlStore:
         """Drop a stage that changes nothing; it must still be ours to drop."""
         publishing.discard(self.database, _mine(stage), remember)
         self._stages.pop((stage.target.table.name, stage.token), None)
+
+    def _base(self, session: SparkSession, table: Table, version: str | None) -> reading.Base | None:
+        """Return what the session's own stage of the table started from, if that is what is to be read."""
+        for stage in self._stages.values():
+            if stage.target.table.name == table.name and stage.base == version and stage.session is session:
+                return reading.Base(stage.target, stage.prints)
+        return None
 
     def _restored(self, table: Table, rows: DataFrame) -> DataFrame:
         with self.database.look() as connection:

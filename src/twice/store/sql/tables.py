@@ -189,9 +189,16 @@ def _extend(
             raise _other_type(database, table, name, there[name].declared, kind)
     new = [name for name in here if name not in there]
     for name in new:
-        with database.settled() as connection:
-            spec = declared_type(here[name], database.dialect)
-            database.run(connection, f"ALTER TABLE {relation} ADD COLUMN {database.quoted(name)} {spec}")
+        spec = declared_type(here[name], database.dialect)
+        try:
+            with database.settled() as connection:
+                database.run(connection, f"ALTER TABLE {relation} ADD COLUMN {database.quoted(name)} {spec}")
+        except TwiceError:
+            # A run of another scope may have added the same column in this moment.
+            with database.look() as connection:
+                now = {column.name: column for column in database.columns(connection, table.id)}
+            if name not in now or not fits(now[name].declared, here[name], database.dialect):
+                raise
 
 
 def _only_wider(was: T.DataType, kind: T.DataType, database: Database, column: Column) -> bool:

@@ -220,6 +220,9 @@ def _restore(name: str, found: T.DataType, wanted: T.DataType) -> SparkColumn:
         return value
     if isinstance(found, T.StringType) and not is_plain(wanted):
         return F.from_json(value, wanted.json(), dict(JSON_OPTIONS))
+    if isinstance(found, T.TimestampNTZType) and isinstance(wanted, T.TimestampType):
+        # Written as UTC without saying so: the session's zone must not decide what it means.
+        return F.concat(value.cast("string"), F.lit("+00:00")).cast(wanted)
     return value.cast(wanted)
 
 
