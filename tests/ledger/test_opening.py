@@ -199,3 +199,10 @@ def test_a_ledger_that_stays_locked_is_weather(tmp_path, monkeypatch):
     assert busy.value.exit_code == 75
     assert isinstance(pickle.loads(pickle.dumps(busy.value)), LedgerBusy)
     ledger.start_run("shop", Scope(None))
+
+
+@pytest.mark.parametrize("url", ["postgresql://ana:p@ss:w0rd@host/db", "postgresql://ana:s3cr@w0rd@host/db"])
+def test_a_password_with_an_at_sign_is_not_taken_for_a_host_and_shown(url):
+    with pytest.raises(UsageError) as refused:
+        open_ledger(url)
+    assert "w0rd" not in str(refused.value)

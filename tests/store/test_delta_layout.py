@@ -137,3 +137,7 @@ def test_spark_is_told_of_both_extensions_and_gets_every_jar():
     assert {"io.delta:delta-spark_4.1_2.13:4.4.0", "io.delta:delta-storage:4.4.0"} <= set(packages)
     with pytest.raises(EnvironmentProblem, match=r"not tried with Spark 4\.0"):
         jars.default_packages("4.0.1", stores)
+
+
+def test_two_scopes_never_share_a_name_in_the_log():
+    assert application(Scope.of(None, {"a": "x b=y"})) != application(Scope.of(None, {"a": "x", "b": "y"}))

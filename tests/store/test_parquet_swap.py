@@ -395,3 +395,23 @@ def test_columns_are_added_behind_and_a_race_for_a_type_is_a_conflict():
     assert [field["name"] for field in json.loads(both)["fields"]] == ["id", "a", "b"]
     with pytest.raises(Conflict, match="column a with another type"):
         columns.together("t", schema(a="string"), schema(a="long"))
+
+
+def test_a_slow_claim_with_an_old_number_is_remembered_when_it_ends():
+    state = State(number=1, version=0, schema="")
+    for token in range(2, 500):
+        state = state.ending(token, None)
+    assert state.ending(1, 7).ended[1] == 7
+    assert 2 not in state.ended
+
+
+def test_a_claim_that_was_fenced_so_long_ago_that_the_log_forgot_it_cannot_publish(shelf):
+    shelf.publish(1, {f"{DAY}/a": "1"})
+    stage = shelf.stage(2, {f"{DAY}/b": "2"})
+    publishing.fence(shelf.folder, 2)
+    for token in range(3, 210):
+        publishing.fence(shelf.folder, token)
+    with pytest.raises(LeaseLost):
+        publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {})
+    assert 2 not in shelf.head.ended
+    assert shelf.data() == {f"{DAY}/a": "1"}
