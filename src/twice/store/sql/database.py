@@ -208,6 +208,10 @@ def open_database(store: StoreConfig, root: Path) -> Database:
     except (sa.exc.ArgumentError, ValueError):
         # The text itself is not shown: it may hold a password.
         raise ConfigError(f"[stores.{store.name}]: its url is missing or cannot be read", to_go_on=example) from None
+    if "@" in (url.host or ""):
+        raise ConfigError(
+            f"[stores.{store.name}]: its url has an @ too many", to_go_on="write an @ in the password as %40"
+        )
     if url.drivername in _DRIVERS:
         url = url.set(drivername=_DRIVERS[url.drivername])
     if url.get_backend_name() == "sqlite":
