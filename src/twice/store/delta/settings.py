@@ -53,7 +53,11 @@ def read_settings(store: StoreConfig, root: Path) -> Settings:
 
 def spark_settings(store: StoreConfig, root: Path) -> dict[str, str]:
     """Return what Spark needs to know to write Delta tables."""
-    found = {"spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog"}
+    found = {
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # Delta's parser does not know parameter markers; so Spark binds them after parsing, as it did before 4.1.
+        "spark.sql.legacy.parameterSubstitution.constantsOnly": "true",
+    }
     if read_settings(store, root).local:
         # The log of a table on one disk is small; by default Delta reads it in fifty tasks.
         found["spark.databricks.delta.snapshotPartitions"] = "2"
