@@ -9,6 +9,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import types as T
 
 from twice.content.nullability import plain
+from twice.content.places import require_places
 from twice.errors import SchemaRefused, StoreRefused
 from twice.model.names import quote
 from twice.model.patterns import Merge
@@ -68,21 +69,7 @@ def _check_columns(table: Table, schema: T.StructType) -> None:
                 f"{table.name}: column {name} is null in every row and has no type",
                 to_go_on=f"give it one in the step: cast({name} as …)",
             )
-    if table.partition:
-        column, grain = table.partition.column, table.partition.grain
-        wanted = T.TimestampType() if grain.sub_day else T.DateType()
-        if not isinstance(kinds[column], type(wanted)):
-            raise SchemaRefused(
-                f"{table.name}: partition column {column} is {kinds[column].simpleString()}, but a partition "
-                f"by {grain} is a {wanted.simpleString()}",
-                to_go_on=f"cast {column} in the step",
-            )
-    for name in table.dimensions:
-        if not isinstance(kinds[name], T.StringType):
-            raise SchemaRefused(
-                f"{table.name}: dimension {name} is {kinds[name].simpleString()}, but dimensions are strings",
-                to_go_on=f"cast {name} to string in the step",
-            )
+    require_places(table, kinds)
 
 
 def _create(session: SparkSession, table: Table, schema: T.StructType) -> None:

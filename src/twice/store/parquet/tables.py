@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as T
 
 from twice.content.nullability import plain
+from twice.content.places import require_places
 from twice.errors import SchemaRefused, StoreRefused
 from twice.store.parquet import swap
 from twice.store.parquet.folder import BOOK, Folder
@@ -97,21 +98,7 @@ def _check_columns(table: Table, schema: T.StructType) -> None:
                 f"{table.name}: columns {name} and {alike[0]} differ by case only, which readers of Parquet do not see",
                 to_go_on="rename one of them in the step",
             )
-    if table.partition:
-        column, grain = table.partition.column, table.partition.grain
-        wanted = T.TimestampType() if grain.sub_day else T.DateType()
-        if not isinstance(kinds[column], type(wanted)):
-            raise SchemaRefused(
-                f"{table.name}: partition column {column} is {kinds[column].simpleString()}, but a partition "
-                f"by {grain} is a {wanted.simpleString()}",
-                to_go_on=f"cast {column} in the step",
-            )
-    for name in table.dimensions:
-        if not isinstance(kinds[name], T.StringType):
-            raise SchemaRefused(
-                f"{table.name}: dimension {name} is {kinds[name].simpleString()}, but dimensions are strings",
-                to_go_on=f"cast {name} to string in the step",
-            )
+    require_places(table, kinds)
     if set(kinds) <= set(table.partition_columns):
         raise SchemaRefused(
             f"{table.name}: every column is a partition or a dimension, so there is nothing to put into the files",

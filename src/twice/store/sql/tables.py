@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from pyspark.sql import types as T
 
 from twice.content.nullability import plain
+from twice.content.places import require_places
 from twice.errors import SchemaRefused, StoreRefused, TwiceError
 from twice.store.sql import books
 from twice.store.sql.database import exact
@@ -101,21 +102,7 @@ def _check_columns(database: Database, table: Table, schema: T.StructType) -> No
 
 
 def _check_places(table: Table, kinds: Mapping[str, T.DataType]) -> None:
-    if table.partition:
-        column, grain = table.partition.column, table.partition.grain
-        wanted = T.TimestampType() if grain.sub_day else T.DateType()
-        if not isinstance(kinds[column], type(wanted)):
-            raise SchemaRefused(
-                f"{table.name}: partition column {column} is {kinds[column].simpleString()}; by {grain} it must be "
-                f"a {wanted.simpleString()}",
-                to_go_on=f"cast {column} in the step",
-            )
-    for name in table.dimensions:
-        if not isinstance(kinds[name], T.StringType):
-            raise SchemaRefused(
-                f"{table.name}: dimension {name} is {kinds[name].simpleString()}, but dimensions are strings",
-                to_go_on=f"cast {name} to string in the step",
-            )
+    require_places(table, kinds)
     for name in primary_key(table):
         if not is_plain(kinds[name]):
             raise SchemaRefused(
