@@ -6,76 +6,106 @@ brings no row twice. Spark prepares what Arrow's CSV writer cannot say: bytes, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.serializers import Serializer
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.util import _local_iterator_from_socket
+from pyspark.util import _load_from_socket
 
 from twice.content.rows import column
 from twice.store.sql import problems
+from twice.store.sql.copying import Part
 from twice.store.sql.types import is_array, is_json, json_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-# A partition that is fetched as a whole must fit the driver: larger ones are cut first.
 _LARGEST = 256 * 1024 * 1024
+_MANY = 8 * 1024 * 1024
 _INSTANT = "yyyy-MM-dd HH:mm:ss.SSSSSSXXX"
 
 
-def csv_chunks(session: SparkSession, rows: DataFrame, shown: str) -> Iterator[tuple[int, Any]]:
-    """Yield the rows as CSV that Postgres reads: how many rows, and the bytes."""
+@dataclass(frozen=True)
+class Feed:
+    """Rows as CSV that Postgres reads, a part for each partition; and whether they are many."""
+
+    parts: Sequence[Part]
+    is_large: bool
+
+
+def csv_feed(session: SparkSession, rows: DataFrame, shown: str) -> Feed:
+    """Prepare held rows; each partition is fetched when its turn comes."""
     try:
         import pyarrow as pa  # type: ignore[import-untyped]
         from pyarrow import csv
     except ImportError:
         raise problems.missing_driver(shown, "twice[postgres]") from None
     options = csv.WriteOptions(include_header=False, quoting_style="needed", batch_size=16_384)
-    ready = _cut(session, rows).select(*(_text(field).alias(f"c{i}") for i, field in enumerate(rows.schema.fields)))
+    size = _held_size(session, rows)
+    cut = rows
+    if size > _LARGEST * max(_partitions(rows), 1):
+        # A partition that is fetched as a whole must fit the driver.
+        cut = rows.repartition(2 * size // _LARGEST + 1)
+    ready = cut.select(*(_text(field).alias(f"c{i}") for i, field in enumerate(rows.schema.fields)))
     schema = pa.schema([pa.field(field.name, _arrow_type(pa, field.dataType)) for field in ready.schema.fields])
-    for message in _messages(session, ready):
-        batch = pa.ipc.read_record_batch(pa.py_buffer(message), schema)
-        sink = pa.BufferOutputStream()
-        csv.write_csv(batch, sink, options)
-        yield batch.num_rows, sink.getvalue()
+    messages: Any = ready._jdf.toArrowBatchRdd().toJavaRDD()
+
+    def part(number: int) -> Iterator[tuple[int, Any]]:
+        for message in _messages(session, messages, number):
+            batch = pa.ipc.read_record_batch(pa.py_buffer(message), schema)
+            sink = pa.BufferOutputStream()
+            csv.write_csv(batch, sink, options)
+            yield batch.num_rows, sink.getvalue()
+
+    numbers = range(int(messages.getNumPartitions()))
+    return Feed([partial(part, number) for number in numbers], is_large=size > _MANY and len(numbers) > 1)
 
 
-def _messages(session: SparkSession, rows: DataFrame) -> Iterator[bytes]:
-    """Fetch the rows partition by partition, the next one while this one is written."""
-    java: Any = session.sparkContext._jvm
-    served = java.org.apache.spark.api.python.PythonRDD.toLocalIteratorAndServe(rows._jdf.toArrowBatchRdd(), True)
-    fetched: Iterator[bytes] = _local_iterator_from_socket(served, _Framed())
+def _messages(session: SparkSession, messages: Any, number: int) -> Iterator[bytes]:
+    """Fetch one partition: what its task gave when it succeeded."""
+    context = session.sparkContext
+    java: Any = context._jvm
+    served = java.org.apache.spark.api.python.PythonRDD.runJob(context._jsc.sc(), messages, _java_list(context, number))
+    fetched: Iterator[bytes] = _load_from_socket(served, _Framed())
     return fetched
+
+
+def _java_list(context: Any, number: int) -> Any:
+    found = context._jvm.java.util.ArrayList()
+    found.add(number)
+    return found
 
 
 class _Framed(Serializer):
     """Byte arrays behind their lengths, as the JVM serves them."""
 
     def load_stream(self, stream: Any) -> Iterator[bytes]:
-        while True:
-            length = stream.read(4)
+        while length := stream.read(4):
             size = int.from_bytes(length, "big", signed=True)
-            if not length or size < 0:
+            if size < 0:
                 return
             yield stream.read(size)
 
 
-def _cut(session: SparkSession, rows: DataFrame) -> DataFrame:
-    """Spread rows over more partitions if one of them would be too much for the driver."""
+def _held_size(session: SparkSession, rows: DataFrame) -> int:
+    """Return how many bytes Spark holds of these rows."""
+    logical: Any = rows._jdf.queryExecution().logical()
+    if logical.getClass().getSimpleName() != "LogicalRDD":
+        return 0
+    wanted = int(logical.rdd().id())
+    for info in session.sparkContext._jsc.sc().getRDDStorageInfo():
+        if int(info.id()) == wanted:
+            return int(info.memSize()) + int(info.diskSize())
+    return 0
+
+
+def _partitions(rows: DataFrame) -> int:
     plan: Any = rows._jdf.queryExecution()
-    held = {
-        int(info.id()): int(info.memSize()) + int(info.diskSize())
-        for info in session.sparkContext._jsc.sc().getRDDStorageInfo()
-    }
-    logical = plan.logical()
-    size = held.get(int(logical.rdd().id()), 0) if logical.getClass().getSimpleName() == "LogicalRDD" else 0
-    partitions = int(plan.toRdd().getNumPartitions())
-    if size <= _LARGEST * max(partitions, 1):
-        return rows
-    return rows.repartition(2 * size // _LARGEST + 1)
+    return int(plan.toRdd().getNumPartitions())
 
 
 def _text(field: T.StructField) -> Column:

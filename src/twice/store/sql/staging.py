@@ -14,7 +14,7 @@ from twice.content.rows import column as spark_column
 from twice.errors import Conflict, TransientError, TwiceError
 from twice.failpoints import fail_point
 from twice.store.protocol import Stage, Stray
-from twice.store.sql import arrow, books, places, prints, tables
+from twice.store.sql import arrow, books, copying, places, prints, tables
 from twice.store.sql import rows as encoding
 from twice.store.sql.database import exact
 from twice.store.sql.types import Column, Declared
@@ -195,58 +195,44 @@ def _create_stage(
 
 
 def _load(database: Database, session: SparkSession, stage: SqlStage, rows: DataFrame) -> None:
-    """Bring rows to the staging table; the database must have taken as many as Spark holds."""
-    expected = rows.count()
+    """Bring rows to the staging table; the database must have taken as many as Spark gave."""
     try:
-        loaded = (
+        given, taken = (
             _copy(database, session, stage, rows) if database.dialect == "postgres" else _insert(database, stage, rows)
         )
     except TwiceError:
         _require_open(database, stage)
         raise
-    if loaded != expected:
+    if given != taken:
         raise TransientError(
-            f"{stage.target.table.name}, {stage.target.scope}: Spark holds {expected} rows, "
-            f"but {loaded} reached {database.shown}",
+            f"{stage.target.table.name}, {stage.target.scope}: Spark gave {given} rows, "
+            f"but {taken} reached {database.shown}",
             safe="nothing was published",
             to_go_on="run it again",
         )
 
 
-def _copy(database: Database, session: SparkSession, stage: SqlStage, rows: DataFrame) -> int:
+def _copy(database: Database, session: SparkSession, stage: SqlStage, rows: DataFrame) -> tuple[int, int]:
     name = database.quoted(database.schema(stage.target.table.id), books.stage_name(stage.target.table.id, stage.token))
     columns = ", ".join(database.quoted(column) for column in rows.columns)
-    with database.settled() as connection:
-        # The instants in the rows are UTC times that do not say so.
-        database.run(connection, "SET LOCAL TimeZone = 'UTC'")
-        driver: Any = connection.connection.driver_connection
-        with driver.cursor() as cursor:
-            statement = f"COPY {name} ({columns}) FROM STDIN WITH (FORMAT csv, ENCODING 'UTF8')"
-            with cursor.copy(statement) as copy:
-                for _, chunk in arrow.csv_chunks(session, rows, database.shown):
-                    copy.write(chunk)
-            taken = int(cursor.rowcount)
-        _loaded()
-    return taken
+    statement = f"COPY {name} ({columns}) FROM STDIN WITH (FORMAT csv, ENCODING 'UTF8')"
+    feed = arrow.csv_feed(session, rows, database.shown)
+    return copying.copy(database, statement, feed.parts, lanes=2 if feed.is_large else 1)
 
 
-def _insert(database: Database, stage: SqlStage, rows: DataFrame) -> int:
+def _insert(database: Database, stage: SqlStage, rows: DataFrame) -> tuple[int, int]:
+    given, taken = rows.count(), 0
     table = stage_table(database, stage)
     chosen = [places.column(table, name) for name in rows.columns]
     statement = table.insert().values({column: sa.bindparam(f"p{i}") for i, column in enumerate(chosen)})
     names = [f"p{i}" for i in range(len(chosen))]
-    taken = 0
     for batch in encoding.batches(rows, database.dialect, _BATCH):
         # A transaction for each batch: readers of an embedded database get their turn in between.
         with database.settled() as connection:
             connection.execute(statement, [dict(zip(names, row, strict=True)) for row in batch])
-            _loaded()
+            fail_point("sql.loaded")
         taken += len(batch)
-    return taken
-
-
-def _loaded() -> None:
-    fail_point("sql.loaded")
+    return given, taken
 
 
 def _require_open(database: Database, stage: SqlStage) -> None:
