@@ -122,6 +122,31 @@ def test_s18_an_id_that_is_used_again_is_another_row_where_its_validity_is_in_th
     ground.again(feed, TUE)
 
 
+def test_s18_an_id_that_is_used_again_is_refused_where_only_the_id_is_the_key(ground):
+    table = ground.table(key=["id"], write=Merge(version="u", tombstone="gone", created="since"))
+    feed = offered(ground, ground.feed(table, "id bigint, since timestamp, n int, gone boolean, u timestamp"))
+    if feed is None:
+        return
+    feed.put(MON, (1, at(1), 1, True, at(9)), (2, at(1), 1, True, at(9)))
+    ground.run(feed, MON)
+    # The same thing comes back: it is as old as it was.
+    feed.put(TUE, (2, at(1), 5, False, at(8, 21)))
+    ground.run(feed, TUE)
+    # Another thing was made after the first one was deleted.
+    feed.put(WED, (1, at(8, 22), 7, False, at(9, 22)))
+    with ground.untouched(), pytest.raises(MergeRefused) as stopped:
+        ground.run(feed, WED)
+    said = str(stopped.value)
+    assert "whose since is later than the deletion of their key" in said
+    assert "id=1" in said
+    assert "make since part of the key" in said
+    # Both in one delivery.
+    feed.put(WED, (3, at(1), 1, True, at(8, 22)), (3, at(9, 22), 2, False, at(9, 22)))
+    with ground.untouched(), pytest.raises(MergeRefused, match="id=3"):
+        ground.run(feed, WED)
+    assert ground.rows("id", "n") == [(1, 1), (2, 5)]
+
+
 def test_a_key_is_inserted_once(ground):
     table = ground.table(partition=Day("d"), key=["id"], write=InsertOnly())
     feed = offered(ground, ground.feed(table, "id bigint, n int, d date"))

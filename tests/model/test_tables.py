@@ -86,6 +86,7 @@ def test_a_table_sees_its_part_of_a_scope():
         (lambda: daily(write=InsertOnly()), "InsertOnly needs the business key: add key=[…]"),
         (lambda: Table(NAME, write=Merge(version="v"), key=["id", "V"]), "leave it out of key="),
         (lambda: Table(NAME, write=Merge(version="v", tombstone="d"), key=["d"]), "tombstone d is part of the key"),
+        (lambda: Merge(version="v", created="c"), "name the column that marks deleted rows"),
         (lambda: Table(NAME, write=Merge(version=""), key=["id"]), "a column name is empty"),
         (lambda: daily(write=Overwrite), "use Overwrite(), Merge(version=…), InsertOnly() or Whole()"),
         (lambda: daily(write="append"), "write='append' is no write pattern"),

@@ -69,7 +69,7 @@ def test_a_lane_that_fails_stops_the_other_and_its_rows_are_taken_back(database,
         yield 1, b"not a number\n"
         failed.set()
 
-    with pytest.raises(TwiceError, match="not a number|invalid input"):
+    with pytest.raises(TwiceError, match=r"not a number|invalid input"):
         copying.copy(database, COPY, [endless, broken], lanes=2)
     assert loaded(postgres_database) == (0, 0)
     assert not [thread for thread in threading.enumerate() if thread.name == "twice-copy"]

@@ -2,7 +2,8 @@
 
 `newest` keeps the highest version of each key. `compare` joins it with the target and sorts
 every row into one of: new, newer, corrected (equal version, rewritten by the same window),
-same, older, disputed (equal version, other content, another window).
+same, older, disputed (equal version, other content, another window), reused (created after
+its key was deleted).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pyspark.sql import functions as F
 
 from twice.content.rows import column, row_hashes
 from twice.model.framework import WINDOW_COLUMN
+from twice.model.patterns import Merge
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,6 +27,7 @@ WRITTEN = ("new", "newer", "corrected")
 
 _RANK = "_twice_rank"
 _KIND = "_twice_kind"
+_DELETED = "_twice_deleted"
 _HASHES = ("_twice_h1", "_twice_h2")
 
 
@@ -50,8 +53,23 @@ def disputed_in_source(source: DataFrame, key: Sequence[str], limit: int) -> lis
     return [row.asDict(recursive=True) for row in found.collect()]
 
 
+def reused_in_source(source: DataFrame, key: Sequence[str], merge: Merge, limit: int) -> list[dict[str, object]]:
+    """Name keys of which the source itself holds the deletion of one thing and the creation of a later one."""
+    if not merge.tombstone or not merge.created:
+        return []
+    deleted = F.max(F.when(column(merge.tombstone), column(merge.version)))
+    marked = source.select("*", deleted.over(Window.partitionBy(*map(column, key))).alias(_DELETED))
+    found = marked.where(_is_live(merge.tombstone) & (column(merge.created) > F.col(_DELETED)))
+    keys = [column(name) for name in key]
+    return [row.asDict(recursive=True) for row in found.select(*keys).distinct().orderBy(*keys).limit(limit).collect()]
+
+
+def _is_live(tombstone: str) -> Column:
+    return ~F.coalesce(column(tombstone), F.lit(False))
+
+
 def compare(
-    source: DataFrame, target: DataFrame, *, matched: Sequence[str], version: str | None, window: str
+    source: DataFrame, target: DataFrame, *, matched: Sequence[str], merge: Merge | None, window: str
 ) -> DataFrame:
     """Return the source rows with a `kind` column that says what each would do to the target."""
     ours = source.select("*", *_hash_columns(source, source.columns))
@@ -59,10 +77,13 @@ def compare(
     gained = [field for field in source.schema.fields if field.name not in target.columns]
     target = target.select("*", *(F.lit(None).cast(field.dataType).alias(field.name) for field in gained))
     content = [name for name in target.columns if name in source.columns]
+    version = merge.version if merge else None
+    tombstone = merge.tombstone if merge and merge.created else None
     known = target.select(
         *(column(name).alias(f"_twice_t_{i}") for i, name in enumerate(matched)),
         *(h.alias(f"_twice_t{name}") for h, name in zip(row_hashes_of(target, content), _HASHES, strict=True)),
         (column(version) if version else F.lit(0)).alias("_twice_t_version"),
+        (column(tombstone) if tombstone else F.lit(False)).alias("_twice_t_deleted"),
         (F.col(WINDOW_COLUMN) if WINDOW_COLUMN in target.columns else F.lit(None)).alias("_twice_t_window"),
         F.lit(True).alias("_twice_t_there"),
     )
@@ -73,6 +94,9 @@ def compare(
     joined = ours.join(known, same_key, "left")
     equal = reduce(lambda a, b: a & b, (F.col(h) == F.col(f"_twice_t{h}") for h in _HASHES))
     kind = F.when(F.col("_twice_t_there").isNull(), "new").when(equal, "same")
+    if merge and merge.created and tombstone:
+        later = column(merge.created) > F.col("_twice_t_version")
+        kind = kind.when(F.col("_twice_t_deleted") & _is_live(tombstone) & later, "reused")
     if version:
         kind = (
             kind.when(F.col("_twice_t_version").isNull() | (column(version) > F.col("_twice_t_version")), "newer")

@@ -144,13 +144,12 @@ def _checked(job: Job, result: DataFrame) -> DataFrame:
         raise SchemaRefused(f"step {step.name} returns two columns named {', '.join(repeated)}: rename or drop one")
     if taken := sorted(set(names) & FRAMEWORK_COLUMNS):
         raise SchemaRefused(f"step {step.name} returns the column {', '.join(taken)}, which belongs to twice")
-    version = (table.write.version,) if isinstance(table.write, Merge) else ()
-    tombstone = (table.write.tombstone,) if isinstance(table.write, Merge) and table.write.tombstone else ()
+    merge = table.write if isinstance(table.write, Merge) else None
+    roles = {"version": merge.version, "tombstone": merge.tombstone, "created": merge.created} if merge else {}
     for column, role in [
         *((name, "partition") for name in table.partition_columns),
         *((name, "key") for name in table.key),
-        *((name, "version") for name in version),
-        *((name, "tombstone") for name in tombstone),
+        *((name, role) for role, name in roles.items() if name),
         *((name, "personal") for name in table.personal),
     ]:
         if column not in names:

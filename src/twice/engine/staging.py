@@ -84,14 +84,18 @@ def _stage_changes(job: Job, stage: Stage, parts: list[DataFrame]) -> Staged:
     verdict = _judge_source(job, source)
     table = job.step.writes
     matched = [*table.key, *(name for name in table.partition_columns if name not in table.key)]
+    merge = table.write if isinstance(table.write, Merge) else None
+    if merge and (reused := changes.reused_in_source(source, matched, merge, LIMIT)):
+        raise _reused(job, merge, reused)
     one_each = _one_row_per_key(job, source, matched)
     target = job.store.read(job.session, table, stage.base).where(scope_filter(job.target))
     _require_unique_target(job, stage, target)
-    version = table.write.version if isinstance(table.write, Merge) else None
     compared = changes.compare(
-        one_each, target, matched=matched, version=version, window=str(job.scope.window)
+        one_each, target, matched=matched, merge=merge, window=str(job.scope.window)
     ).localCheckpoint()
     counts = changes.kinds(compared)
+    if merge and counts.get("reused"):
+        raise _reused(job, merge, _keys(changes.of_kind(compared, "reused"), table.key))
     if counts.get("disputed") and not _keeps(table.write):
         raise _disputed(job, compared, counts["disputed"])
     written = changes.of_kind(compared, *changes.WRITTEN)
@@ -161,10 +165,23 @@ def _require_unique_target(job: Job, stage: Stage, target: DataFrame) -> None:
     gating.refuse_bad_keys(job, target, found, where="the table that is the target")
 
 
+def _keys(rows: DataFrame, key: Sequence[str]) -> list[dict[str, object]]:
+    return [row.asDict(recursive=True) for row in rows.select(*map(column, key)).limit(LIMIT).collect()]
+
+
+def _reused(job: Job, merge: Merge, keys: list[dict[str, object]]) -> MergeRefused:
+    table = job.step.writes
+    return MergeRefused(
+        f"{table.name}: step {job.step.name} returns rows whose {merge.created} is later than the deletion of their "
+        f"key: another thing under a used key, which would take the first one's place:{rows_text(table, keys)}",
+        safe="nothing was published",
+        to_go_on=f"make {merge.created} part of the key, so that each has a row of its own",
+    )
+
+
 def _disputed(job: Job, compared: DataFrame, count: int) -> MergeRefused:
     table = job.step.writes
-    rows = changes.of_kind(compared, "disputed").select(*map(column, table.key)).limit(LIMIT).collect()
-    keys = rows_text(table, [row.asDict(recursive=True) for row in rows])
+    keys = rows_text(table, _keys(changes.of_kind(compared, "disputed"), table.key))
     if isinstance(table.write, Merge):
         return MergeRefused(
             f"{table.name}: {count} key{'s' if count != 1 else ''} have the same {table.write.version} as the table "

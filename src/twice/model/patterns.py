@@ -23,17 +23,28 @@ class Merge:
     """Upsert on the business key; the highest `version` wins.
 
     `tombstone` names a boolean column that marks deleted rows: they are kept, so that an older
-    version cannot bring them back.
+    version cannot bring them back. `created` names the column that says when the thing itself came
+    into being, on the version's clock: a row that was created after its key was deleted is another
+    thing under a used key, and is refused.
     """
 
     version: str
     tombstone: str | None = None
+    created: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.created and not self.tombstone:
+            raise DefinitionError(
+                f"Merge(created={self.created!r}) tells a used key from a row that comes back after it was deleted: "
+                "name the column that marks deleted rows, tombstone=…"
+            )
 
     @property
     def text(self) -> str:
         """The pattern in words, for contracts."""
         deleted = f", deleted where {self.tombstone}" if self.tombstone else ""
-        return f"merge on the key, newest {self.version} wins{deleted}"
+        reused = f", no key again that is {self.created} later" if self.created else ""
+        return f"merge on the key, newest {self.version} wins{deleted}{reused}"
 
 
 @dataclass(frozen=True)

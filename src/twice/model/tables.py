@@ -86,7 +86,8 @@ class Table:
     def _check_columns(self) -> None:
         columns = [*self.partition_columns, *self.key, *self.personal, *self.mutable, *(self.valid or ())]
         if isinstance(self.write, Merge):
-            columns += [self.write.version, *([self.write.tombstone] if self.write.tombstone else [])]
+            columns.append(self.write.version)
+            columns += [name for name in (self.write.tombstone, self.write.created) if name is not None]
         if self.event_time is not None:
             columns.append(self.event_time)
         if isinstance(self.schema, Mapping):
@@ -147,7 +148,8 @@ class Table:
         if not isinstance(self.write, Merge):
             return
         key = {column.lower() for column in self.key}
-        for role, column in (("version", self.write.version), ("tombstone", self.write.tombstone)):
+        roles = {"version": self.write.version, "tombstone": self.write.tombstone, "created": self.write.created}
+        for role, column in roles.items():
             if column and column.lower() in key:
                 raise DefinitionError(
                     f"{self.name}: {role} {column} is part of the key, so nothing would ever be replaced: "
