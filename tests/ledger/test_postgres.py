@@ -179,6 +179,14 @@ def test_missing_rights_are_said_with_the_way_to_give_them(postgres, postgres_da
     open_ledger(guest).start_run("shop", Scope(None))
 
 
+def test_a_ledger_of_somebody_else_is_said_to_be_closed_and_not_to_be_gone(postgres, postgres_database, guest):
+    open_ledger(postgres_database).start_run("shop", Scope(None))
+    for create in (True, False):
+        with pytest.raises(LedgerError, match="may not use the ledger") as error:
+            open_ledger(guest, create=create).runs()
+        assert "permission denied for schema twice_ledger" in str(error.value)
+
+
 def test_who_may_only_read_can_read(postgres, postgres_database, guest):
     open_ledger(postgres_database).start_run("shop", Scope(None))
     grant = "grant usage on schema twice_ledger to guest; grant select on all tables in schema twice_ledger to guest"

@@ -125,6 +125,10 @@ class PostgresDatabase(Database):
         return f"Postgres {str(version).split(' ', maxsplit=1)[0]}"
 
     def tables(self, connection: sa.Connection) -> set[str]:
+        may = sa.text("SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = :schema")
+        if connection.scalar(may, {"schema": self.schema}) is False:
+            # Without this right the server says that the tables are not there, which would be the wrong story.
+            raise explain("42501", f"permission denied for schema {self.schema}", self.shown, self.schema)
         return set(sa.inspect(connection).get_table_names(schema=self.schema))
 
     def lock_for_migration(self, connection: sa.Connection) -> None:

@@ -24,13 +24,14 @@ class Owner:
 
     @classmethod
     def here(cls) -> Owner:
-        """Return this very process; a container's processes are told apart from its host's."""
+        """Return this very process: a process id means something on one machine, since its start, in one container."""
         try:
+            started = "/" + Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]
             space = str(Path("/proc/self/ns/pid").readlink())
         except OSError:
-            space = _FIRST_SPACE
+            started, space = "", _FIRST_SPACE
         inside = "" if space == _FIRST_SPACE else "/" + space.removeprefix("pid:")
-        return cls(socket.gethostname() + inside, os.getpid())
+        return cls(socket.gethostname() + started + inside, os.getpid())
 
     def __str__(self) -> str:
         return f"{self.host} (pid {self.pid})"
