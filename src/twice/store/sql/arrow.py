@@ -19,12 +19,12 @@ from pyspark.util import _load_from_socket
 from twice.content.rows import column
 from twice.store.sql import problems
 from twice.store.sql.copying import Part
+from twice.store.sql.held import Held, fitting
 from twice.store.sql.types import is_array, is_json, json_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_LARGEST = 256 * 1024 * 1024
 _MANY = 8 * 1024 * 1024
 _INSTANT = "yyyy-MM-dd HH:mm:ss.SSSSSSXXX"
 
@@ -45,12 +45,8 @@ def csv_feed(session: SparkSession, rows: DataFrame, shown: str) -> Feed:
     except ImportError:
         raise problems.missing_driver(shown, "twice[postgres]") from None
     options = csv.WriteOptions(include_header=False, quoting_style="needed", batch_size=16_384)
-    size = _held_size(session, rows)
-    cut = rows
-    if size > _LARGEST * max(_partitions(rows), 1):
-        # A partition that is fetched as a whole must fit the driver.
-        cut = rows.repartition(2 * size // _LARGEST + 1)
-    ready = cut.select(*(_text(field).alias(f"c{i}") for i, field in enumerate(rows.schema.fields)))
+    held = Held.of(session, rows)
+    ready = fitting(rows, held).select(*(_text(field).alias(f"c{i}") for i, field in enumerate(rows.schema.fields)))
     schema = pa.schema([pa.field(field.name, _arrow_type(pa, field.dataType)) for field in ready.schema.fields])
     messages: Any = ready._jdf.toArrowBatchRdd().toJavaRDD()
 
@@ -62,7 +58,7 @@ def csv_feed(session: SparkSession, rows: DataFrame, shown: str) -> Feed:
             yield batch.num_rows, sink.getvalue()
 
     numbers = range(int(messages.getNumPartitions()))
-    return Feed([partial(part, number) for number in numbers], is_large=size > _MANY and len(numbers) > 1)
+    return Feed([partial(part, number) for number in numbers], is_large=held.total > _MANY and len(numbers) > 1)
 
 
 def _messages(session: SparkSession, messages: Any, number: int) -> Iterator[bytes]:
@@ -89,23 +85,6 @@ class _Framed(Serializer):
             if size < 0:
                 return
             yield stream.read(size)
-
-
-def _held_size(session: SparkSession, rows: DataFrame) -> int:
-    """Return how many bytes Spark holds of these rows."""
-    logical: Any = rows._jdf.queryExecution().logical()
-    if logical.getClass().getSimpleName() != "LogicalRDD":
-        return 0
-    wanted = int(logical.rdd().id())
-    for info in session.sparkContext._jsc.sc().getRDDStorageInfo():
-        if int(info.id()) == wanted:
-            return int(info.memSize()) + int(info.diskSize())
-    return 0
-
-
-def _partitions(rows: DataFrame) -> int:
-    plan: Any = rows._jdf.queryExecution()
-    return int(plan.toRdd().getNumPartitions())
 
 
 def _text(field: T.StructField) -> Column:

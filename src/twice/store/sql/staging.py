@@ -17,6 +17,7 @@ from twice.store.protocol import Stage, Stray
 from twice.store.sql import arrow, books, copying, places, prints, tables
 from twice.store.sql import rows as encoding
 from twice.store.sql.database import exact
+from twice.store.sql.held import Held, fitting
 from twice.store.sql.types import Column, Declared
 
 if TYPE_CHECKING:
@@ -198,7 +199,9 @@ def _load(database: Database, session: SparkSession, stage: SqlStage, rows: Data
     """Bring rows to the staging table; the database must have taken as many as Spark gave."""
     try:
         given, taken = (
-            _copy(database, session, stage, rows) if database.dialect == "postgres" else _insert(database, stage, rows)
+            _copy(database, session, stage, rows)
+            if database.dialect == "postgres"
+            else _insert(database, session, stage, rows)
         )
     except TwiceError:
         _require_open(database, stage)
@@ -220,13 +223,13 @@ def _copy(database: Database, session: SparkSession, stage: SqlStage, rows: Data
     return copying.copy(database, statement, feed.parts, lanes=2 if feed.is_large else 1)
 
 
-def _insert(database: Database, stage: SqlStage, rows: DataFrame) -> tuple[int, int]:
+def _insert(database: Database, session: SparkSession, stage: SqlStage, rows: DataFrame) -> tuple[int, int]:
     given, taken = rows.count(), 0
     table = stage_table(database, stage)
     chosen = [places.column(table, name) for name in rows.columns]
     statement = table.insert().values({column: sa.bindparam(f"p{i}") for i, column in enumerate(chosen)})
     names = [f"p{i}" for i in range(len(chosen))]
-    for batch in encoding.batches(rows, database.dialect, _BATCH):
+    for batch in encoding.batches(fitting(rows, Held.of(session, rows)), database.dialect, _BATCH):
         # A transaction for each batch: readers of an embedded database get their turn in between.
         with database.settled() as connection:
             connection.execute(statement, [dict(zip(names, row, strict=True)) for row in batch])

@@ -1,0 +1,45 @@
+"""Rows that Spark holds, cut so that no partition is too much for the driver that loads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_LARGEST = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Held:
+    """How many bytes Spark holds of some rows, in all and in the largest partition."""
+
+    total: int = 0
+    largest: int = 0
+
+    @classmethod
+    def of(cls, session: SparkSession, rows: DataFrame) -> Held:
+        """Ask Spark about rows that were checkpointed; it knows nothing of others."""
+        logical: Any = rows._jdf.queryExecution().logical()
+        if logical.getClass().getSimpleName() != "LogicalRDD":
+            return cls()
+        try:
+            info: Any = session.sparkContext._jsc.sc().statusStore().rdd(int(logical.rdd().id()))
+        except (Py4JError, PySparkException):
+            return cls()
+        parts = info.partitions()
+        sizes = []
+        if parts.isDefined():
+            listed = parts.get()
+            sizes = [int(listed.apply(i).memoryUsed() + listed.apply(i).diskUsed()) for i in range(listed.size())]
+        total = int(info.memoryUsed()) + int(info.diskUsed())
+        return cls(total, max(sizes, default=total))
+
+
+def fitting(rows: DataFrame, held: Held) -> DataFrame:
+    """Spread rows over more partitions if one of them would be too much for the driver."""
+    return rows.repartition(2 * held.total // _LARGEST + 1) if held.largest > _LARGEST else rows
