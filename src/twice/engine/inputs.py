@@ -76,10 +76,11 @@ def require_unmoved(job: Job, inputs: Sequence[Pinned]) -> None:
 
 def _moved(job: Job, pinned: Pinned, version: str | None) -> bool:
     """Tell whether what was read is another now; tomorrow's rows that arrive meanwhile are none of a window's."""
-    if version == pinned.version:
-        return False
     before = dict(pinned.record.partitions)
-    return not before or before != _partitions(job, pinned.read, pinned.cut, version)
+    if not before:
+        return version != pinned.version
+    # The version counts publishes; an edit by hand shows only in what the partitions hold.
+    return before != _partitions(job, pinned.read, pinned.cut, version)
 
 
 def _no_past(job: Job, pinned: Pinned) -> DataFrame:
