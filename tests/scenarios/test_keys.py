@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as F
 
-from twice import Day, InsertOnly, Merge, Overwrite, Pipeline, Table, key_hash, key_of
-from twice.errors import DefinitionError, KeyViolation, MergeRefused
+from twice import Day, Merge, Overwrite, Pipeline, Table, key_hash, key_of
+from twice.errors import DefinitionError, KeyViolation
 
 pytestmark = pytest.mark.spark
 
@@ -28,86 +28,6 @@ def merging(lab, raw, **contract):
 
 def emails(lab) -> dict[int, str]:
     return {row["id"]: row["email"] for row in lab.rows("dim")}
-
-
-def test_s12_merge_updates_inserts_and_the_same_again_changes_nothing(lab, lake):
-    raw = lake.source(
-        "raw",
-        CUSTOMERS,
-        f"values {customer(1, 'ana@a', '2026-04-20 10:00', MONDAY)},"
-        f" {customer(2, 'ben@a', '2026-04-20 10:00', MONDAY)},"
-        f" {customer(1, 'ana@b', '2026-04-21 09:00', TUESDAY)}, {customer(3, 'cleo@a', '2026-04-21 09:00', TUESDAY)}",
-    )
-    pipeline = merging(lab, raw)
-    lab.run(pipeline, MONDAY)
-
-    step = lab.run(pipeline, TUESDAY).steps[0]
-
-    assert emails(lab) == {1: "ana@b", 2: "ben@a", 3: "cleo@a"}
-    assert (step.details["new"], step.details["newer"]) == (1, 1)
-    versions = lab.versions("dim")
-    again = lab.run(pipeline, TUESDAY).steps[0]
-    assert (again.status, again.digest) == ("unchanged", step.digest)
-    assert lab.versions("dim") == versions
-    assert lab.refs("dim") == ["main"]
-
-
-def test_s12_a_corrected_rerun_of_the_same_window_replaces_what_it_wrote(lab, lake):
-    raw = lake.source("raw", CUSTOMERS, f"values {customer(1, 'typo@a', '2026-04-20 10:00', MONDAY)}")
-    pipeline = merging(lab, raw)
-    lab.run(pipeline, MONDAY)
-
-    lake.sql("update {space}.raw set email = 'right@a'")
-    step = lab.run(pipeline, MONDAY).steps[0]
-
-    assert emails(lab) == {1: "right@a"}
-    assert step.details["corrected"] == 1
-
-
-def test_s13_of_two_rows_for_one_key_the_newest_wins(lab, lake):
-    one, two = (customer(1, mail, f"2026-04-20 {hour}:00", MONDAY) for mail, hour in (("old@a", 10), ("new@a", 11)))
-    pipeline = merging(lab, lake.source("raw", CUSTOMERS, f"values {two}, {one}, {two}"))
-
-    lab.run(pipeline, MONDAY)
-
-    assert emails(lab) == {1: "new@a"}
-
-
-def test_s13_equal_versions_with_different_content_are_an_error_that_names_the_key(lab, lake):
-    raw = lake.source("raw", CUSTOMERS, f"values {customer(8, 'x@a', '2026-04-20 10:00', MONDAY)}")
-    pipeline = merging(lab, raw)
-    lab.run(pipeline, MONDAY)
-    rows = ", ".join(customer(7, mail, "2026-04-21 10:00", TUESDAY) for mail in ("a@a", "b@a"))
-    lake.insert("raw", f"values {rows}")
-
-    with lake.untouched("dim"), pytest.raises(MergeRefused) as refused:
-        lab.run(pipeline, TUESDAY)
-
-    assert "several rows for one key with equal u and different content" in str(refused.value)
-    assert "id=7" in str(refused.value)
-
-
-def test_s13_a_version_that_another_window_wrote_with_other_content_is_an_error(lab, lake):
-    raw = lake.source("raw", CUSTOMERS, f"values {customer(7, 'a@a', '2026-04-20 10:00', MONDAY)}")
-    pipeline = merging(lab, raw)
-    lab.run(pipeline, MONDAY)
-    lake.insert("raw", f"values {customer(7, 'b@a', '2026-04-20 10:00', TUESDAY)}")
-
-    with lake.untouched("dim"), pytest.raises(MergeRefused) as refused:
-        lab.run(pipeline, TUESDAY)
-
-    assert "the same u as the table but other content, and another window wrote them" in str(refused.value)
-    assert "id=7" in str(refused.value)
-
-
-def test_s13_a_row_without_a_version_is_refused(lab, lake):
-    raw = lake.source("raw", CUSTOMERS, f"values (5, 'a@a', null, date'{MONDAY}')")
-
-    with pytest.raises(MergeRefused, match=r"rows without a version \(u\):\s+id=5"):
-        lab.run(merging(lab, raw), MONDAY)
-
-    assert lab.rows("dim") == []
-    assert lab.refs("dim") == []
 
 
 def test_s14_monday_after_tuesday_does_not_bring_monday_back(lab, lake):
@@ -271,48 +191,6 @@ def inserting(lab, raw, pattern):
     target = Table(lab.name("events"), partition=Day("d"), key=["id"], write=pattern)
     pipeline.sql("events", reads={"raw": raw}, writes=target, query="select * from raw")
     return pipeline
-
-
-def test_insert_only_skips_equal_content_and_fails_on_other_content(lab, lake):
-    raw = lake.source("raw", "id bigint, v int, d date", f"values (1, 10, date'{MONDAY}'), (1, 10, date'{MONDAY}')")
-    pipeline = inserting(lab, raw, InsertOnly())
-    lab.run(pipeline, MONDAY)
-    assert lab.read("events").count() == 1
-    first = lake.files("events")
-
-    assert lab.run(pipeline, MONDAY).steps[0].status == "unchanged"
-    lake.insert("raw", f"values (2, 20, date'{MONDAY}')")
-    step = lab.run(pipeline, MONDAY).steps[0]
-    assert (step.status, step.details["new"], step.details["same"]) == ("published", 1, 1)
-    assert first < lake.files("events")  # what was written once is not written again
-
-    lake.sql("update {space}.raw set v = 11 where id = 1")
-    with lake.untouched("events"), pytest.raises(MergeRefused) as refused:
-        lab.run(pipeline, MONDAY)
-    assert "in the table with other content" in str(refused.value)
-    assert "id=1" in str(refused.value)
-    assert 'InsertOnly(on_conflict="keep")' in refused.value.to_go_on
-
-
-def test_insert_only_keeps_the_first_content_and_counts_the_rest(lab, lake):
-    raw = lake.source("raw", "id bigint, v int, d date", f"values (1, 10, date'{MONDAY}')")
-    pipeline = inserting(lab, raw, InsertOnly(on_conflict="keep"))
-    lab.run(pipeline, MONDAY)
-    lake.sql("update {space}.raw set v = 11")
-    lake.insert("raw", f"values (2, 20, date'{MONDAY}')")
-
-    step = lab.run(pipeline, MONDAY).steps[0]
-
-    assert [(row["id"], row["v"]) for row in lab.rows("events")] == [(1, 10), (2, 20)]
-    assert (step.details["disputed"], step.details["new"]) == (1, 1)
-    assert lab.ledger.runs()[0].attempts[0].details["disputed"] == 1
-
-
-def test_insert_only_refuses_two_contents_for_one_key_in_the_source(lab, lake):
-    raw = lake.source("raw", "id bigint, v int, d date", f"values (1, 10, date'{MONDAY}'), (1, 11, date'{MONDAY}')")
-
-    with pytest.raises(MergeRefused, match=r"(?s)several rows for one key with different content.*id=1"):
-        lab.run(inserting(lab, raw, InsertOnly(on_conflict="keep")), MONDAY)
 
 
 def test_s12_a_merge_by_day_and_tenant_stays_inside_its_scope(lab, lake):
