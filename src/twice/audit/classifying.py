@@ -1,0 +1,200 @@
+"""Where clocks, random numbers and other unsteady values count: in a filter, a key, a stored column, a path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from twice.audit.expressions import Expr, Origin
+from twice.audit.model import Context, Job, Mode, Use, Write
+from twice.audit.queries import Query
+from twice.audit.vocabulary import is_audit_column, is_key_column
+
+_COALESCE = frozenset({"coalesce", "nvl", "ifnull", "isnull", "nvl2", "if", "iff"})
+
+
+def classify(job: Job) -> Iterator[Use]:
+    """Yield the uses of all unsteady values in the job's statements and queries, each once."""
+    seen: set[tuple[object, ...]] = set()
+    for use in _all(job):
+        mark = (use.origin, use.context, use.column, use.used_at, id(use.write))
+        if mark not in seen:
+            seen.add(mark)
+            yield use
+
+
+def _all(job: Job) -> Iterator[Use]:
+    done: set[int] = set()
+    for write in job.writes:
+        yield from _of_write(job, write, done)
+    for query in job.queries:
+        yield from _of_query(query, None, done, None)
+
+
+def _of_write(job: Job, write: Write, done: set[int]) -> Iterator[Use]:
+    if write.target.expr is not None:
+        yield from _uses(write.target.expr, "target", write)
+    for column, value in write.partition:
+        if value is not None:
+            yield from _uses(value, "partition", write, column=column)
+    if write.predicate is not None:
+        retention = write.mode is Mode.DELETE and _is_retention(job, write)
+        yield from _uses(write.predicate, "retention" if retention else "predicate", write)
+    for column, value in write.assignments:
+        yield from _uses(value, _column_context(column, write), write, column=column)
+    if write.merge is not None:
+        if write.merge.on is not None:
+            yield from _uses(write.merge.on, "key", write)
+        for when in write.merge.whens:
+            if when.condition is not None:
+                yield from _uses(when.condition, "filter", write)
+            for column, value in when.assignments:
+                detail = "insert only" if when.action == "insert" else ""
+                yield from _uses(value, _column_context(column, write), write, column=column, detail=detail)
+    if write.query is not None:
+        yield from _of_query(write.query, write, done, None)
+
+
+def _is_retention(job: Job, write: Write) -> bool:
+    """A delete of what is older than the clock says, with no insert of the same rows behind it."""
+    if write.predicate is None or any(other.adds_rows() for other in job.later(write)):
+        return False
+    for part in write.predicate.conjuncts():
+        if part.kind == "op" and part.name in {"<", "<="} and len(part.args) == 2 and part.args[1].has("clock"):
+            return True
+        if part.kind == "op" and part.name in {">", ">="} and len(part.args) == 2:
+            if any(node.kind == "column" for node in part.args[0].walk()) and part.args[0].has("clock"):
+                return True  # DATEDIFF(day, created, GETDATE()) > 30
+            if part.args[0].has("clock") and not part.args[1].has("clock"):
+                return True
+    return False
+
+
+def _column_context(column: str, write: Write | None) -> Context:
+    if write is not None:
+        if any(column == name for name, _ in write.partition):
+            return "partition"
+        if column in write.key:
+            return "key"
+    if is_audit_column(column):
+        return "audit"
+    return "key" if is_key_column(column) else "stored"
+
+
+def _of_query(
+    query: Query, write: Write | None, done: set[int], wanted: set[str] | None, hidden: frozenset[str] = frozenset()
+) -> Iterator[Use]:
+    """Yield the uses in a query; the query around it takes the columns `wanted` (None: all) but those `hidden`."""
+    if id(query) in done:
+        return
+    done.add(id(query))
+    for branch in query.branches:
+        yield from _of_query(branch, write, done, wanted, hidden)
+    for column in query.columns:
+        if wanted is not None and column.name and column.name not in wanted and column.name != "*":
+            continue
+        context = _column_context(column.name, write)
+        for use in _uses(column.expr, context, write, query, column=column.name):
+            # A number that only orders or spreads rows, and is dropped before the write, does no harm.
+            if column.name not in hidden or use.kind not in {"counter", "random"}:
+                yield use
+        yield from _inside(column.expr, write, done)
+    for filter_ in query.filters:
+        yield from _uses(filter_, "filter", write, query)
+        yield from _inside(filter_, write, done)
+    for source in query.sources:
+        if source.on is not None:
+            yield from _uses(source.on, "join", write, query)
+            yield from _inside(source.on, write, done)
+        if source.path is not None:
+            yield from _uses(source.path, "input", write, query)
+    for group in query.group_by:
+        yield from _uses(group, "stored", write, query)
+    for order in query.order_by:
+        yield from _uses(order.expr, "order", write, query)
+    if query.limit is not None:
+        yield from _uses(query.limit, "filter", write, query)
+    inner = [source.query for source in query.sources if source.query is not None]
+    if inner:
+        needed = _needed(query, wanted)
+        for one in inner:
+            yield from _of_query(one, write, done, needed, hidden | query.hidden if needed is None else frozenset())
+
+
+def _inside(expr: Expr, write: Write | None, done: set[int]) -> Iterator[Use]:
+    for node in expr.walk():
+        if node.query is not None:
+            yield from _of_query(node.query, write, done, None)
+
+
+def _needed(query: Query, wanted: set[str] | None) -> set[str] | None:
+    if not query.columns:
+        return None
+    if any(node.kind == "star" for column in query.columns for node in column.expr.walk() if column.name == "*"):
+        return None
+    names: set[str] = set()
+    for top in query.expressions():
+        names.update(node.name for node in top.walk(into_queries=True) if node.kind == "column")
+    if wanted is not None:
+        names |= wanted
+    return names
+
+
+def _uses(
+    expr: Expr, context: Context, write: Write | None, query: Query | None = None, *, column: str = "", detail: str = ""
+) -> Iterator[Use]:
+    for node, origin, fallback, beside in _visit(expr, fallback=False, beside=""):
+        name = column or beside
+        marked = replace(origin, fallback=True) if fallback and not origin.fallback else origin
+        yield Use(
+            marked, context, node.place, name, write, query, fallback=marked.fallback, detail=detail or origin.table
+        )
+
+
+def _visit(expr: Expr, *, fallback: bool, beside: str) -> Iterator[tuple[Expr, Origin, bool, str]]:
+    """Walk an expression; `beside` is the column that a comparison is about."""
+    for origin in expr.origins:
+        yield expr, origin, fallback, beside
+    if expr.kind == "query" and expr.query is not None:
+        watermark = watermark_of(expr.query)
+        if watermark is not None:
+            yield expr, watermark, fallback, beside
+    if expr.kind == "op" and expr.name in {"=", "<>", "<", "<=", ">", ">=", "between", "in", "like"}:
+        columns = [name for arg in expr.args for name in arg.columns()]
+        beside = columns[0] if columns else beside
+    if expr.kind == "call" and expr.name in _COALESCE and len(expr.args) > 1:
+        given = _is_given(expr.args[0])
+        yield from _visit(expr.args[0], fallback=fallback, beside=beside)
+        for arg in expr.args[1:]:
+            yield from _visit(arg, fallback=fallback or given, beside=beside)
+        return
+    if expr.kind == "case":
+        asks = any(
+            node.kind == "op" and node.name == "is" and node.args and _is_given(node.args[0]) for node in expr.walk()
+        )
+        for arg in expr.args:
+            yield from _visit(arg, fallback=fallback or asks, beside=beside)
+        return
+    for arg in (*expr.args, *expr.partition_by, *(order.expr for order in expr.order_by)):
+        yield from _visit(arg, fallback=fallback, beside=beside)
+
+
+def _is_given(expr: Expr) -> bool:
+    return any(
+        node.kind == "param" or any(origin.kind == "parameter" for origin in node.origins) for node in expr.walk()
+    )
+
+
+def watermark_of(query: Query) -> Origin | None:
+    """Return the origin of a query that asks for the greatest value of a table, if it does only that."""
+    if len(query.columns) != 1 or query.branches or query.grouped:
+        return None
+    expr = query.columns[0].expr
+    for node in expr.walk():
+        if node.kind == "call" and node.name == "max":
+            tables = query.tables()
+            name = node.args[0].columns()[0] if node.args and node.args[0].columns() else ""
+            return Origin("watermark", f"MAX({name})", node.place, table=tables[0] if tables else "")
+        if node.kind == "query" and node.query is not None:
+            return watermark_of(node.query)
+    return None

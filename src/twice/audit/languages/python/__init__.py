@@ -1,0 +1,1 @@
+"""Python: an interpreter that follows values instead of computing them."""

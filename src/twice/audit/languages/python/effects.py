@@ -1,0 +1,257 @@
+"""Requests, mails, messages, payments: what the world outside notices."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Literal
+
+from twice.audit.languages.python.interpreter import Interpreter
+from twice.audit.languages.python.values import (
+    Entries,
+    Origins,
+    Value,
+    alternatives,
+    origins_of,
+    plain,
+    shown,
+)
+from twice.audit.model import Effect, EffectKind
+
+_HTTP = re.compile(
+    r"(^|\.)(requests|httpx|session|client|http|aiohttp|s|sess|http_client|api|urllib3|pool|_session|_client|api_client|rest_client)\.(post|put|patch|delete|request)$",
+    re.IGNORECASE,
+)
+_LONGEST_NAME = 60
+_SERVICE = re.compile(r"\.client\(\s*(?:service_name\s*=\s*)?[\"'](sns|sqs|ses|sesv2|kinesis|firehose|events)[\"']")
+_MAIL = re.compile(
+    r"(sendmail|send_message|send_email|send_mail|send_raw_email|send_templated_email|SendGridAPIClient\b.*\.send|EmailMessage\.send|yag\.send|mail\.send|sg\.send|notify_email|send_html_email)$"
+)
+_CHAT = re.compile(
+    r"chat_postMessage|chat_post_message|SlackWebhook|slack\w*\.(send|post|notify|send_message|post_message)|WebhookClient\b.*\.send$|files_upload|teams\w*\.(send|post)|pymsteams|hipchat|telegram\w*\.send_message|discord\w*\.send|send_slack|slack_notify|notify_slack|post_to_slack|send_teams|webhook\.send$",
+    re.IGNORECASE,
+)
+_QUEUE = re.compile(
+    r"(producer|kafka_producer|_producer|publisher|sns|sqs|queue|channel|topic|pubsub|kinesis|eventbridge|events|broker|mq|rabbit|event_hub\w*|sender|firehose|redis\w*|nats\w*|bus)\w*\.(send|produce|publish|send_message|send_messages|send_message_batch|publish_batch|basic_publish|put_record|put_records|put_events|send_batch|xadd|put|put_record_batch|lpush|rpush|enqueue|apply_async)$",
+    re.IGNORECASE,
+)
+_PRODUCERS = re.compile(
+    r"(producer|publisher|sns|sqs|kinesis|eventbridge|pubsub|firehose|event_hub)\w*\.", re.IGNORECASE
+)
+_MESSAGING = re.compile(
+    r"kafka|boto|pika|pubsub|servicebus|eventhub|redis|nats|celery|stomp|kombu|rabbit|pulsar|aiormq|zmq", re.IGNORECASE
+)
+_PUBLISHING = frozenset(
+    {"produce", "basic_publish", "put_events", "put_record", "put_records", "publish_batch", "send_message_batch"}
+)
+_PAYMENT = re.compile(
+    r"stripe\.(\w+\.)*(create|capture|confirm|refund|create_payout|pay)$|(paypal\w*|braintree|adyen|square|razorpay|mollie|checkout|gateway|payment\w*|charges?|payouts?|refunds?|transfers?)\.(\w+\.)*(create|sale|charge|capture|refund|pay|payout|submit_for_settlement|create_payment|authorize)$",
+    re.IGNORECASE,
+)
+_TOKEN = re.compile(r"token|oauth|auth/|/auth|login|signin|sessions?$|/connect|credential|sts\b|sso", re.IGNORECASE)
+_QUERY = re.compile(
+    r"search|query|graphql|/_search|lookup|filter|/batchget|report(s)?/(run|generate|query)|runReport|export|describe|/find|/list|validate|predict|score|embedding|completions?|translate|geocode|download|fetch|get_",
+    re.IGNORECASE,
+)
+_ASKS = re.compile(r"(^|[ _.])(get|fetch|search|query|look_?up|find|list|read|extract|download)", re.IGNORECASE)
+_ALERT = re.compile(
+    r"fail|error|alert|alarm|incident|pagerduty|opsgenie|exception|crash|on_failure|problem|\bwarn|\bsla\b",
+    re.IGNORECASE,
+)
+_KEY_WORDS = re.compile(
+    r"idempot|x-request-id|dedup|transaction_?id|request_?id|client_?token|message_?id|\bkey\b|ordering_key|partition_?key|MessageDeduplicationId|external_?id|correlation",
+    re.IGNORECASE,
+)
+
+
+def function(
+    interp: Interpreter, dotted: str, arguments: list[Value], keywords: dict[str, Value], node: ast.Call
+) -> Value | None:
+    """Functions of libraries that have an effect."""
+    if dotted == "urllib.request.Request":
+        method = (
+            plain(keywords.get("method")) or ("POST" if "data" in keywords or len(arguments) > 1 else "GET")
+        ).upper()
+        if method != "GET":
+            return _note(
+                interp,
+                "http",
+                dotted,
+                arguments,
+                keywords,
+                node,
+                method=method,
+                url=shown(arguments[0] if arguments else None),
+            )
+    if dotted in {"requests.get", "httpx.get", "urllib.request.urlopen", "requests.Session.get", "requests.head"}:
+        if dotted == "urllib.request.urlopen" and ("data" in keywords or len(arguments) > 1):
+            return _note(interp, "http", dotted, arguments, keywords, node, method="POST")
+        given: Origins = frozenset(one for value in (*arguments, *keywords.values()) for one in origins_of(value))
+        clocks = frozenset(one for one in given if one.kind == "clock")
+        if clocks:
+            interp.use(clocks, "input", node, detail=dotted)
+        return Value(origins=frozenset(one for one in given if one.kind != "parameter"), name=dotted)
+    return unknown(interp, dotted, dotted.rpartition(".")[2], arguments, keywords, node)
+
+
+def unknown(
+    interp: Interpreter, full: str, last: str, arguments: list[Value], keywords: dict[str, Value], node: ast.Call
+) -> Value | None:
+    """Anything whose name says that it has an effect."""
+    full = _of_service(interp, full, last, node)
+    if _PAYMENT.search(full):
+        return _note(interp, "payment", full, arguments, keywords, node)
+    if (_CHAT.search(full) and last != "load") or (
+        full.endswith("messages.create") and any("twilio" in one for one in interp.job.imports)
+    ):
+        return _note(interp, "chat", full, arguments, keywords, node)
+    if _MAIL.search(full) and not _QUEUE.search(full):
+        return _note(interp, "mail", full, arguments, keywords, node)
+    if _HTTP.search(full):
+        method = last.upper()
+        if last == "request":
+            method = (plain(arguments[0]) if arguments else plain(keywords.get("method"))) or ""
+            method = method.upper()
+            if method in {"GET", "HEAD", "OPTIONS"}:
+                return None
+        if last == "delete":
+            return Value(name=full)
+        url = shown(
+            keywords.get("url")
+            or (arguments[1] if last == "request" and len(arguments) > 1 else arguments[0] if arguments else None)
+        )
+        kind: EffectKind = (
+            "chat"
+            if re.search(
+                r"hooks\.slack|slack\.com|webhook\.office|discord(app)?\.com/api/webhooks|slack|teams_?webhook|chat\.googleapis",
+                url,
+                re.IGNORECASE,
+            )
+            else "http"
+        )
+        return _note(interp, kind, full, arguments, keywords, node, method=method, url=url)
+    messaging = any(_MESSAGING.search(one) for one in interp.job.imports)
+    if (_QUEUE.search(full) and (messaging or _PRODUCERS.search(full))) or (messaging and last in _PUBLISHING):
+        return _note(interp, "queue", full, arguments, keywords, node)
+    return None
+
+
+def _of_service(interp: Interpreter, full: str, last: str, node: ast.Call) -> str:
+    """Name a client of AWS by its service: boto3.client("sqs").send_message is sqs.send_message, and no mail."""
+    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+    if owner is None or not any(one.startswith("boto") for one in interp.job.imports):
+        return full
+    source = interp.source(owner)
+    made = (
+        re.search(rf"(?<![\w.]){re.escape(source)}\s*=[^=].*", interp.job.text) if len(source) < _LONGEST_NAME else None
+    )
+    found = _SERVICE.search(made[0] if made else source)
+    return f"{found[1]}.{last}" if found else full
+
+
+def _note(
+    interp: Interpreter,
+    kind: EffectKind,
+    name: str,
+    arguments: list[Value],
+    keywords: dict[str, Value],
+    node: ast.Call,
+    *,
+    method: str = "",
+    url: str = "",
+) -> Value:
+    given: Origins = frozenset(one for value in (*arguments, *keywords.values()) for one in origins_of(value))
+    context: Literal["mail", "request"] = "mail" if kind in {"mail", "chat"} else "request"
+    interp.use(given, context, node)
+    if interp.quiet:
+        return Value()
+    words = list(keywords)
+    headers = keywords.get("headers") or keywords.get("MessageAttributes")
+    for one in alternatives(headers):
+        if isinstance(one, Entries):
+            words.extend(one.items)
+            words.extend(shown(value) for key, value in one.items.items() if key.lower() == "prefer")
+    source = interp.source(node)
+    has_key = any(_KEY_WORDS.search(word) for word in words)
+    if kind == "queue" and re.search(r"produce|send$|xadd", name) and len(arguments) > 2:
+        has_key = True
+    if kind in {"http", "payment"} and re.search(r"idempot", source, re.IGNORECASE):
+        has_key = True
+    if kind == "http" and method == "PUT" and "{" in url:
+        has_key = True
+    around = interp.around()
+    effect = Effect(
+        kind, name, interp.place(node), method=method, url=url, arguments=tuple(words), has_key=has_key,
+        guarded_by=around.guarded_by, purpose=_purpose(interp, kind, name, url, source), inside=_inside(interp),
+        function=around.function, task=around.task, loop=around.loop, order=len(interp.job.writes),
+    )  # fmt: skip
+    _keep(interp, effect)
+    return Value(origins=frozenset(one for one in given if one.kind != "parameter"), name=name)
+
+
+def _keep(interp: Interpreter, effect: Effect) -> None:
+    """Add an effect, or what is new about one that was met before: a function may run alone and inside a map."""
+    for index, known in enumerate(interp.job.effects):
+        if known.place == effect.place and known.name == effect.name:
+            if effect.inside and not known.inside:
+                interp.job.effects[index] = effect
+            return
+    interp.job.effects.append(effect)
+
+
+def _inside(interp: Interpreter) -> str:
+    """Return the Spark operation that runs the code: foreachPartition, map, or a UDF by its decorator."""
+    if interp.state.inside:
+        return interp.state.inside.split(" ")[0]
+    current = interp.state.functions[-1] if interp.state.functions else ""
+    for function in interp.functions:
+        if getattr(function.node, "name", "") == current and any("udf" in one.lower() for one in function.decorators):
+            return "udf"
+    return ""
+
+
+def _purpose(
+    interp: Interpreter, kind: EffectKind, name: str, url: str, source: str
+) -> Literal["", "token", "query", "alert", "status"]:
+    where = " ".join(interp.state.functions)
+    if kind == "http":
+        if _TOKEN.search(url) or _TOKEN.search(where):
+            return "token"
+        if _QUERY.search(url) or re.search(r"\bgrant_type\b", source):
+            return "token" if "grant_type" in source else "query"
+        if _ASKS.search(where):
+            return "query"
+    # A message about a row is data, whatever the function that sends it is called.
+    told = kind != "queue" and _ALERT.search(where)
+    if interp.state.in_except or told or (kind in {"mail", "chat"} and _ALERT.search(source)):
+        return "alert"
+    if kind in {"mail", "chat"}:
+        return "status"
+    return ""
+
+
+def operator(interp: Interpreter, name: str, keywords: dict[str, Value], node: ast.Call, task: str) -> None:
+    """Operators that have an effect: EmailOperator, SlackWebhookOperator, SimpleHttpOperator."""
+    kind: EffectKind
+    method = ""
+    if "Email" in name:
+        kind = "mail"
+    elif "Slack" in name or "Teams" in name or "Discord" in name or "Telegram" in name:
+        kind = "chat"
+    elif "Http" in name and "Sensor" not in name:
+        kind = "http"
+        method = (plain(keywords.get("method")) or "POST").upper()
+        if method == "GET":
+            return
+    elif re.search(r"(Sns|Sqs|PubSub|Kafka|Kinesis)\w*Operator$", name) and re.search(r"Publish|Produce|Send", name):
+        kind = "queue"
+    else:
+        return
+    before, interp.state.task = interp.state.task, task
+    on_failure = plain(keywords.get("trigger_rule")) or shown(keywords.get("trigger_rule"))
+    _note(interp, kind, name, [], keywords, node, method=method, url=shown(keywords.get("endpoint")))
+    if "failed" in on_failure.lower() and interp.job.effects:
+        from dataclasses import replace
+
+        interp.job.effects[-1] = replace(interp.job.effects[-1], purpose="alert")
+    interp.state.task = before

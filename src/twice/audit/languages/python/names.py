@@ -1,0 +1,141 @@
+"""Names of the Python world that mean something to the audit."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+
+from twice.audit.expressions import OriginKind
+
+_CLOCKS = re.compile(
+    r"^(datetime\.datetime\.(now|utcnow|today)|datetime\.date\.today|date\.today|datetime\.(now|utcnow|today)|time\.(time|time_ns|ctime|localtime|gmtime|strftime|asctime)"
+    r"|pendulum\.(now|today|yesterday|tomorrow)|pandas\.(Timestamp|datetime)\.(now|today|utcnow)|arrow\.(now|utcnow)|django\.utils\.timezone\.now"
+    r"|airflow\.utils\.timezone\.(utcnow|now)|airflow\.utils\.dates\.days_ago|.*\bdays_ago|whenever\.\w+\.now(_in_system_tz)?|maya\.now|delorean\.utcnow|.*\.utcnow)$"
+)
+_CLOCK_TAKES_MOMENT = frozenset({"time.ctime", "time.localtime", "time.gmtime", "time.asctime"})
+_RANDOM = re.compile(
+    r"^(uuid\.uuid[147]|random\.(random|randint|choice|choices|sample|shuffle|uniform|randrange|getrandbits|gauss)|secrets\.\w+|os\.urandom|shortuuid\.uuid|ulid\.(new|ULID)|nanoid\.generate"
+    r"|numpy\.random\.(rand|randn|randint|random|choice|uniform|normal|permutation|shuffle)|ksuid\.\w+|bson\.ObjectId|cuid\.\w+)$"
+)
+_ENVIRONMENT = re.compile(
+    r"^(os\.(getcwd|uname|getlogin)|socket\.(gethostname|getfqdn)|platform\.node|getpass\.getuser|pathlib\.Path\.(cwd|home))$"
+)
+_LISTING = re.compile(
+    r"^(os\.(listdir|scandir|walk)|glob\.i?glob|pathlib\.Path\.(glob|rglob|iterdir)|dbutils\.fs\.ls|mssparkutils\.fs\.ls)$"
+)
+_FILE_TIME = re.compile(r"^os\.path\.(getmtime|getctime|getatime)$|^os\.stat$")
+
+CLOCK_STRINGS = frozenset({"now", "today"})
+
+
+def origin_of(name: str, arguments: int, first: str = "") -> OriginKind | None:
+    """Return what kind of origin a call of that full name is, if it is one.
+
+    >>> origin_of("datetime.datetime.now", 0), origin_of("uuid.uuid5", 2), origin_of("time.localtime", 1)
+    ('clock', None, None)
+    """
+    if _CLOCKS.match(name):
+        if name in _CLOCK_TAKES_MOMENT and arguments:
+            return None
+        return None if name == "time.strftime" and arguments > 1 else "clock"
+    if (
+        name in {"pandas.to_datetime", "numpy.datetime64", "pandas.Timestamp", "dateparser.parse"}
+        and first.lower() in CLOCK_STRINGS
+    ):
+        return "clock"
+    if _RANDOM.match(name):
+        return "random"
+    if name == "hash":
+        return "hash"
+    if _ENVIRONMENT.match(name):
+        return "environment"
+    if _LISTING.match(name):
+        return "listing"
+    if _FILE_TIME.match(name):
+        return "file"
+    return None
+
+
+LOG_METHODS = frozenset(
+    {"debug", "info", "warning", "warn", "error", "exception", "critical", "log", "trace", "success", "fatal", "notice"}
+)
+LOGGERS = re.compile(
+    r"(^|\.|_)(log|logger|logging|_log|_logger|loguru|logs|lg|LOGGER|LOG)$|^logging\.|structlog|loguru", re.IGNORECASE
+)
+METRICS = re.compile(
+    r"statsd|prometheus|metric|gauge|histogram|datadog|put_metric_data|\.timing$|\.incr$|\.observe$|newrelic|opentelemetry|tracer|span\.",
+    re.IGNORECASE,
+)
+CREDENTIALS = re.compile(
+    r"expir|token|jwt|credential|presign|ttl|session_duration|signature|\bexp\b|\biat\b|nonce", re.IGNORECASE
+)
+TEMPORARY = re.compile(
+    r"(^|[/_.-])(te?mp|scratch|staging_tmp|checkpoint)([/_.-]|$)|^/tmp|tempfile|mkdtemp", re.IGNORECASE
+)
+LOG_FILE = re.compile(r"\.log\b|(^|[/_-])logs?([/_-]|$)", re.IGNORECASE)
+GUARDS = re.compile(
+    r"exist|is_?delta_?table|has_table|already|processed|\bdone\b|sent|seen|loaded|completed|marker|checkpoint|dedup|duplicate|idempot|is_new|not\s+in\b|was_|has_(run|been)|is_empty|isEmpty|count\(\)\s*(==|>)|last_run|_SUCCESS",
+    re.IGNORECASE,
+)
+
+DATE_WORDS = re.compile(
+    r"date|day|(^|_)ds($|_)|(^|_)dt($|_)|time|start|end$|(^|_)end_|month|from|until|since|period|interval|hour|window|as_?of|yyyymm",
+    re.IGNORECASE,
+)
+SQL_START = re.compile(
+    r"^\s*(--[^\n]*\n\s*|/\*.*?\*/\s*|;\s*)*(insert\s+(into|overwrite|or|ignore)|delete\s+from|delete\s+\w+\s+from|merge\s+(into\s+)?[\w{\[\"`]|update\s+[\w.{}\"`\[\]]+\s+(as\s+\w+\s+|\w+\s+)?set|truncate\s|create\s+(or\s+replace\s+)?(temp|temporary|table|view|external|transient|global|materialized|unlogged)|drop\s+(table|view)|alter\s+table|with\s+\w+\s*(\([^)]*\)\s*)?as\s*(materialized\s*)?\(|select\s|copy\s+(into\s+)?[\w.{\"]|replace\s+into|load\s+data|begin\b|call\s|unload\s*\(|set\s|use\s|optimize\s|msck|cache\s|commit\b|start\s+transaction|declare\s|if\s+(object_id|exists|not)|explain\s|refresh\s|vacuum\b|\{)",
+    re.IGNORECASE | re.DOTALL,
+)
+SQL_WRITE = re.compile(
+    r"^\s*(--[^\n]*\n\s*|/\*.*?\*/\s*)*(with\s|insert\s+(into|overwrite|or|ignore)|delete\s+from|merge\s+into|update\s+[\w.{}\"`\[\]]+\s+set|truncate\s+table|create\s+(or\s+replace\s+)?(temp|temporary|table|external|transient)|drop\s+table|copy\s+(into\s+)?[\w.]+\s|select\s.+\sfrom\s)",
+    re.IGNORECASE | re.DOTALL,
+)
+SQL_METHODS = frozenset(
+    {
+        "sql", "execute", "executemany", "executescript", "query", "run", "run_query", "raw", "execute_sql", "run_sql", "exec", "exec_driver_sql",
+        "get_records", "get_first", "get_pandas_df", "read_sql", "read_sql_query", "read_gbq", "execute_values", "execute_batch", "execute_string",
+        "execute_async", "query_and_wait", "fetch", "fetchrow", "fetchval", "fetch_all", "fetch_one", "execute_query", "run_statement", "read_sql_table",
+        "get_df", "scalar", "scalars", "text", "mogrify", "copy_expert", "query_df", "command", "insert_rows",
+    }
+)  # fmt: skip
+
+_BATCH_NUMBER = re.compile(r"(micro_?)?(batch|epoch)_?(id|number|num|no)", re.IGNORECASE)
+
+
+def micro_batch(arguments: Sequence[str]) -> str:
+    """Return the argument with the batch's number, if a function looks made for foreachBatch.
+
+    >>> micro_batch(["batch_df", "batch_id"]), micro_batch(["df", "epochId"]), micro_batch(["rows", "batch_id"])
+    ('batch_id', 'epochId', '')
+    """
+    own = list(arguments[1:] if arguments and arguments[0] == "self" else arguments)
+    if len(own) != 2 or not _BATCH_NUMBER.fullmatch(own[1]):
+        return ""
+    return own[1] if "batch" in own[0].lower() or "epoch" in own[1].lower() else ""
+
+
+def mentions(body: Sequence[ast.AST], name: str) -> bool:
+    """Tell whether statements use a name for more than a log line."""
+    return any(
+        one.id == name
+        for part in body
+        for one in ast.walk(part)
+        if isinstance(one, ast.Name) and not _in_log(one, part)
+    )
+
+
+def _in_log(name: ast.Name, statement: ast.AST) -> bool:
+    """Whether a name stands only inside a log or print call of a statement."""
+    for call in ast.walk(statement):
+        if isinstance(call, ast.Call):
+            called = (
+                call.func.attr
+                if isinstance(call.func, ast.Attribute)
+                else call.func.id
+                if isinstance(call.func, ast.Name)
+                else ""
+            )
+            if (called in LOG_METHODS or called == "print") and any(inner is name for inner in ast.walk(call)):
+                return True
+    return False

@@ -1,0 +1,43 @@
+"""Choose the front end for a file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import PurePath
+
+from twice.audit.model import Job
+
+ENDINGS = frozenset({".py", ".sql", ".ipynb", ".hql", ".ddl", ".dml", ".bq", ".pgsql", ".tsql"})
+_TEST = re.compile(r"(^|/)(tests?|testing|conftest\.py|test_[^/]*\.py|[^/]*_test\.py)(/|$)")
+
+Neighbour = Callable[[str], str | None]
+"""Returns the text of another file of the same tree by its path relative to the file's folder, or None."""
+
+
+def _nobody(_path: str) -> str | None:
+    return None
+
+
+def read_file(path: str, text: str, *, dialect: str = "", neighbour: Neighbour = _nobody) -> Job:
+    """Read one file into the statement model."""
+    ending = PurePath(path).suffix.lower()
+    if ending == ".ipynb":
+        from twice.audit.languages.notebooks import read_notebook
+
+        job = read_notebook(path, text, dialect, neighbour)
+    elif ending == ".py":
+        from twice.audit.languages.python.reading import read_python
+
+        job = read_python(path, text, dialect, neighbour)
+    else:
+        from twice.audit.languages.sqlfiles import read_sql_file
+
+        job = read_sql_file(path, text, dialect)
+    job.is_test = is_test(path)
+    return job
+
+
+def is_test(path: str) -> bool:
+    """Tell whether a file holds tests, by its name."""
+    return bool(_TEST.search(PurePath(path).as_posix()))

@@ -1,0 +1,346 @@
+"""Read a SQL text: tokens, statements, parse each, and fall back to tokens for the one that cannot be parsed."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import ErrorLevel, SqlglotError
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
+
+from twice.audit.expressions import Expr
+from twice.audit.functions import CLOCKS, RANDOM
+from twice.audit.languages.sql.convert import Converter
+from twice.audit.languages.sql.fallback import read_by_tokens
+from twice.audit.languages.sql.sources import HOLE, SqlText
+from twice.audit.languages.sql.splitting import STARTERS, is_procedural, split
+from twice.audit.languages.sql.statements import Control, Item, StatementReader
+from twice.audit.model import Mode, Problem, Write
+from twice.audit.places import Place
+
+logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
+
+_KEYWORDS = frozenset({"INSERT", "MERGE", "UPDATE", "DELETE", "TRUNCATE", "COPY", "LOAD", "DROP", "CREATE", "REPLACE"})
+_SKIPPED = frozenset({"GO", "ELSE", "END", "THEN", "LOOP", "PRINT", "RETURN", "RAISE", "RAISERROR", "THROW", "EXCEPTION", "OPEN", "FETCH", "CLOSE", "DEALLOCATE", "USE", "TRY", "VACUUM", "ANALYZE", "OPTIMIZE", "REFRESH", "GRANT", "REVOKE", "COMMENT", "EXPLAIN", "DESCRIBE", "SHOW", "MSCK", "UNLOAD", "PERFORM", "CALL", "EXEC", "EXECUTE", "EXIT", "WHENEVER", "PROMPT", "SPOOL", "REM", "PRAGMA", "ATTACH", "DETACH", "INSTALL", "UNSET", "LOCK", "PUT", "REMOVE", "LIST", "ADD", "SAVE", "NULL", "DELIMITER", "HELP"})  # fmt: skip
+_OTHERS = ("", "postgres", "snowflake", "databricks", "tsql", "bigquery")
+_LONGEST_STATEMENT = 150_000
+_LONGEST_TEXT = 3_000_000
+_MOST_TOKENS = 60_000
+_BODY = re.compile(r"\bLANGUAGE\s+'?(javascript|python|java|scala|c|plv8|plpython\w*)\b", re.IGNORECASE)
+
+
+@dataclass
+class SqlReading:
+    """What a SQL text does."""
+
+    items: list[Item] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    constraints: dict[str, set[str]] = field(default_factory=dict)
+    variables: set[str] = field(default_factory=set)  # of a PL/pgSQL, PL/SQL or Snowflake block
+    declaring: bool = False
+
+
+def read_sql(source: SqlText, dialect: str) -> SqlReading:
+    """Read a text in a dialect (sqlglot's name); what cannot be parsed is told and read by its tokens."""
+    reading = SqlReading()
+    if len(source.text) > _LONGEST_TEXT:
+        reading.problems.append(
+            Problem(f"is longer than {_LONGEST_TEXT // 1_000_000} MB", source.place(1), whole_file=True)
+        )
+        return reading
+    tokens = _tokenize(source.text, dialect)
+    if tokens is None:
+        reading.problems.append(
+            Problem("cannot be cut into words: a quote or comment does not end", source.place(1), whole_file=True)
+        )
+        for part, line in _rough_statements(source.text):
+            reading.items.extend(read_by_tokens(source, part, line))
+        return reading
+    procedural = is_procedural(source.text, dialect)
+    for chunk in split(tokens, procedural=procedural):
+        try:
+            _read_chunk(source, dialect, chunk, reading, procedural=procedural)
+        except RecursionError:
+            reading.problems.append(Problem("is nested too deep to be read", source.place(chunk[0].line, 1)))
+            reading.items.extend(read_by_tokens(source, _text_of(source, chunk), chunk[0].line))
+    return reading
+
+
+_END = re.compile(r";(\s*)(?=END\b)", re.IGNORECASE)
+_GO = re.compile(r"^([ \t]*)GO([ \t]*)$", re.IGNORECASE | re.MULTILINE)
+
+
+def _tokenize(text: str, dialect: str) -> list[Token] | None:
+    # sqlglot reads all that follows GO, or an END behind a semicolon, as one text.
+    text = _GO.sub(r"\1; \2", text)
+    if dialect == "tsql":
+        text = _END.sub(r" \1", text)
+    for name in (dialect, "", "tsql", "snowflake"):
+        try:
+            return list(Dialect.get_or_raise(name).tokenize(text))
+        except (SqlglotError, ValueError, IndexError, RecursionError):
+            continue
+    return None
+
+
+def _rough_statements(text: str) -> Iterator[tuple[str, int]]:
+    line = 1
+    for part in text.split(";"):
+        yield part, line
+        line += part.count("\n")
+
+
+def _text_of(source: SqlText, chunk: Sequence[Token]) -> str:
+    return source.text[chunk[0].start : chunk[-1].end + 1]
+
+
+def _read_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: SqlReading, *, procedural: bool) -> None:
+    words = [token.text.upper() for token in chunk[:6]]
+    head = words[0]
+    place = source.place(chunk[0].line, chunk[0].col - len(chunk[0].text) + 1)
+    if head in {"BEGIN", "GO"} and len(chunk) > 1 and words[1] in _KEYWORDS | {"SELECT", "WITH", "SET", "DECLARE"}:
+        if head == "BEGIN":
+            reading.items.append(Control("block", place))
+        _read_chunk(source, dialect, chunk[1:], reading, procedural=procedural)
+        return
+    if procedural and dialect != "tsql" and _assigned(source, dialect, chunk, reading, place):
+        return
+    if head in {"COMMIT", "ROLLBACK", "BEGIN", "START"}:
+        _control(words, chunk, dialect, place, reading, procedural=procedural)
+        return
+    if head in {"IF", "WHILE"} and len(chunk) > 1 and procedural:
+        reading.items.append(Control("guard", place, value=_text_of(source, chunk)[:300]))
+        return
+    if head == "END":
+        reading.items.append(Control("end", place))
+        return
+    if _routine(words) or (head == "DROP" and any(word in _ROUTINES for word in words[1:3])):
+        reading.items.append(Control("other", place))  # what an IF before it was about
+    if _routine(words):
+        _first_variable(source, dialect, chunk, reading, place)
+        for token in chunk:
+            if token.token_type in {TokenType.HEREDOC_STRING, TokenType.RAW_STRING} and not _BODY.search(
+                _text_of(source, chunk)
+            ):
+                body = "\n" * (_first_line(source, token) - 1) + token.text
+                inner = read_sql(SqlText(body, source.lines, source.column, source.holes), dialect)
+                in_one = dialect in {"postgres", "redshift", ""}
+                if in_one:
+                    reading.items.append(Control("begin", place))
+                reading.items.extend(inner.items)
+                if in_one:
+                    reading.items.append(Control("commit", place))
+        return
+    if head in _SKIPPED or HOLE.fullmatch(chunk[0].text):
+        if len(chunk) > 2 and HOLE.fullmatch(chunk[0].text):
+            reading.items.extend(read_by_tokens(source, _text_of(source, chunk), chunk[0].line))
+        elif head in {"EXEC", "EXECUTE"}:
+            _dynamic(source, dialect, chunk, reading)
+        return
+    _parse_chunk(source, dialect, chunk, reading)
+
+
+_ROUTINES = frozenset({"FUNCTION", "PROCEDURE", "PROC", "TRIGGER"})
+
+
+def _routine(words: Sequence[str]) -> bool:
+    if words[0] == "DO":
+        return True
+    return words[0] in {"CREATE", "ALTER"} and any(word in _ROUTINES for word in words[1:5])
+
+
+def _first_line(source: SqlText, token: Token) -> int:
+    return source.text.count("\n", 0, token.start) + 1
+
+
+def _dynamic(source: SqlText, dialect: str, chunk: list[Token], reading: SqlReading) -> None:
+    """EXECUTE IMMEDIATE 'TRUNCATE TABLE t' and EXEC('…'): SQL in a string."""
+    for token in chunk[1:4]:
+        if token.token_type in {TokenType.STRING, TokenType.NATIONAL_STRING} and re.match(
+            r"\s*(insert|delete|truncate|merge|update|drop|create)\b", token.text, re.IGNORECASE
+        ):
+            line = _first_line(source, token)
+            inner = read_sql(
+                SqlText("\n" * (line - 1) + token.text, source.lines, source.column, source.holes), dialect
+            )
+            reading.items.extend(inner.items)
+            return
+
+
+def _control(
+    words: Sequence[str], chunk: list[Token], dialect: str, place: Place, reading: SqlReading, *, procedural: bool
+) -> None:
+    head = words[0]
+    if head == "START" and "TRANSACTION" not in words[:2]:
+        return
+    if head == "BEGIN":
+        named = len(words) > 1 and words[1] in {"TRAN", "TRANSACTION", "WORK"}
+        if not named and (
+            len(chunk) > 1
+            or (procedural and dialect in {"tsql", "oracle", "mysql", "snowflake", "bigquery", "databricks"})
+        ):
+            reading.items.append(Control("block", place))
+            return
+    kinds = {"COMMIT": "commit", "ROLLBACK": "rollback"}
+    reading.items.append(Control(kinds.get(head, "begin"), place))  # type: ignore[arg-type]
+
+
+def _parse_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: SqlReading) -> None:
+    keyword = next(
+        (
+            token
+            for token in chunk
+            if token.text.upper() in _KEYWORDS and token.token_type not in {TokenType.STRING, TokenType.IDENTIFIER}
+        ),
+        chunk[0],
+    )
+    if chunk[0].text.upper() in {"SELECT", "SET", "DECLARE", "WITH"} and keyword.text.upper() in {
+        "UPDATE",
+        "REPLACE",
+        "DROP",
+        "CREATE",
+        "COPY",
+        "LOAD",
+        "TRUNCATE",
+    }:
+        keyword = chunk[0]
+    if chunk[0].text.upper() in _KEYWORDS:
+        keyword = chunk[0]
+    place = source.place(keyword.line, keyword.col - len(keyword.text) + 1)
+    node = _parse(source, dialect, chunk)
+    if node is None:
+        # Two statements with nothing between them: each may be readable by itself.
+        parts = list(split(chunk, procedural=True))
+        if len(parts) > 1 and all(_parse(source, dialect, part) is not None for part in parts):
+            for part in parts:
+                _read_chunk(source, dialect, part, reading, procedural=False)
+            return
+    if node is None or isinstance(node, exp.Command):
+        found = list(read_by_tokens(source, _text_of(source, chunk), chunk[0].line))
+        if isinstance(node, exp.Command) and not any(isinstance(item, Write) for item in found):
+            return
+        reading.items.extend(found)
+        known = any(isinstance(item, Write) and item.api for item in found)  # BULK INSERT and LOAD DATA are understood
+        known = known or (bool(found) and chunk[-1].text.upper() == "VALUES")  # the driver brings the rows
+        if node is None and len(chunk) > 3 and not known:
+            reading.problems.append(Problem(f"the statement that starts with {_start(chunk)} cannot be parsed", place))
+        return
+    clocks = [
+        (token.text.lower(), source.place(token.line, token.col - len(token.text) + 1))
+        for token in chunk
+        if token.text.lower() in CLOCKS or token.text.lower() in RANDOM
+    ]
+    reader = StatementReader(Converter(source, place, clocks), place, reading.constraints)
+    for item in reader.read(node):
+        if isinstance(item, Write) and item.api == "SELECT INTO" and item.target.name in reading.variables:
+            expr = Expr("query", query=item.query, place=item.place)
+            reading.items.append(Control("assign", item.place, item.target.name, expr=expr))
+        else:
+            reading.items.append(item)
+
+
+def _first_variable(source: SqlText, dialect: str, chunk: list[Token], reading: SqlReading, place: Place) -> None:
+    """Read the variable behind `CREATE PROCEDURE p IS`; those after it are statements of their own."""
+    depth = 0
+    for index, token in enumerate(chunk):
+        depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(token.token_type, 0)
+        if depth == 0 and index > 2 and token.text.upper() in {"IS", "AS"} and dialect != "tsql":
+            rest = chunk[index + 1 :]
+            reading.declaring = True
+            if rest and rest[0].token_type not in {TokenType.HEREDOC_STRING, TokenType.RAW_STRING, TokenType.STRING}:
+                _assigned(source, dialect, rest, reading, place)
+                reading.declaring = True
+            return
+
+
+def _assigned(source: SqlText, dialect: str, chunk: list[Token], reading: SqlReading, place: Place) -> bool:
+    """Read `DECLARE v date := …`, `LET v := …` and `v := …`; tell whether it was one of them."""
+    head = chunk[0].text.upper()
+    begins = head in STARTERS or head in _SKIPPED or head in _KEYWORDS
+    reading.declaring = head == "DECLARE" or (reading.declaring and not begins)
+    if begins and head not in {"DECLARE", "LET"}:
+        return False
+    text = _text_of(source, chunk)
+    given = _ASSIGNED.match(text)
+    if given is None:
+        declared = _DECLARED.match(text) if reading.declaring else None
+        if declared is not None:
+            reading.variables.add(declared[1].lower())
+        return declared is not None
+    reading.variables.add(given[1].lower())
+    line = _first_line(source, chunk[0]) + text[: given.start(2)].count("\n")
+    inner = SqlText("\n" * (line - 1) + "SELECT " + given[2], source.lines, source.column, source.holes)
+    tokens = _tokenize(inner.text, dialect)
+    node = _parse(inner, dialect, tokens) if tokens else None
+    if isinstance(node, exp.Select) and node.expressions:
+        expr = Converter(inner, inner.place(line)).expr(node.expressions[0], inner.place(line))
+        reading.items.append(Control("assign", place, given[1].lower(), expr=expr))
+    return True
+
+
+_ASSIGNED = re.compile(r"(?:(?:DECLARE|LET)\s+)?([A-Za-z_]\w*)\b[\w\s().,%\[\]]*?:=\s*(.+)", re.IGNORECASE | re.DOTALL)
+# DECLARE x DATE DEFAULT … is read as a statement.
+_DECLARED = re.compile(
+    r"(?:DECLARE\s+)?([A-Za-z_]\w*)\s+(?!.*\bDEFAULT\b)\w[\w\s().,%\[\]]*$", re.IGNORECASE | re.DOTALL
+)
+
+
+def _start(chunk: Sequence[Token]) -> str:
+    return " ".join(token.text for token in chunk[:3])[:60]
+
+
+def _parse(source: SqlText, dialect: str, chunk: list[Token]) -> exp.Expression | None:
+    if len(chunk) > _MOST_TOKENS:
+        return None
+    node = _try(dialect, chunk, source.text)
+    if node is not None:
+        return node
+    text = _text_of(source, chunk)
+    if len(text) > _LONGEST_STATEMENT:
+        return None
+    padding = "\n" * (chunk[0].line - 1)
+    if re.match(r"\s*REPLACE\s+INTO", text, re.IGNORECASE):
+        return None
+    variants = [text]
+    if HOLE.search(text):
+        variants.append(_without_odd_holes(text))
+    for variant in variants:
+        for name in (dialect, *_OTHERS):
+            if variant == text and name == dialect:
+                continue
+            try:
+                tokens = list(Dialect.get_or_raise(name).tokenize(padding + variant))
+            except (SqlglotError, ValueError, IndexError):
+                continue
+            found = _try(name, tokens, padding + variant)
+            if found is not None and not isinstance(found, exp.Command):
+                return found
+    return None
+
+
+_LONE_HOLE = re.compile(r"^[ \t]*__tw_hole_\d+__[ \t]*,?[ \t]*$", re.MULTILINE | re.IGNORECASE)
+_TRAILING_HOLE = re.compile(r"(?<=[\w)'])([ \t]+__tw_hole_\d+__)(?=[ \t]*(\n|$|\)))", re.IGNORECASE)
+
+
+def _without_odd_holes(text: str) -> str:
+    """Remove holes that stand for whole clauses: alone on their line, or behind a finished condition."""
+    return _TRAILING_HOLE.sub("", _LONE_HOLE.sub("", text))
+
+
+def _try(dialect: str, tokens: list[Token], text: str) -> exp.Expression | None:
+    try:
+        parsed = Dialect.get_or_raise(dialect).parser(error_level=ErrorLevel.IMMEDIATE).parse(tokens, text)
+    except (SqlglotError, ValueError, IndexError, KeyError, AttributeError, TypeError, AssertionError):
+        return None
+    found = [node for node in parsed if node is not None]
+    return cast("exp.Expression", found[0]) if len(found) == 1 else None
+
+
+def is_mode(item: Item, mode: Mode) -> bool:
+    """Tell whether an item is a write of that mode."""
+    return isinstance(item, Write) and item.mode is mode

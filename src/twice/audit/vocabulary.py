@@ -1,0 +1,125 @@
+"""Names that mean something: audit columns, arrival columns, scratch tables, keys, time-like columns."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+_AUDIT = re.compile(
+    r"""^_*(
+      (dwh?|dw|etl|elt|meta|sys|audit|record|row|rec|batch|job|run|md|x)_+\w*(date|time|timestamp|ts|at|dt|dttm|day|on)
+    | (\w+_)?(load|loaded|ingest|ingested|ingestion|insert|inserted|insertion|process|processed|processing|refresh|refreshed
+        |extract|extracted|extraction|sync|synced|synchronized|fivetran_synced|airbyte_extracted|dbt_updated|dbt_loaded|imported|import
+        |materialized|computed|calculated|generated|snapshotted|captured|archived|published|replicated|staged|execution|exec|run|built
+        |migrated|downloaded|fetched|scraped|crawled|collected|recorded|logged|written|write|persisted|exported|export|uploaded|retrieved|pulled|polled|queried|checked|locked|executed|evaluated|validated|verified|scanned|profiled|measured|parsed|normalized|normalised|cleaned|cleansed|enriched|anonymized|anonymised|pseudonymized|merged|deduplicated|scored|predicted|embedded|vectorized|classified|aggregated|converted|harmonized|standardized|audit|etl|elt|dwh?|job|batch)
+      _*(at|on|ts|dt|dttm|date|time|timestamp|datetime|dts|date_time|time_stamp|utc|ms|tstamp|tms)(_utc|_ts|_ms|_at|_time)?
+    | (created|updated|modified|changed|last_modified|last_updated|last_update|last_refresh|last_refreshed|last_changed|last_seen
+        |insert|update|create|creation|modification|modify|upd|ins|crt|row_created|row_updated|record_created|record_updated)
+      _*(at|on|ts|dt|dttm|date|time|timestamp|datetime|date_time|time_stamp|by_date|utc|tstamp)?(_utc|_ts)?
+    | createdate|updatedate|createddate|updateddate|modifieddate|insertdate|loaddate|loaddatetime|loadtime|loadts|loadtimestamp
+    | insertedat|createdat|updatedat|loadedat|processedat|ingestedat|modifiedat|lastmodified|lastupdated|lastupdatedate|createdon|updatedon|modifiedon
+    | (creation|modification|update|insert|processing|load|ingest|ingestion|refresh|execution|etl)(date|time|timestamp|ts|at|on|datetime)
+    | (dt|date|ts|time|timestamp|data|dthr|dh|fecha|fec|fch|datum)_(de_)?(load|loading|loaded|ingest\w*|insert\w*|insercao|insercion|carga|proces\w*
+        |creat\w*|creacion|criacao|updat\w*|atualizacao|actualizacion|modif\w*|extract\w*|extrac\w*|etl|record\w*|registro|added|maj|chargement)
+    | date(created|updated|inserted|loaded|modified|added)|(last)?(updated|modified|created|inserted|loaded)(date|time|datetime|on|at)|row(inserted|updated|created)
+    | (dwh?|etl|stg|gold|silver|bronze|raw|mart)_?(load|insert|insert(ed)?|update|updated|create|created|process|processed|ingest|ingested)_?(date|time|dt|ts|at|timestamp|datetime)
+    | gmt_(create|modified)|(upsert|updt|last_upd|transform|transformed|scrape|fetch|crawl|saved|stored|indexed|added)_(at|on|ts|dt|date|time|timestamp)
+    | refresh(ed)?|fetched|scraped|ingested|inserted|load_?(id)?_?ts|as_of_load|ldts|load_dts|dts|asof_ts|tech_\w+|dwh_\w+|etl_\w+|_\w*loaded\w*|_\w*synced\w*|_\w*ingest\w*
+    )$""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_ARRIVAL = re.compile(
+    r"""^_*(
+      (\w+_)?(load|loaded|ingest|ingested|ingestion|arrival|arrived|received|insert|inserted|processed|processing|extracted|synced|landed|landing)
+        _*(at|on|ts|dt|dttm|date|time|timestamp|datetime|day|hour)
+    | (dwh?|etl|elt)_+\w*(date|time|timestamp|ts|at|dt)
+    | partition(time|date)|fivetran_synced|airbyte_emitted_at|airbyte_extracted_at|sdc_(batched|received|extracted)_at|dlt_load\w*
+    | ingestion_?(date|time|ts)|load_?(date|ts|time|dts|dt)|ldts|file_modification_time|modification_?time
+    )$""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_SCRATCH = re.compile(
+    r"^(#.*|@.*|(te?mp|scratch|stg_tmp|_tmp)[_\d].*|.*_(te?mp|scratch)(_\d+|_table)?|te?mp|scratch"
+    r"|.*(audit|etl|job|run|batch|process|load|pipeline|error|execution|event)_?(log|logs|audit|history_log|run_log)s?"
+    r"|log|logs|logs?_(etl|elt|runs?|jobs?|loads?|batch(es)?|process(es)?|pipelines?|errors?|executions?)|.*(?<!_for)_audit|audit_?trail|.*_(logs?|errors)|dq_.*results?|data_quality_.*|job_runs?|etl_runs?|run_history|pipeline_runs?|.*_run_history)$",
+    re.IGNORECASE,
+)
+_KEY = re.compile(
+    r"^(\w+_)?(id|key|sk|pk|hk|hkey|hash|uuid|guid|uid|nk|bk|surrogate_key|row_?id|rowkey|row_key|hash_?key|pk_\w+|sk_\w+|code_key)$"
+    r"|^(id|key|sk|pk|hk)_\w+$|^\w+(Id|ID|Key|SK|Sk|UUID|Uuid)$|^(id|uuid|guid|rowid|hashkey|surrogatekey|row_num_key)$",
+)
+# CustomerId arrives as customerid.
+_GLUED_KEY = re.compile(
+    r"^[a-z]{3,}(key|guid|uuid|rowid)$|^[a-z]{4,}(?<!val)(?<!inval)(?<!pa)(?<!unpa)(?<!andro)(?<!ra)(?<!gr)(?<!hybr)(?<!av)(?<!sol)(?<!b)(?<!cov)id$"
+)
+_TIME = re.compile(
+    r"(^|_)(date|time|timestamp|datetime|ts|dt|dttm|at|on|day|hour|month|week|year|dts|period|created|updated|modified)(_|$)"
+    r"|(date|time|timestamp|at)$|^(ds|dt|ts)$|^(event|order|sale|trade|business|posting|value|as_of|report|partition)_?(date|dt|day)",
+    re.IGNORECASE,
+)
+_DAY = re.compile(
+    r"(^|_)(date|day|dt|ds|month|week|year|period|yyyymmdd|datekey|date_key|date_id|ymd)(_|$|id$|key$)|date$|^(ds|dt)$",
+    re.IGNORECASE,
+)
+_INSTANT = re.compile(
+    r"(^|_)(timestamp|datetime|ts|at|time|tms|tstamp|dttm|created|updated|modified|instant|epoch|hora|heure|uhrzeit)(_|$|utc$)|(timestamp|datetime|_at|time)$|[a-z](At|Ts|Time|Timestamp)$",
+)  # fmt: skip
+_MUTABLE = re.compile(
+    r"^(\w+_)?(e_?mail(_address)?|phone(_number|_no)?|mobile(_number)?|telephone|address(_line_?\d)?|street|city|zip(_code)?"
+    r"|(first|last|full|sur|given|family|middle|user|display|customer|company|employee|contact|product|account|nick)_?name|name|title|status)$",
+    re.IGNORECASE,
+)
+
+
+@lru_cache(maxsize=4096)
+def is_audit_column(name: str) -> bool:
+    """Tell whether a column says when a row was loaded, not when something happened.
+
+    >>> [is_audit_column(name) for name in ("loaded_at", "etl_ts", "updated_at", "order_date", "event_time")]
+    [True, True, True, False, False]
+    """
+    return bool(_AUDIT.match(name))
+
+
+@lru_cache(maxsize=4096)
+def is_arrival_column(name: str) -> bool:
+    """Tell whether a column says when a row arrived: ingestion_date, loaded_at, _PARTITIONTIME."""
+    return bool(_ARRIVAL.match(name))
+
+
+@lru_cache(maxsize=4096)
+def is_scratch_name(name: str) -> bool:
+    """Tell whether a table is temporary, or a log that is meant to grow, by its name."""
+    return bool(_SCRATCH.match(name.strip('"`[]')))
+
+
+@lru_cache(maxsize=4096)
+def is_key_column(name: str) -> bool:
+    """Tell whether a column identifies rows, by its name: order_id, order_sk, row_key, uuid."""
+    return bool(_KEY.match(name)) or bool(_GLUED_KEY.match(name.lower()))
+
+
+@lru_cache(maxsize=4096)
+def is_time_column(name: str) -> bool:
+    """Tell whether a column holds a date or an instant, by its name."""
+    return bool(_TIME.search(name)) or bool(_INSTANT.search(name))
+
+
+@lru_cache(maxsize=4096)
+def is_day_column(name: str) -> bool:
+    """Tell whether a column holds a date rather than an instant, by its name: order_date, ds, period."""
+    return bool(_DAY.search(name)) and not re.search(
+        r"time|_at$|_ts$|timestamp|hora|heure|uhrzeit", name, re.IGNORECASE
+    )
+
+
+@lru_cache(maxsize=4096)
+def is_instant_column(name: str) -> bool:
+    """Tell whether a column holds an instant, by its name: created_at, event_ts, order_time."""
+    return bool(_INSTANT.search(name)) and not is_day_column(name)
+
+
+@lru_cache(maxsize=4096)
+def is_mutable_column(name: str) -> bool:
+    """Tell whether a column holds what people change: email, name, phone, address."""
+    return bool(_MUTABLE.match(name))
