@@ -1,0 +1,39 @@
+"""A file, or a statement in it, cannot be read.
+
+What cannot be parsed cannot be judged. The audit says so instead of passing over it, reads what the words alone tell
+(targets and modes of writes, clock functions), and goes on with the next file.
+
+Usual causes: templates that only become SQL when they are rendered, a dialect that was guessed wrong, Python 2, or a
+file that is broken indeed.
+
+**Instead.** Name the dialect (`--dialect snowflake`, or `[tool.twice.audit.dialects]`), leave the file out
+(`exclude`), or repair it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from twice.audit.findings import Finding, Severity
+from twice.audit.model import Job
+from twice.audit.rules import finding
+
+SEVERITY = Severity.WARNING
+_MOST = 3
+
+
+def check(job: Job) -> Iterator[Finding]:
+    """Tell what could not be read, a few times at most."""
+    for problem in job.problems[:_MOST]:
+        about = "the file" if problem.whole_file else ""
+        more = len(job.problems) - _MOST
+        message = f"{about} {problem.message}".strip() + (
+            f", and {more} more like it" if more > 0 and problem is job.problems[_MOST - 1] else ""
+        )
+        yield finding(
+            __name__,
+            problem.place,
+            f"{message}; what it does on a second run is only guessed from its words",
+            instead="name the dialect (--dialect, or dialects in [tool.twice.audit]), or leave the file out (exclude)",
+            severity=Severity.WARNING if problem.whole_file or job.language != "dbt" else Severity.INFO,
+        )

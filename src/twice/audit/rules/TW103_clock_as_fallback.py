@@ -1,0 +1,41 @@
+"""The wall clock stands in for a missing date.
+
+The job takes a date from outside, but helps itself when none is given: `run_date or date.today()`,
+`add_argument("--day", default=…now()…)`, `COALESCE(:run_date, CURRENT_DATE)`.
+
+**On the second run** everything is well as long as the date is passed. A rerun by hand, a retry from a shell or a
+scheduler whose template came out empty passes none, and quietly loads today instead of the day that failed.
+
+**Instead** let a missing date be an error:
+
+```python
+parser.add_argument("--day", type=date.fromisoformat, required=True)
+```
+
+With `twice` there is no default date: `twice run shop` without `--for` says so and stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from twice.audit.findings import Finding, Severity
+from twice.audit.model import DECIDING, Job
+from twice.audit.rules import finding
+from twice.audit.rules.stored import as_written, evidence, once
+
+SEVERITY = Severity.WARNING
+
+
+def check(job: Job) -> Iterator[Finding]:
+    """Report each clock that is asked only when a parameter is missing."""
+    for use in once(use for use in job.used("clock", *DECIDING) if use.fallback or use.origin.fallback):
+        if evidence(job, use, SEVERITY) is None and use.context != "input":
+            continue
+        yield finding(
+            __name__,
+            use.place,
+            f"a rerun that passes no date falls back on `{as_written(job, use)}` and loads the day on which it runs",
+            instead="make the date required, and stop when it is missing",
+            with_twice="twice run … --for 2026-04-25: there is no default date",
+        )

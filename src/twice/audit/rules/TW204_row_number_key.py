@@ -1,0 +1,93 @@
+"""A row number over an order with ties is the key.
+
+`ROW_NUMBER() OVER (ORDER BY customer_name) AS customer_sk`, or `ORDER BY (SELECT NULL)`.
+
+**On the second run** rows that are equal in the order may change places, so the same row gets another key without any
+change in the data. And one new row in the middle moves the number of every row behind it.
+
+**Instead** hash what identifies the row:
+
+```sql
+md5(concat_ws('|', country, customer_no)) AS customer_sk
+```
+
+If it must be a number, order by something unique, and know that it moves when rows are added.
+
+With `twice`: `key_of("country", "customer_no")`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from twice.audit.expressions import Expr
+from twice.audit.findings import Finding, Severity
+from twice.audit.model import Job, Write
+from twice.audit.queries import Query
+from twice.audit.rules import finding
+from twice.audit.rules.stored import feeding, stored_columns
+from twice.audit.vocabulary import is_day_column, is_key_column
+
+SEVERITY = Severity.ERROR
+_NUMBERS = ("row_number", "rank", "dense_rank")
+_DECIDES = re.compile(
+    r"(^|_)(id|key|no|nr|num|number|code|uuid|guid|sk|pk|nk|bk|seq|sequence|hash|offset|isbn|sku|url|path)$|[a-z](Id|Key|No|Code|Number)$"
+)
+
+_CALENDAR = re.compile(r"date|calendar|day|time|period", re.IGNORECASE)
+
+
+def check(job: Job) -> Iterator[Finding]:
+    """Look at the numbers that are stored under the name of a key."""
+    seen: set[int] = set()
+    for query, write in feeding(job):
+        for column, expr in _named(query, write):
+            for window in expr.calls(*_NUMBERS):
+                if window.kind != "window" or id(window) in seen or not is_key_column(column):
+                    continue
+                seen.add(id(window))
+                # Numbered on from the highest key of the table: that is TW202.
+                if expr.has("sequence") or expr.has("watermark") or _decided(window, query) or _calendar(window, write):
+                    continue
+                order = ", ".join(name for term in window.order_by for name in term.expr.columns()) or "nothing"
+                yield finding(
+                    __name__,
+                    window.place,
+                    f"rows that are equal in {order} may change places, so a rerun gives the same row of "
+                    f"{write.target.name or 'the table'} another `{column}`",
+                    instead="hash what identifies the row: md5(concat_ws('|', …))",
+                    with_twice="key_of(…) of the columns that identify the row",
+                )
+
+
+def _named(query: Query, write: Write) -> Iterator[tuple[str, Expr]]:
+    """Yield columns by the name under which they are stored."""
+    if query is write.query:
+        yield from ((stored.column, stored.expr) for stored in stored_columns(write))
+    else:
+        yield from ((column.name, column.expr) for column in query.columns)
+
+
+def _calendar(window: Expr, write: Write) -> bool:
+    """A table of dates holds each date once."""
+    columns = [name for term in window.order_by for name in term.expr.columns()]
+    return bool(columns) and any(is_day_column(name) for name in columns) and bool(_CALENDAR.search(write.target.last))
+
+
+def _decided(window: Expr, query: Query) -> bool:
+    """Tell whether the order is unique: it holds an identifier, or every row is there once in these columns."""
+    columns = {name for term in window.order_by for name in term.expr.columns()}
+    columns |= {name for part in window.partition_by for name in part.columns()}
+    if any(_DECIDES.search(name) for term in window.order_by for name in term.expr.columns()):
+        return True
+    for one in (query, *(source.query for source in query.sources if source.query is not None)):
+        names = {column.name for column in one.columns if not any(True for _ in column.expr.calls(*_NUMBERS))}
+        if one.distinct and names and "*" not in names and names <= columns:
+            return True
+        grouped = {name for expr in one.group_by for name in expr.columns()}
+        if grouped and grouped <= columns:
+            return True
+        if one.distinct_on and set(one.distinct_on) <= columns:
+            return True
+    return False

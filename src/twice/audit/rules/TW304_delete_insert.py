@@ -1,0 +1,72 @@
+"""DELETE and INSERT are not one transaction.
+
+Deleting a window and inserting it again is safe to repeat, but only if both happen or neither. With a commit between
+them, in two tasks, or where every statement commits by itself, a crash in the middle leaves the window empty,
+readers see it empty, and two runs at once delete first and insert twice.
+
+**Instead**:
+
+    -- SQL
+    BEGIN; DELETE FROM t WHERE day = :day; INSERT INTO t SELECT … WHERE day = :day; COMMIT;
+    -- where there are no transactions: one statement
+    INSERT OVERWRITE t PARTITION (day = '…') SELECT …      MERGE …      CREATE OR REPLACE TABLE …
+    # Spark
+    df.writeTo("t").overwritePartitions()      # or replaceWhere: one atomic commit
+    # twice
+    Table("serving.t", key=[…], write=Overwrite()): the store deletes and inserts in one transaction
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from twice.audit.findings import Finding, Severity
+from twice.audit.model import Job, Mode, Write
+from twice.audit.rules import finding
+from twice.audit.rules.appends import committed_between, is_record, is_staging, removed_before
+from twice.audit.rules.TW302_whole_overwrite import replaces_all_by_part
+
+SEVERITY = Severity.ERROR
+
+
+def check(job: Job) -> Iterator[Finding]:
+    """Look at every insert that follows a delete of the same table."""
+    for write in job.writes:
+        if write.mode is not Mode.APPEND or is_record(write.target) or is_staging(write.target):
+            continue
+        before = removed_before(job, write)
+        if before is None or before.mode is not Mode.DELETE or before.origin == "pre-hook":
+            continue
+        apart = _apart(job, before, write)
+        if apart and replaces_all_by_part(job, write) is None:
+            name = write.target.name or "the table"
+            yield finding(
+                __name__,
+                write.place,
+                f"the rows of {name} are deleted on line {before.place.line} and inserted here, {apart}: a crash in "
+                "between leaves them deleted, and two runs at once insert them twice",
+                instead="put both between BEGIN and COMMIT, or write one statement that replaces them (MERGE, INSERT "
+                "OVERWRITE, replaceWhere)",
+                with_twice='Table("…", key=[…], write=Overwrite()) publishes in one transaction',
+                severity=None if _is_sure(before, write) else Severity.WARNING,
+            )
+
+
+def _apart(job: Job, before: Write, write: Write) -> str:
+    """Say how the two are separated, or nothing if they are not."""
+    if before.task != write.task:
+        return "in another task"
+    if before.transaction is not None and before.transaction == write.transaction:
+        return "after a commit" if committed_between(job, before, write) and write.via == "dbapi" else ""
+    if committed_between(job, before, write):
+        return "after a commit"
+    if write.via == "pandas" and before.transaction is not None:
+        return ""
+    if before.transaction is not None and write.transaction is not None:
+        return "in another transaction"
+    return "each committed by itself"
+
+
+def _is_sure(before: Write, write: Write) -> bool:
+    """A script that shows no transaction may still be run inside one."""
+    return before.task != write.task or write.commit_between or write.via != "sql"

@@ -1,0 +1,72 @@
+"""A table is created without IF NOT EXISTS or OR REPLACE.
+
+The second run finds the table of the first and fails: `CREATE TABLE t AS SELECT …`, `writeTo("t").create()`. Nothing
+is corrupted, but no retry helps, and somebody drops the table by hand, perhaps the wrong one.
+
+Temporary tables, tables that the job drops first, and schema files that only create are not reported.
+
+**Instead**:
+
+    -- SQL
+    CREATE OR REPLACE TABLE t AS SELECT …
+    DROP TABLE IF EXISTS t; CREATE TABLE t AS SELECT …       -- in one transaction, where DDL has one
+    CREATE TABLE IF NOT EXISTS t (…); then replace the rows of the window
+    # Spark
+    df.writeTo("t").createOrReplace()
+    # twice
+    tables are created by the first run and found by the next
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from twice.audit.findings import Finding, Severity
+from twice.audit.model import Job, Mode, Target, Write
+from twice.audit.rules import finding
+
+SEVERITY = Severity.WARNING
+
+_FILLS = frozenset({Mode.APPEND, Mode.UPSERT, Mode.MERGE, Mode.INSERT_NEW})
+
+
+def check(job: Job) -> Iterator[Finding]:
+    """Look at every CREATE TABLE of a file that also brings rows."""
+    for write in job.writes:
+        if write.mode is Mode.CREATE and (_fails_again(job, write) or _is_index_again(job, write)):
+            yield finding(
+                __name__,
+                write.place,
+                f"a second run fails here, because {write.target.name or 'the table'} exists since the first",
+                instead="CREATE OR REPLACE TABLE … AS, or CREATE TABLE IF NOT EXISTS and replace the window's rows",
+                with_twice="declare the Table: the first run creates it, the next ones find it",
+            )
+
+
+def _is_index_again(job: Job, write: Write) -> bool:
+    """Tell whether an index is created on a table that a second run finds with it, in a file that also brings rows."""
+    if write.api != "CREATE INDEX" or write.if_not_exists or not write.target.name:
+        return False
+    if not any(other.mode in _FILLS for other in job.writes):
+        return False
+    table = Target(write.options.get("table", ""))
+    before = [one for one in job.writes if one.order < write.order and one.target.same(table)]
+    return not table.name.startswith("#") and not any(
+        one.target.temporary
+        or one.mode in {Mode.DROP, Mode.OVERWRITE}
+        or (one.mode is Mode.CREATE and not one.if_not_exists)
+        for one in before
+    )
+
+
+def _fails_again(job: Job, write: Write) -> bool:
+    if write.if_not_exists or write.or_replace or write.target.temporary or write.guarded_by or write.conditional:
+        return False
+    if write.target.kind not in {"table", "path"} or write.incremental or write.origin == "model":
+        return False
+    if any(other.mode in {Mode.DROP, Mode.OVERWRITE} for other in job.earlier(write)):
+        return False
+    after = list(job.later(write))
+    if any(other.mode in {Mode.DROP, Mode.ALTER} for other in after):
+        return False
+    return write.query is not None or any(other.mode in _FILLS for other in after)

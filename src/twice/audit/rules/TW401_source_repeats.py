@@ -1,0 +1,61 @@
+"""The source of a merge may hold a key more than once.
+
+A feed delivers a row again when it changes, and again when it is sent twice. If two source rows match one target row,
+Delta, Snowflake, BigQuery and SQL Server fail the MERGE, others let the last one win, whichever that is; two rows for
+a new key are both inserted, and from then on every run fails or doubles.
+
+**Instead**, keep one row per key, chosen by an order without ties:
+
+    -- SQL
+    USING (SELECT * FROM raw.changes
+           QUALIFY ROW_NUMBER() OVER (PARTITION BY id ORDER BY changed_at DESC, change_id DESC) = 1) AS s
+    # Spark
+    newest = Window.partitionBy("id").orderBy(F.col("changed_at").desc(), F.col("change_id").desc())
+    df.withColumn("n", F.row_number().over(newest)).where("n = 1").drop("n")
+    # twice
+    Table("…", key=["id"], write=Merge(version="changed_at")): repeated keys are refused before anything is written
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from twice.audit.findings import Finding, Severity
+from twice.audit.model import Job, Mode, Write
+from twice.audit.rules import finding
+from twice.audit.rules.merging import checks_key, key_text, merges, raw_source, source_of
+from twice.audit.rules.uniqueness import one_row_per
+
+SEVERITY = Severity.WARNING
+
+
+def check(job: Job) -> Iterator[Finding]:
+    """Look at every merge whose source is read from a feed."""
+    for write in merges(job):
+        source = repeated_source(job, write)
+        if source:
+            key = key_text(write)
+            yield finding(
+                __name__,
+                write.place,
+                f"{source} may bring a {key} twice, and nothing keeps one row of it: the merge into "
+                f"{write.target.name or 'the table'} fails, or takes an arbitrary one",
+                instead=f"keep one row per {key}: ROW_NUMBER() OVER (PARTITION BY {key} ORDER BY <version> DESC) = 1",
+                with_twice='Table("…", key=[…], write=Merge(version="…")) refuses repeated keys',
+            )
+
+
+def repeated_source(job: Job, write: Write) -> str:
+    """Return the name of the feed that is merged as it came, or nothing."""
+    if write.literal_rows or (write.query is None and not write.stream_batch_id):
+        return ""
+    if write.merge is not None and write.merge.conflict and write.mode is Mode.INSERT_NEW:
+        return ""  # DO NOTHING: the second row of a key is left out like the second run's
+    if checks_key(job):
+        return ""
+    query = source_of(job, write)
+    if query is not None and one_row_per(query) is not None:
+        return ""
+    if write.stream_batch_id or write.stream:
+        return "the micro-batch"
+    return raw_source(query)

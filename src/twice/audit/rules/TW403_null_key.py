@@ -1,0 +1,146 @@
+"""A merge key can be null, and null equals nothing.
+
+`ON t.campaign_id = s.campaign_id` does not match two nulls: a row without the key is "not matched" in every run, and
+is inserted again each time. Keys become null by a left join, by NULLIF or TRY_CAST, or because they come out of JSON.
+Only keys that this file itself makes nullable are reported.
+
+**Instead**:
+
+    -- SQL
+    ON t.campaign_id IS NOT DISTINCT FROM s.campaign_id          -- <=> in Spark, EQUAL_NULL() in Snowflake
+    USING (SELECT COALESCE(campaign_id, -1) AS campaign_id, …)   -- a name for "none", on both sides
+    WHERE campaign_id IS NOT NULL                                -- or leave such rows out
+    # twice
+    Table("…", key=["campaign_id"], …): null keys are refused before anything is written
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from twice.audit.expressions import Expr
+from twice.audit.findings import Finding, Severity
+from twice.audit.model import Job, When
+from twice.audit.queries import Query
+from twice.audit.rules import finding
+from twice.audit.rules.merging import merges, pairs
+
+SEVERITY = Severity.WARNING
+
+_MAKES_NULL = frozenset(
+    {
+        "nullif", "try_cast", "trycast", "safe_cast", "get_json_object", "json_extract", "json_extract_scalar",
+        "json_value", "try_to_number", "try_to_date", "try_to_timestamp", "try_parse_json", "regexp_extract",
+    }
+)  # fmt: skip
+_FILLS = frozenset(
+    {"coalesce", "ifnull", "nvl", "isnull", "zeroifnull", "md5", "sha1", "sha2", "concat_ws", "hash", "xxhash64"}
+)
+
+
+def check(job: Job) -> Iterator[Finding]:
+    """Look at the key columns of every merge that inserts."""
+    for write in merges(job):
+        whens = write.merge.whens if write.merge is not None else ()
+        if write.query is None or not any(_inserts(when) for when in whens):
+            continue
+        for pair in pairs(write):
+            why = "" if pair.null_safe else _nullable(write.query, pair.source) or _declared(job, pair.target)
+            if why:
+                yield finding(
+                    __name__,
+                    write.place,
+                    f"{pair.source} is null when {why}, and null matches nothing: every run inserts such rows into "
+                    f"{write.target.name or 'the table'} again",
+                    instead=f"compare null-safely (IS NOT DISTINCT FROM, <=>), or COALESCE {pair.source} to a name for "
+                    "none, or leave these rows out",
+                    with_twice='Table("…", key=[…], …): null keys are refused',
+                )
+                break
+
+
+def _declared(job: Job, column: str) -> str:
+    """Say that the file itself creates the column as one that may be null."""
+    found = re.search(
+        rf"^\s*\"?{re.escape(column)}\"?\s+\w+(\s*\([\d, ]+\))?\s+NULL\b", job.text, re.IGNORECASE | re.MULTILINE
+    )
+    return f"it is unknown (line {job.text.count(chr(10), 0, found.end()) + 1} lets it be null)" if found else ""
+
+
+def _inserts(when: When) -> bool:
+    return when.action == "insert" and not when.matched
+
+
+def _nullable(query: Query, name: str) -> str:
+    """Say why a column of a query can be null, following it down; nothing if the query does not show it."""
+    for _ in range(20):
+        if query.branches or _required(query, name):
+            return ""
+        column = query.column(name)
+        expr = column.expr if column is not None and any(column is one for one in query.columns) else None
+        if expr is not None and expr.kind != "column":
+            return _why(expr)
+        table, name = (expr.table, expr.name) if expr is not None else ("", name)
+        outer = _outer_source(query, table, name)
+        if outer:
+            return outer
+        inner = [
+            source.query
+            for source in query.sources
+            if source.query is not None and (not table or table in {source.alias, source.name})
+        ]
+        if not inner:
+            return ""
+        query = inner[0]
+    return ""
+
+
+def _why(expr: Expr) -> str:
+    if any(True for _ in expr.calls(*_FILLS)):
+        return ""
+    made = next(expr.calls(*_MAKES_NULL), None)
+    return f"{made.name.upper()} gives none" if made is not None else ""
+
+
+def _outer_source(query: Query, table: str, name: str) -> str:
+    """Say that the column comes from the right side of a left join."""
+    for source in query.sources:
+        alias = source.alias or source.name.rsplit(".", 1)[-1]
+        if source.how not in {"left", "full"}:
+            continue
+        if table and table in {alias, source.name}:
+            return f"the left join finds no {alias}"
+        if (
+            not table
+            and source.query is not None
+            and _gives(source.query, name)
+            and not _is_join_column(source.on, name)
+        ):
+            return "the left join finds no row"
+    return ""
+
+
+def _gives(query: Query, name: str) -> bool:
+    return any(column.name == name for column in query.columns)
+
+
+def _is_join_column(on: Expr | None, name: str) -> bool:
+    return on is not None and name in on.columns()
+
+
+def _required(query: Query, name: str) -> bool:
+    """Tell whether a filter asks for the column to be there."""
+    for filter_ in query.filters:
+        for part in filter_.conjuncts():
+            if part.kind == "op" and part.name == "not" and name in part.columns():
+                return True
+            if (
+                part.kind == "op"
+                and part.name in {"=", ">", ">=", "<", "<=", "in", "between", "<>"}
+                and name in part.columns()
+            ):
+                return True
+            if part.kind == "call" and part.name in {"isnotnull", "is_not_null"} and name in part.columns():
+                return True
+    return False

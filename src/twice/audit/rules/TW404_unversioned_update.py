@@ -1,0 +1,123 @@
+"""The last writer wins, also when it brings older rows.
+
+`WHEN MATCHED THEN UPDATE` without asking which row is newer lets an old day that is run again put its old values over
+newer ones: after a backfill of March the table says what was true in March. Reported where the source is cut to a
+window or carries a change time, so that an older run can bring older rows; a complete source, and totals keyed by
+their own day, are fine.
+
+**Instead**:
+
+    -- SQL
+    WHEN MATCHED AND s.updated_at > t.updated_at THEN UPDATE SET …
+    ON CONFLICT (id) DO UPDATE SET … WHERE t.updated_at < EXCLUDED.updated_at
+    # Delta
+    .whenMatchedUpdateAll(condition="s.updated_at > t.updated_at")
+    # twice
+    Table("…", key=["id"], write=Merge(version="updated_at"))
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from twice.audit.findings import Finding, Severity
+from twice.audit.model import Job, When, Write
+from twice.audit.places import Place
+from twice.audit.rules import finding
+from twice.audit.rules.merging import leaves, merges, pairs, source_of
+from twice.audit.rules.TW310_relative_update import relative
+from twice.audit.rules.windows import window_of
+from twice.audit.vocabulary import is_day_column
+
+SEVERITY = Severity.WARNING
+
+_VERSION = re.compile(
+    r"^(\w+_)?(updated|modified|changed|last_modified|last_updated|last_update|last_changed|update|modification|change|event|source)_*"
+    r"(at|on|ts|time|timestamp|date|datetime|dt|utc)(_\w+)?$|^(\w+_)?(version|version_no|version_number|revision|lsn|scn|sequence_?(no|number)?"
+    r"|seq|rev|row_version|offset|updatedat|modifiedat|changedat|modifieddate|updateddate|lastmodified|lastupdated)$",
+    re.IGNORECASE,
+)
+
+
+def check(job: Job) -> Iterator[Finding]:
+    """Look at every update of matched rows."""
+    for write in merges(job):
+        when = _unguarded(write)
+        version = _version(job, write) if when is not None else ""
+        if when is not None and version and not any(True for _ in relative(write)):
+            column = version if _VERSION.match(version) else "updated_at"
+            yield finding(
+                __name__,
+                _place(write, when),
+                f"an older run that is repeated puts old values over newer ones in {write.target.name or 'the table'}, "
+                f"because the update does not ask which {column} is newer",
+                instead=f"WHEN MATCHED AND s.{column} > t.{column} THEN UPDATE …, or DO UPDATE … WHERE t.{column} < "
+                f"EXCLUDED.{column}",
+                with_twice=f'Table("…", key=[…], write=Merge(version="{column}"))',
+            )
+
+
+def _place(write: Write, when: When) -> Place:
+    """Return where the update stands: its WHEN, or the first column that it sets."""
+    first = when.assignments[0][1].place if when.assignments else write.place
+    return max(write.place, when.place if when.place.line > write.place.line else first)
+
+
+def _unguarded(write: Write) -> When | None:
+    """Return the update of matched rows that asks for nothing, unless the merge also removes what the source lacks."""
+    if write.merge is None or any(when.by_source for when in write.merge.whens):
+        return None
+    for when in write.merge.whens:
+        if when.matched and when.action == "update":
+            return when if when.condition is None or not _compares_versions(write, when) else None
+    return None
+
+
+def _compares_versions(write: Write, when: When) -> bool:
+    """Tell whether the condition compares the target's row with the source's, by order or by content."""
+    if when.condition is None or write.merge is None:
+        return False
+    for node in when.condition.walk():
+        if (
+            node.kind == "op"
+            and node.name in {"<", "<=", ">", ">=", "<>", "is distinct", "not"}
+            and len(node.columns()) >= 1
+        ):
+            return True
+    return False
+
+
+def _version(job: Job, write: Write) -> str:
+    """Return the version column that could decide, or the window's name; nothing if every run brings the same rows."""
+    keys = {pair.target for pair in pairs(write)} | {pair.source for pair in pairs(write)} | set(write.key)
+    if write.stream_batch_id or write.stream:  # a stream brings its batches in order
+        return ""
+    if not keys or write.literal_rows or any(is_day_column(key) for key in keys):
+        return ""
+    window = window_of(write)
+    if window is not None and window.column in keys:
+        return ""
+    query = source_of(job, write)
+    if query is not None and query.group_by and window is None:
+        return ""
+    named = next((name for name in _columns(write) if _VERSION.match(name) and name not in keys), "")
+    if named:
+        return named
+    by_feed = any(leaf.kind == "path" for leaf in leaves(query))
+    return window.value if window is not None else "version" if by_feed else ""
+
+
+def _columns(write: Write) -> Iterator[str]:
+    """Yield the columns that are written or ordered by; one that is set to the clock is no version."""
+    for when in write.merge.whens if write.merge is not None else ():
+        for name, value in when.assignments:
+            if not value.has("clock"):
+                yield name.rsplit(".", 1)[-1]
+    if write.query is not None:
+        for query in write.query.walk():
+            for column in query.columns:
+                if not column.expr.has("clock"):
+                    yield column.name
+            for order in query.order_by:
+                yield from order.expr.columns()

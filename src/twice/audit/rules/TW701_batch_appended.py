@@ -1,0 +1,48 @@
+"""A micro-batch is appended, and nothing knows its number.
+
+`foreachBatch` calls a function that appends, and the function does not use the batch id.
+
+**On the second run** Spark gives the same batch again: after a crash between the write and the checkpoint it repeats
+the last batch with the same number, by design. What was appended is appended again, and every restart may add
+duplicates.
+
+**Instead** make the write depend on the number, or merge by key:
+
+```python
+batch.write.format("delta").option("txnAppId", "orders").option("txnVersion", batch_id).mode("append").save(path)
+```
+
+For a database: in one transaction delete the rows of this `batch_id`, then insert them; or upsert by key.
+
+With `twice` load the landed rows by window into a `Table(…, key=[…], write=InsertOnly())`: a key is written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from twice.audit.findings import Finding, Severity
+from twice.audit.model import Job, Mode
+from twice.audit.rules import finding
+from twice.audit.rules.appends import was_done_before
+
+SEVERITY = Severity.ERROR
+
+
+def check(job: Job) -> Iterator[Finding]:
+    """Look at the appends inside foreachBatch."""
+    for write in job.writes:
+        if not write.stream_batch_id or write.mode is not Mode.APPEND or write.batch_id_used:
+            continue
+        if write.target.is_scratch or was_done_before(write.guarded_by) or job.cleared_by(write) is not None:
+            continue
+        table = write.target.name or "the table"
+        yield finding(
+            __name__,
+            write.place,
+            f"a batch that Spark repeats after a crash is appended to {table} again, because the write does not know "
+            "the batch's number",
+            instead='.option("txnAppId", …).option("txnVersion", batch_id) on Delta; elsewhere a merge by key, or '
+            "delete and insert by batch_id",
+            with_twice="load by window into a Table(…, key=[…], write=InsertOnly()): a key is written once",
+        )

@@ -1,0 +1,243 @@
+"""Which appends double when they run twice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from twice.audit.expressions import Expr, bounds
+from twice.audit.model import Job, Mode, Target, Write, same_table
+from twice.audit.queries import Query
+
+_STAGING = re.compile(
+    r"(^|[./_])(staging|stage|stg|stging|landing|work|wrk|tmp|temp|temporary|scratch|incoming|interim|intermediate|sandbox)([./_]|$)"
+    r"|^(stg|staging|stage)[a-z0-9]",
+    re.IGNORECASE,
+)
+# Tables that hold one row per run: they are meant to grow.
+_RECORDS = re.compile(
+    r"(^|[._])(control|watermarks?|checkpoints?|lineage|audits?|dq|data_?quality|quality_\w+|monitoring|notifications?"
+    r"|job_?status|run_?status|etl_?status|load_?status|batch_?control|load_?history|run_?history|job_?history|heartbeats?)(_\w+)?$"
+    r"|_(control|watermarks?|checkpoints?|audit|lineage|monitoring|run_stats|etl_stats|(?<!air_)(?<!water_)(?<!soil_)quality|quality_checks?)$"
+    # What describes tables and loads; video_metadata is data.
+    r"|(^|\.)metadata(_\w+)?$|(^|[._])(etl|elt|job|run|load|batch|table|pipeline|ingestion|file|schema)_metadata$"
+    r"|(^|[._])(etl|elt|job|jobs|run|runs|pipeline|ingestion|ingest|load|batch)_?(log|logs|runs?|stats|status|metrics|audit|history)$"
+    r"|(^|[._])logs?$|(^|\.)(control|etl_?control|audits?|logging|monitoring|etl_?logs?)\.\w+$",
+    re.IGNORECASE,
+)
+_TABLE_THERE = re.compile(
+    r"table_?exists|is_?delta_?table|has_table|database_?exists|_jsparkSession|listTables", re.IGNORECASE
+)
+_ANY_ROWS = re.compile(r"\.count\(\)|is_?empty|\.empty\b|\blen\(|\.take\(|\.head\(|\.limit\(", re.IGNORECASE)
+_KNOWN = re.compile(r"exist|already|processed|loaded|done|target|prior|seen", re.IGNORECASE)
+# Operators that load files into a table; method="APPEND" says no more than their default.
+_TRANSFER = re.compile(r"To(Redshift|Snowflake)(Operator|Transfer)$")
+# if cursor.fetchone() is None:   if not row:   if count == 0:
+_IF_MISSING = re.compile(
+    r"^\s*(if|elif)\s+(not\s+\w[\w.]*(\(|\s*:|\s+and\b)|.*\bis\s+None\b|.*==\s*0\b|len\(.*<\s*1\b)", re.IGNORECASE
+)
+# [row for row in rows if row["id"] not in known], ids - known
+_NOT_AMONG = re.compile(r"\bif\b.*\bnot\s+in\s+\w|~.*\bisin\(|\.difference\(|\bset\(.*\)\s*-\s*\w", re.IGNORECASE)
+_NEAR = 30
+_HOLE = re.compile(r"(\{[^{}]*\}\.?)+")
+_TOTALS = ("sum", "count", "avg", "min", "max", "count_distinct", "approx_count_distinct")
+_REMOVES = frozenset(
+    {
+        Mode.DELETE, Mode.TRUNCATE, Mode.DROP, Mode.DROP_PARTITION, Mode.OVERWRITE, Mode.OVERWRITE_PARTITIONS,
+        Mode.REPLACE_WHERE, Mode.CREATE,
+    }
+)  # fmt: skip
+
+
+def doubles(job: Job, write: Write) -> bool:
+    """Tell whether a second run adds the rows of an append again, and nothing in the file takes the first ones away."""
+    return (
+        write.mode is Mode.APPEND
+        and not is_record(write.target)
+        and write.target.kind not in {"topic", "view", "variable"}
+        and not (write.stream or write.checkpointed or write.stream_batch_id)
+        and not (was_done_before(write.guarded_by) or write.conditional or "txnappid" in write.options)
+        and not (write.target.expr is not None and (write.target.expr.has("clock") or write.target.expr.has("random")))
+        and removed_before(job, write) is None
+        and not moves_rows(job, write)
+        and not any(other.mode is Mode.ALTER for other in job.later(write))  # filled, then renamed
+        and known_by(write, job) is None
+        and not continues_target(job, write)
+    )
+
+
+def moves_rows(job: Job, write: Write) -> bool:
+    """Tell whether one statement deletes what it inserts elsewhere: WITH gone AS (DELETE … RETURNING *) INSERT …."""
+    return any(other.mode is Mode.DELETE and other.place == write.place and other is not write for other in job.writes)
+
+
+def is_implicit(write: Write) -> bool:
+    """Tell whether an append is only the default of what is called: COPY, a Glue sink, an operator."""
+    if write.api.lower().startswith("insert_rows"):
+        return False
+    by_default = write.via == "glue" or (write.via == "copy" and write.api in {"COPY", "LOAD DATA", "BULK INSERT"})
+    transfers = write.via == "operator" and bool(_TRANSFER.search(write.api))
+    return by_default or transfers or not write.explicit_mode or write.api in {"to_sql", "to_gbq"}
+
+
+def was_done_before(guard: str) -> bool:
+    """Tell whether a condition asks if the work was done, not only if there is a table or any row to write."""
+    if not guard or _TABLE_THERE.search(guard):
+        return False
+    return not _ANY_ROWS.search(guard) or bool(_KNOWN.search(guard))
+
+
+def is_record(target: Target) -> bool:
+    """Tell whether a table is temporary, or holds records of runs rather than data."""
+    return target.is_scratch or bool(_RECORDS.search(target.name if target.kind == "table" else target.last))
+
+
+def is_staging(target: Target) -> bool:
+    """Tell whether a table only holds what is being loaded, by its name or schema."""
+    return target.is_scratch or bool(_STAGING.search(target.name))
+
+
+def removed_before(job: Job, write: Write) -> Write | None:
+    """Return the earlier statement that removes what the last run wrote; a deletion of old rows is none."""
+    for other in job.earlier(write):
+        if other.mode not in _REMOVES or (other.mode is Mode.CREATE and not _makes_anew(other)):
+            continue
+        if other.mode is Mode.DELETE and _is_retention(other):
+            continue
+        if other.mode in {Mode.OVERWRITE, Mode.CREATE} and (other.guarded_by or other.conditional):
+            continue
+        return other
+    return _removed_by_name(job, write)
+
+
+def _makes_anew(create: Write) -> bool:
+    """A bare CREATE TABLE does not empty the table of the last run: it fails, until somebody takes it out."""
+    return not create.if_not_exists and (create.or_replace or create.query is not None or create.target.temporary)
+
+
+def _removed_by_name(job: Job, write: Write) -> Write | None:
+    """Return a delete before, when neither says which table it is about: helpers that are handed the table."""
+    if not _HOLE.fullmatch(write.target.name):
+        return None
+    for other in job.writes:
+        if (
+            other.order < write.order
+            and other.mode in {Mode.DELETE, Mode.TRUNCATE}
+            and _HOLE.fullmatch(other.target.name)
+        ):
+            return other
+    return None
+
+
+def committed_between(job: Job, before: Write, write: Write) -> bool:
+    """Tell whether a commit stands between two statements."""
+    return any(before.order < one.order <= write.order and one.commit_between for one in job.writes)
+
+
+def _is_retention(delete: Write) -> bool:
+    found = list(bounds(delete.predicate))
+    return (
+        bool(found)
+        and all(bound.op in {"<", "<="} for bound in found)
+        and not any(bound.closed_range for bound in found)
+    )
+
+
+def known_by(write: Write, job: Job | None = None) -> Query | None:
+    """Return the query that leaves out what the target already has: NOT EXISTS, NOT IN, an anti join.
+
+    With `job` also one that was only asked before, and whose rows reach the write through Python.
+    """
+    found = _leaves_out(write.target, write.query) if write.query is not None else None
+    if found is not None or job is None or job.language not in {"python", "notebook"}:
+        return found
+    written = {id(query) for other in job.writes if other.query is not None for query in other.query.walk()}
+    for query in job.queries:
+        if id(query) not in written and query.place.line <= write.place.line:
+            found = _leaves_out(write.target, query)
+            if found is not None:
+                return found
+            if _looked_up(job, write, query):
+                return query
+    return None
+
+
+def _looked_up(job: Job, write: Write, query: Query) -> bool:
+    """Tell whether Python asks the target for a row, or for its keys, and inserts what is not there."""
+    distance = write.place.line - query.place.line
+    if distance > _NEAR or [same_table(write.target.name, name) for name in query.tables()] != [True]:
+        return False
+    if query.limit is not None or any(True for column in query.columns for _ in column.expr.calls("max", "min")):
+        return False
+    between = [job.line(number) for number in range(query.place.line, write.place.line + 1)]
+    one_row = bool(query.filters) and any(_IF_MISSING.search(line) for line in between)
+    return one_row or (not query.filters and any(_NOT_AMONG.search(line) for line in between))
+
+
+def _leaves_out(target: Target, top: Query) -> Query | None:
+    for query in top.walk():
+        for source in query.sources:
+            if source.how == "anti" and _reads(target, source.name, source.query):
+                return query
+            if source.how == "left" and _reads(target, source.name, source.query):
+                alias = source.alias or source.name.rsplit(".", 1)[-1]
+                tests = [node for filter_ in query.filters for node in filter_.walk()]
+                if any(_is_null_test(node, alias) or _is_left_only(node) for node in tests):
+                    return query
+        for filter_ in query.filters:
+            for inner in _negated(filter_):
+                if _reads(target, "", inner):
+                    return query
+    return None
+
+
+def _reads(target: Target, name: str, query: Query | None) -> bool:
+    names = query.tables() if query is not None else (name,)
+    return any(same_table(target.name, one) for one in names)
+
+
+def _negated(expr: Expr) -> Iterator[Query]:
+    """Yield the sub-queries under NOT EXISTS and NOT IN, which Snowflake's dialect writes `<> ALL (…)`."""
+    for part in expr.conjuncts():
+        if part.kind == "op" and (part.name == "not" or (part.name == "<>" and part.args[-1].name == "all")):
+            if any(
+                node.kind == "op" and node.name == "in" and any(True for _ in node.args[0].calls(*_TOTALS))
+                for node in part.walk()
+            ):
+                continue  # a sum or a count that is not there yet says nothing about the row
+            for node in part.walk():
+                if node.query is not None:
+                    yield node.query
+
+
+def _is_null_test(expr: Expr, alias: str) -> bool:
+    """Tell whether it says `alias.column IS NULL`."""
+    if expr.kind == "call" and expr.name in {"isnull", "is_null"}:
+        return any(node.kind == "column" and node.table in {alias, ""} for node in expr.args)
+    if expr.kind != "op" or expr.name != "is" or len(expr.args) != 2:
+        return False
+    column, what = expr.args
+    return column.kind == "column" and column.table in {alias, ""} and what.kind == "literal" and what.value is None
+
+
+def _is_left_only(expr: Expr) -> bool:
+    """Tell whether it asks the indicator of a merge of pandas for rows that have no partner."""
+    return expr.kind == "op" and expr.name == "=" and any(arg.value == "left_only" for arg in expr.args)
+
+
+def continues_target(job: Job, write: Write) -> bool:
+    """Tell whether a write takes only rows after the newest one of its own target."""
+    later = (bound for filter_ in write.filters() for bound in bounds(filter_) if bound.op in {">", ">="})
+    return any(is_newest_of_target(job, write, bound.value) for bound in later)
+
+
+def is_newest_of_target(job: Job, write: Write, value: Expr) -> bool:
+    """Tell whether a value is the maximum of something in the table that is written."""
+    for node in value.walk():
+        if node.query is not None and any(same_table(write.target.name, one) for one in node.query.tables()):
+            return True
+        for origin in (origin for origin in node.origins if origin.kind == "watermark"):
+            read = {use.detail for use in job.used("watermark") if use.place == origin.place and use.detail}
+            if not read or any(same_table(write.target.name, name) for name in read):
+                return True
+    return False

@@ -1,0 +1,256 @@
+"""What a job stores for good: the queries that reach a lasting table, and the columns that a write fills."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from twice.audit.expressions import Expr
+from twice.audit.findings import Severity
+from twice.audit.model import Job, Mode, Use, Write, same_table
+from twice.audit.queries import Query
+
+_PUTS_ROWS = frozenset(
+    {
+        Mode.APPEND,
+        Mode.INSERT_NEW,
+        Mode.UPSERT,
+        Mode.MERGE,
+        Mode.OVERWRITE,
+        Mode.OVERWRITE_PARTITIONS,
+        Mode.REPLACE_WHERE,
+        Mode.UPDATE,
+        Mode.CREATE,
+    }
+)
+_KEEPS_KEYS = frozenset({Mode.MERGE, Mode.UPSERT, Mode.INSERT_NEW})
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A column that a write fills; `only_new` when rows that are there already keep their value."""
+
+    column: str
+    expr: Expr
+    only_new: bool = False
+
+
+def lasting(write: Write) -> bool:
+    """Tell whether a write puts rows into a table that outlives the run, and is no log."""
+    return write.mode in _PUTS_ROWS and not write.target.is_scratch and not _plain_view(write)
+
+
+def _plain_view(write: Write) -> bool:
+    """A view stores nothing; what dbt calls one is a table as soon as the project says so."""
+    return write.target.kind == "view" and write.origin != "model"
+
+
+def outlives(job: Job, write: Write) -> Write | None:
+    """Return the write through which rows last: itself, or the one that reads its temporary table."""
+    if lasting(write):
+        return write
+    if write.query is None or write.mode not in _PUTS_ROWS or _is_log(write):
+        return None
+    for other in job.writes:
+        if other is not write and other.query is not None and lasting(other):
+            named = any(same_table(name, write.target.name) for name in other.sources)
+            if named or any(query is write.query for query in other.query.walk()):
+                return other
+    return None
+
+
+def _is_log(write: Write) -> bool:
+    return not write.target.temporary and write.target.kind != "view" and bool(_LOG.search(write.target.last))
+
+
+_LOG = re.compile(r"log|audit|error|history|run", re.IGNORECASE)
+
+
+def feeding(job: Job) -> list[tuple[Query, Write]]:
+    """Return every query whose rows or columns reach a lasting table; tests inside a filter are left out."""
+    known: list[tuple[Query, Write]] | None = job.__dict__.get("_feeding")
+    if known is None:
+        known = list(_feeding(job))
+        job.__dict__["_feeding"] = known
+    return known
+
+
+def _feeding(job: Job) -> Iterator[tuple[Query, Write]]:
+    seen: set[int] = set()
+    for write in job.writes:
+        if write.query is None or outlives(job, write) is None:
+            continue
+        stack = [write.query]
+        while stack:
+            query = stack.pop()
+            if id(query) in seen:
+                continue
+            seen.add(id(query))
+            yield query, write
+            stack.extend(query.branches)
+            stack.extend(source.query for source in query.sources if source.query is not None)
+            for column in query.columns:
+                stack.extend(node.query for node in column.expr.walk() if node.query is not None)
+
+
+def stored_columns(write: Write) -> Iterator[Stored]:
+    """Yield the columns that a write fills, by their names in the target."""
+    for name, expr in write.assignments:
+        yield Stored(name.lower(), expr)
+    if write.merge is not None:
+        updated = {name for when in write.merge.whens if when.matched for name, _ in when.assignments}
+        for when in write.merge.whens:
+            for name, expr in when.assignments:
+                yield Stored(name.lower(), expr, only_new=not when.matched and name not in updated)
+    if write.query is not None:
+        yield from _selected(write, write.query)
+
+
+def _selected(write: Write, query: Query) -> Iterator[Stored]:
+    """Yield the columns that the query gives to the target, also through `SELECT *`."""
+    new_only = write.mode in _KEEPS_KEYS
+    while query.branches:
+        query = query.branches[0]
+    # The columns of a MERGE name what is inserted, not what its source selects.
+    names = () if write.mode is Mode.MERGE else write.columns
+    have: set[str] = set()
+    for one in (query, *_through_stars(query)):
+        for position, column in enumerate(one.columns):
+            name = names[position].lower() if one is query and position < len(names) else column.name
+            if name == "*" or name in have:
+                continue
+            have.add(name)
+            yield Stored(name, column.expr, only_new=new_only and column.name not in write.key)
+
+
+def _through_stars(query: Query) -> Iterator[Query]:
+    """Yield the queries whose columns pass through `SELECT *` above them."""
+    seen = {id(query)}
+    stack = [query]
+    while stack:
+        one = stack.pop()
+        if one.columns and not any(column.name == "*" for column in one.columns):
+            continue
+        for source in one.sources:
+            if source.query is not None and id(source.query) not in seen:
+                seen.add(id(source.query))
+                yield source.query
+                stack.append(source.query)
+
+
+def resolved(query: Query, name: str) -> Expr | None:
+    """Return how a column is computed, wherever below `query` it gets its name."""
+    found = query.definition(name)
+    if found is not None and found.kind != "column":
+        return found
+    for one in query.walk():
+        for column in one.columns:
+            if column.name == name.lower() and column.expr.kind not in {"column", "star"}:
+                return column.expr
+    return found
+
+
+def once(uses: Iterator[Use]) -> Iterator[Use]:
+    """Yield each place only once, with the use that matters most."""
+    best: dict[tuple[int, int], Use] = {}
+    for use in uses:
+        at = (use.place.line, use.place.column)
+        if at not in best or _rank(use) < _rank(best[at]):
+            best[at] = use
+    lines: set[tuple[int, int]] = set()
+    for use in sorted(best.values(), key=lambda one: one.place):
+        where = (use.place.line, id(use.query) if use.query is not None else id(use.write))
+        if where not in lines:
+            lines.add(where)
+            yield use
+
+
+def declares(write: Write) -> bool:
+    """Tell whether a statement only declares a table: its defaults are not yet values."""
+    return write.mode is Mode.CREATE and write.query is None
+
+
+def filled(job: Job, create: Write, column: str) -> Write | None:
+    """Return the append that leaves a column of a declared table to its default, on each run anew."""
+    for fill in job.later(create):
+        if fill.mode is Mode.APPEND and fill.columns and column not in fill.columns:
+            return fill
+    return None
+
+
+def refilled(job: Job, create: Write, column: str) -> Write | None:
+    """Return the insert that fills a declared table again after it was emptied, and leaves a column to its default."""
+    for fill in job.later(create):
+        emptied = job.cleared_by(fill)
+        if fill.mode is Mode.APPEND and column not in fill.columns and emptied is not None and emptied is not create:
+            return fill
+    return None
+
+
+def names_a_run(column: str) -> bool:
+    """Tell whether a column holds the run, the batch or the job rather than the row: run_id, etl_batch_id."""
+    return bool(_RUN.search(column))
+
+
+_RUN = re.compile(
+    r"(run|batch|job|load|execution|exec|process|trace|correlation|request|etl|audit|log|pipeline|dag)_?(run_?)?(id|uuid|guid|key|no|number)$",
+    re.IGNORECASE,
+)
+
+
+def given(value: Expr) -> bool:
+    """Tell whether a bound comes from outside; a clock, a watermark and remembered state are other findings."""
+    nodes = list(value.walk())
+    origins = [origin for node in nodes for origin in node.origins]
+    if any(origin.kind in _MOVES and not origin.fallback for origin in origins):
+        return False
+    if any(node.kind in {"query", "column"} for node in nodes):
+        return False
+    return any(origin.kind == "parameter" for origin in origins) or any(node.kind == "param" for node in nodes)
+
+
+_MOVES = frozenset({"clock", "watermark", "state"})
+
+
+def as_written(job: Job, use: Use) -> str:
+    """Return the call as the file writes it: `GETDATE()`, where the model says CURRENT_TIMESTAMP."""
+    if "." in use.name:
+        return use.name
+    line = job.line(use.place.line)
+    start = use.place.column - 1
+    found = _WORD.match(line[start:]) if not _WORD.match(line[max(0, start - 1) : start]) else None
+    if found and _UNSTEADY.search(found[0]):
+        return found[0]
+    other = (
+        _OTHER_NAMES.search(line) if use.name.startswith("CURRENT_") and use.name.lower() not in line.lower() else None
+    )
+    return other[0] if other else use.name
+
+
+_WORD = re.compile(r"[A-Za-z_][\w.]*(\(\))?")
+_OTHER_NAMES = re.compile(r"\b(sysdate(time)?|systimestamp|get(utc)?date|now|curdate|today)\b(\(\))?", re.IGNORECASE)
+_UNSTEADY = re.compile(
+    r"_date|_time|[a-z]date|[a-z]time|now|today|uuid|guid|newid|rand|nextval|increasing_id|zipwith|getmtime|listdir|glob",
+    re.IGNORECASE,
+)
+
+_WEIGHT = ("target", "partition", "filter", "predicate", "key", "join", "input", "stored", "audit")
+
+
+def _rank(use: Use) -> int:
+    return _WEIGHT.index(use.context) if use.context in _WEIGHT else len(_WEIGHT)
+
+
+def evidence(job: Job, use: Use, default: Severity) -> Severity | None:
+    """Weigh a use by what becomes of it: the default if it reaches a write, less or nothing if none is seen."""
+    if use.write is not None:
+        changes = use.write.mode in {Mode.DELETE, Mode.DROP_PARTITION} and not use.write.target.is_scratch
+        return default if changes or outlives(job, use.write) is not None else None
+    if use.context in {"target", "partition", "stored", "key", "predicate"}:
+        return default
+    if any(lasting(write) for write in job.writes):
+        return min(default, Severity.WARNING) if use.context == "join" else default
+    if use.query is not None and use.query.language == "dataframe":
+        return min(default, Severity.WARNING)
+    return None

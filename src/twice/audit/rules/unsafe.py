@@ -1,0 +1,95 @@
+"""Which writes and effects of a file a retry repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from twice.audit.findings import Finding, Severity
+from twice.audit.model import Job
+from twice.audit.places import Place
+from twice.audit.rules import (
+    TW301_append,
+    TW302_whole_overwrite,
+    TW304_delete_insert,
+    TW307_coarse_partition,
+    TW308_dbt_append,
+    TW309_jdbc_append,
+    TW310_relative_update,
+    TW311_reads_itself,
+    TW313_implicit_append,
+    TW501_http,
+    TW504_queue,
+    TW505_payment,
+)
+
+_RULES = (
+    TW301_append,
+    TW302_whole_overwrite,
+    TW304_delete_insert,
+    TW307_coarse_partition,
+    TW308_dbt_append,
+    TW309_jdbc_append,
+    TW310_relative_update,
+    TW311_reads_itself,
+    TW313_implicit_append,
+    TW501_http,
+    TW504_queue,
+    TW505_payment,
+)
+
+
+@dataclass(frozen=True)
+class Unsafe:
+    """A finding of another rule, with the task that it belongs to."""
+
+    finding: Finding
+    task: str
+
+
+def unsafe_in(job: Job) -> list[Unsafe]:
+    """Return what a retry repeats, with its task."""
+    return list(_unsafe(job))
+
+
+def _unsafe(job: Job) -> Iterator[Unsafe]:
+    tasks: list[tuple[Place, str]] = [(one.place, _task_of(job, one.task, one.function)) for one in job.writes]
+    tasks += [(one.place, _task_of(job, one.task, one.function)) for one in job.effects]
+    for rule in _RULES:
+        for found in rule.check(job):
+            if found.severity is not Severity.ERROR:
+                continue
+            exact = [task for place, task in tasks if place == found.place]
+            near = [task for place, task in tasks if place.line <= found.place.line <= place.last_line]
+            yield Unsafe(found, (exact or near or [""])[0])
+
+
+def _task_of(job: Job, task: str, function: str) -> str:
+    """Return the task, also that of a decorated function which the model only knows by its name."""
+    return task or next((one.name for one in job.orchestration.tasks if function and one.function == function), "")
+
+
+def retried(job: Job, *, on: bool) -> Iterator[tuple[Place, int, Unsafe]]:
+    """Yield each place that sets retries (above zero, or to zero) over something unsafe, with the first such thing."""
+    system = job.orchestration
+    if not system.system:
+        return
+    found = unsafe_in(job)
+    if not found:
+        return
+    own: dict[str, int] = {}
+    for task in system.tasks:
+        if task.retries is None:
+            continue
+        own[task.name] = task.retries
+        mine = next((one for one in found if one.task == task.name), None)
+        if mine is not None and (task.retries > 0) is on and task.retries_place is not None:
+            yield task.retries_place, task.retries, mine
+    rest = next((one for one in found if one.task not in own), None)
+    if (
+        rest is not None
+        and system.retries is not None
+        and (system.retries > 0) is on
+        and system.retries_place is not None
+    ):
+        yield system.retries_place, system.retries, rest
