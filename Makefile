@@ -1,7 +1,7 @@
 # Every target does its own set-up. `make` alone lists them.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup python postgres demo test crash-matrix lint types imports format bench lock clean
+.PHONY: help setup python postgres demo test crash-matrix audit-score docs-rules lint types imports format bench lock clean
 
 BIN := .venv/bin
 SPARK := scripts/with-spark
@@ -28,6 +28,12 @@ test: setup postgres lint types imports ## lint, types, import contracts, then a
 
 crash-matrix: setup postgres ## kill every store at every point, by signal and by system call; ends with one JSON line
 	@scripts/crash-matrix
+
+audit-score: python ## precision and recall of `twice audit` over the labelled jobs; ends with one JSON line
+	@$(BIN)/python tests/audit/score.py
+
+docs-rules: python ## write docs/rules from the audit's rules and their cases
+	@$(BIN)/python tests/audit/rule_docs.py
 
 lint: python ## ruff: rules and format
 	$(BIN)/ruff check .

@@ -120,7 +120,7 @@ STORE = '[stores.lake]\ntype = "iceberg"\n'
     [
         ("[pipelines", "is not valid TOML: Expected"),
         (b"\xff\xfe", "is not valid TOML"),
-        ("pipeline = 1", "has pipeline, which twice does not know; it knows: lease, ledger, on_failure, pipelines"),
+        ("pipeline = 1", "has pipeline, which twice does not know; it knows: audit, lease, ledger, on_failure"),
         ("[ledger]\nuri = 'x'", "[ledger] of"),
         ("[lease]\nminutes = 1", "has minutes, which twice does not know; it knows: seconds"),
         ("[profiles.default]\nsparks = 1", "it knows: ledger, packages, spark, stores"),

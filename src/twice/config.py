@@ -19,10 +19,11 @@ else:  # Python 3.10 has no TOML reader of its own
     import tomli as tomllib
 
 FILE = "twice.toml"
-_IN_PYPROJECT = re.compile(r"^\s*\[tool\.twice[\].]", re.MULTILINE)
+# [tool.twice.audit] alone is a project that is only audited.
+_IN_PYPROJECT = re.compile(r"^\s*\[tool\.twice(\]|\.(?!audit\b))", re.MULTILINE)
 _PLACE = re.compile(r"[^\s:]+:[^\s:]+")
 _ENV = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_KNOWN = {"pipelines", "stores", "profiles", "ledger", "lease", "on_failure"}
+_KNOWN = {"pipelines", "stores", "profiles", "ledger", "lease", "on_failure", "audit"}
 _KNOWN_PROFILE = {"spark", "ledger", "stores", "packages"}
 _LONGEST_LEASE = 86_400
 _STORE_TYPES = ("iceberg", "delta", "parquet", "sql", "files", "catalog")

@@ -29,6 +29,8 @@ COMMANDS = {
     "contract": "twice.cli.contract:contract",
     "maintain": "twice.cli.maintain:maintain",
     "undo": "twice.cli.undo:undo",
+    "audit": "twice.cli.audit:audit",
+    "rule": "twice.cli.rule:rule",
     "leases": "twice.cli.leases:leases",
     "ledger": "twice.cli.ledger:ledger",
     "doctor": "twice.cli.doctor:doctor",
@@ -77,6 +79,7 @@ def cli(
     A day, and again:       twice run sales --for 2026-04-25
     What would happen:      twice run sales --for 2026-04-25 --explain
     What is done or stale:  twice status
+    Jobs of before twice:   twice audit jobs/
     Something is wrong:     twice doctor
 
     Exit codes: 0 done; 1 a check found something; 2 usage; 3 permanent failure; 4 the scope is
