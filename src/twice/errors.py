@@ -14,6 +14,8 @@ TwiceError
 │   ├── GateFailed                 a gate found something
 │   ├── SchemaRefused              the result does not fit the table
 │   ├── MergeRefused               two versions of the truth for one key
+│   ├── LateData                   rows for a closed partition whose table does not take them
+│   ├── NotSeparable               a partition computed alone is not what it is in its chunk
 │   └── StoreRefused               the table is not what its contract says
 ├── TransientError        exit 75  weather: the same run may well succeed later
 │   ├── Conflict                   someone else changed the scope between claim and publish
@@ -120,6 +122,14 @@ class SchemaRefused(PermanentError):
 
 class MergeRefused(PermanentError):
     """One key with two contents, and no version that decides."""
+
+
+class LateData(PermanentError):
+    """An input of a closed partition has changed, and the table says `late="fail"`."""
+
+
+class NotSeparable(PermanentError):
+    """A step that mixes partitions was asked to compute several of them in one job."""
 
 
 class StoreRefused(PermanentError):

@@ -54,6 +54,19 @@ def test_an_attempt_is_remembered_with_its_claim_and_its_inputs(ledger, day):
     assert json.loads(json.dumps(b.to_json()))["inputs"][0]["partitions"] == {"2026-01-01": "abc"}
 
 
+def test_scopes_that_failed_inside_an_attempt_are_attempts_of_their_own_and_newer(ledger, day):
+    run = ledger.start_run("shop", day(1))
+    ledger.start_attempt(run, "revenue", T, 2, day(1), code="c1")
+    ledger.add_failures(run, "revenue", T, 2, {day(1): "a gate", day(2, tenant="acme"): "a key"}, code="c1")
+    ledger.add_failures(run, "revenue", T, 2, {}, code="c1")
+    _, first, second = ledger.run(run).attempts
+    assert (first.status, first.error, first.number, first.scope) == ("failed", "a gate", 2, day(1))
+    assert (second.scope, second.error, second.inputs) == (day(2, tenant="acme"), "a key", ())
+    assert ledger.last_attempts("shop", "revenue", day(1).window)[day(1)].error == "a gate"
+    with pytest.raises(LedgerError):
+        ledger.add_failures("0", "revenue", T, 1, {day(1): "x"}, code="c1")
+
+
 def test_ids_sort_by_time_and_short_forms_find_them(ledger, clock):
     made = []
     for _ in range(5):

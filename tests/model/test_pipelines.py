@@ -278,6 +278,7 @@ def test_an_extract_must_take_the_window(shop, function):
             'cannot be named window, which the step gets from twice: write reads={"window_rows"',
         ),
         ({"nondeterministic": True}, "nondeterministic=True must say why"),
+        ({"separable": "yes"}, "separable='yes' must be True or False, or left out"),
         ({"transient": TimeoutError}, "must be a tuple of exception classes: transient=(TimeoutError,)"),
         ({"transient": ("timeout",)}, "must be a tuple of exception classes"),
     ],

@@ -1,8 +1,12 @@
-"""The record of runs, attempts, leases, outputs and inputs, in a database of its own."""
+"""The record of runs, attempts, leases, outputs, inputs and backfills, in a database of its own."""
 
 from __future__ import annotations
 
+from twice.ledger.backfill_infos import BackfillInfo, Chunk, NewChunk, Tally
 from twice.ledger.clock import Clock, ManualClock, SystemClock
+from twice.ledger.costs import Spent
+from twice.ledger.history import Merged, Past
+from twice.ledger.holdings import Holding, LastAttempt, second
 from twice.ledger.infos import AttemptInfo, Health, LeaseInfo, PruneReport, Revision, RunInfo
 from twice.ledger.moving import MoveReport
 from twice.ledger.opening import Ledger, find_ledger, open_ledger, revision_at
@@ -12,22 +16,32 @@ from twice.ledger.values import Abandoned, Claim, InputRecord, Output, Owner
 __all__ = [
     "Abandoned",
     "AttemptInfo",
+    "BackfillInfo",
+    "Chunk",
     "Claim",
     "Clock",
     "Health",
+    "Holding",
     "InputRecord",
+    "LastAttempt",
     "LeaseInfo",
     "Ledger",
     "ManualClock",
+    "Merged",
     "MoveReport",
+    "NewChunk",
     "Output",
     "Owner",
+    "Past",
     "PruneReport",
     "Revision",
     "RunInfo",
+    "Spent",
     "SystemClock",
+    "Tally",
     "find_ledger",
     "open_ledger",
     "redact",
     "revision_at",
+    "second",
 ]

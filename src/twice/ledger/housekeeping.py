@@ -13,7 +13,18 @@ from twice.ledger.book import Book
 from twice.ledger.clock import SystemClock
 from twice.ledger.files import new_file, not_written
 from twice.ledger.infos import Health, PruneReport
-from twice.ledger.schema import OPEN, SUPERSEDED, attempts, claims, input_sets, outputs, runs, tokens
+from twice.ledger.schema import (
+    OPEN,
+    SUPERSEDED,
+    attempts,
+    backfills,
+    claims,
+    input_sets,
+    outputs,
+    runs,
+    tokens,
+    workers,
+)
 
 # Rows per transaction, so that nobody waits long for a prune.
 _BATCH = 2_000
@@ -23,7 +34,7 @@ class Housekeeping(Book):
     """The part of the ledger that keeps it small and safe."""
 
     def prune(self, keep: timedelta, *, dry_run: bool = False) -> PruneReport:
-        """Remove runs, attempts, history and closed claims older than `keep`.
+        """Remove runs, attempts, history, backfills and closed claims older than `keep`.
 
         Current outputs, open leases and the highest token of every table always stay.
         """
@@ -38,6 +49,7 @@ class Housekeeping(Book):
             "attempts": (attempts, _old_attempts(before)),
             "runs": (runs, _old_runs(before)),
             "inputs": (input_sets, _unused_inputs()),
+            "backfills": (backfills, _old_backfills(before)),
         }
         if dry_run:
             # The same statements, all undone: what is shown is what would happen.
@@ -106,6 +118,13 @@ def _old_attempts(before: datetime) -> sa.Select[tuple[object]]:
 def _old_runs(before: datetime) -> sa.Select[tuple[object]]:
     # Attempts go first and in batches: a run that came to life again between two of them keeps the rest.
     return _ended(before).where(~sa.exists().where(attempts.c.run == runs.c.id))
+
+
+def _old_backfills(before: datetime) -> sa.Select[tuple[object]]:
+    """Name the backfills that nobody has worked on for long; their chunks go with them."""
+    heard = sa.exists().where(workers.c.backfill == backfills.c.id, workers.c.expires_at >= before)
+    last = sa.func.coalesce(backfills.c.finished_at, backfills.c.started_at)
+    return sa.select(backfills.c.id).where(last < before, ~heard)
 
 
 def _unused_inputs() -> sa.CompoundSelect[tuple[object]]:

@@ -155,6 +155,7 @@ class PruneReport:
     outputs: int
     claims: int
     inputs: int
+    backfills: int = 0
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -165,4 +166,5 @@ class PruneReport:
             "outputs": self.outputs,
             "claims": self.claims,
             "inputs": self.inputs,
+            "backfills": self.backfills,
         }

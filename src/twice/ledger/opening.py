@@ -7,13 +7,20 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from twice.errors import UsageError
+from twice.ledger.backfills import Backfills
+from twice.ledger.chunks import Chunks
 from twice.ledger.clock import Clock
+from twice.ledger.codes import Codes
+from twice.ledger.costs import Costs
 from twice.ledger.dialect import Database
+from twice.ledger.history import History
+from twice.ledger.holdings import Holdings
 from twice.ledger.housekeeping import Housekeeping
 from twice.ledger.infos import Revision
 from twice.ledger.leases import Leases
 from twice.ledger.migrate import bring_up_to_date, no_ledger, revision_of
 from twice.ledger.moving import Moving
+from twice.ledger.pacing import Pacing
 from twice.ledger.postgres import PostgresDatabase
 from twice.ledger.publishing import Publishing
 from twice.ledger.reading import Reading
@@ -24,8 +31,10 @@ from twice.ledger.sqlite import SqliteDatabase
 _WRITE = "write sqlite:///path/to/ledger.db or postgresql://user@host/database in twice.toml"
 
 
-class Ledger(Runs, Leases, Publishing, Reading, Housekeeping, Moving):
-    """The record of runs, attempts, leases, outputs and inputs."""
+class Ledger(
+    Runs, Leases, Publishing, Reading, Holdings, Codes, Costs, Backfills, Chunks, History, Pacing, Housekeeping, Moving
+):
+    """The record of runs, attempts, leases, outputs, inputs and backfills."""
 
     def __repr__(self) -> str:
         return f"<Ledger {self.url}>"

@@ -81,6 +81,11 @@ class Reading(Book):
             found = self._attempts(connection, attempts.c.id.in_(newest))
         return {attempt.scope: attempt for attempt in found}
 
+    def attempt_states(self, ids: Sequence[int]) -> dict[int, str]:
+        """Return how some attempts stand now; those whose process is gone are lost."""
+        with self._read() as connection:
+            return {attempt.id: attempt.status for attempt in self._attempts(connection, attempts.c.id.in_(ids))}
+
     def _infos(self, connection: sa.Connection, rows: Sequence[Any]) -> list[RunInfo]:
         now = self._now(connection)
         alive = self._alive(connection, now)

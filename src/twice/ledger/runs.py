@@ -17,7 +17,9 @@ from twice.ledger.values import InputRecord, Owner
 from twice.model.scopes import Scope
 
 RUN_ENDS = frozenset({"done", "failed", "interrupted", "held"})
-ATTEMPT_ENDS = frozenset({"published", "unchanged", "fresh", "superseded", "failed", "lost", "interrupted", "held"})
+ATTEMPT_ENDS = frozenset(
+    {"published", "unchanged", "fresh", "superseded", "accepted", "failed", "lost", "interrupted", "held"}
+)
 
 # Crockford's digits: sortable, and none is mistaken for another.
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -41,7 +43,7 @@ class Runs(Book):
         with self._write() as connection:
             now = self._now(connection)
             row = {
-                "id": _new_id(now),
+                "id": new_id(now),
                 "pipeline": pipeline,
                 **scope_columns(scope),
                 "command": storable(command),
@@ -54,7 +56,7 @@ class Runs(Book):
                 "seen_at": now,
             }
             while not insert_missing(connection, runs, [row]):
-                row["id"] = _new_id(now)
+                row["id"] = new_id(now)
         return str(row["id"])
 
     def beat(self, run: str) -> None:
@@ -110,6 +112,36 @@ class Runs(Book):
             key = done.inserted_primary_key
             saw(connection, run, now)
         return int(key[0]) if key else 0
+
+    def add_failures(
+        self, run: str, step: str, table: str, number: int, failures: Mapping[Scope, str], *, code: str
+    ) -> None:
+        """Note scopes that failed inside an attempt that did the others, each as an attempt of its own."""
+        with self._write() as connection:
+            now = self._now(connection)
+            pipeline = self._known_run(connection, run)
+            nothing = store_inputs(connection, [()])[0]
+            rows = [
+                {
+                    "run": run,
+                    "pipeline": pipeline,
+                    "step": step,
+                    "table_name": table,
+                    "number": number,
+                    **scope_columns(scope),
+                    "code": code,
+                    "inputs": nothing,
+                    "status": "failed",
+                    "error": storable(error),
+                    "transient": False,
+                    "details": "{}",
+                    "started_at": now,
+                    "finished_at": now,
+                }
+                for scope, error in failures.items()
+            ]
+            if rows:
+                connection.execute(sa.insert(attempts), rows)
 
     def finish_attempt(
         self,
@@ -188,7 +220,7 @@ def _check(status: str, known: frozenset[str], what: str) -> None:
         raise UsageError(f"a {what} does not end as {status!r}, but as one of {', '.join(sorted(known))}")
 
 
-def _new_id(now: datetime) -> str:
+def new_id(now: datetime) -> str:
     """Nine digits of time in milliseconds, three of chance."""
     number = max(0, int((now - _EPOCH).total_seconds() * 1000)) * 32**3 + secrets.randbelow(32**3)
     return "".join(_DIGITS[(number >> shift) & 31] for shift in range(55, -1, -5))

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 # Every revision that this package understands, oldest first. Anything else was written by a newer one.
-REVISIONS = ("0001",)
+REVISIONS = ("0001", "0002")
 VERSION_TABLE = "twice_ledger_version"
 
 # States of a claim.
@@ -178,4 +178,82 @@ outputs = sa.Table(
     ),
     sa.Index("outputs_by_window", "table_name", "state", "window_start", "window_end"),
     sa.Index("outputs_by_token", "table_name", "token"),
+)
+
+# What a code fingerprint is made of, so that a later reader can name what changed; a row per version of a step.
+codes = sa.Table(
+    "codes",
+    metadata,
+    sa.Column("id", _Text, primary_key=True),
+    sa.Column("parts", _Text, nullable=False),
+)
+
+backfills = sa.Table(
+    "backfills",
+    metadata,
+    sa.Column("id", _word(32), primary_key=True),
+    sa.Column("pipeline", _Text, nullable=False),
+    sa.Column("window_start", Instant, nullable=False),
+    sa.Column("window_end", Instant, nullable=False),
+    sa.Column("dimensions", _Text, nullable=False),
+    sa.Column("tables", _Text, nullable=False),
+    sa.Column("request", _Text, nullable=False),
+    sa.Column("code", _Text, nullable=False),
+    sa.Column("plan", _Text, nullable=False),
+    sa.Column("command", _Text, nullable=False),
+    sa.Column("status", _word(16), nullable=False),
+    sa.Column("parallel", sa.Integer, nullable=False),
+    # How many of its steps have been cut into chunks.
+    sa.Column("stage", sa.Integer, nullable=False),
+    sa.Column("error", _Text, nullable=False),
+    sa.Column("started_at", Instant, nullable=False),
+    sa.Column("finished_at", Instant),
+    sa.Index("backfills_by_status", "status", "started_at"),
+)
+
+# The processes that work on a backfill; one that says nothing until `expires_at` is gone.
+workers = sa.Table(
+    "workers",
+    metadata,
+    sa.Column("id", _Id, primary_key=True),
+    sa.Column("backfill", _word(32), sa.ForeignKey("backfills.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("host", _Text, nullable=False),
+    sa.Column("pid", sa.BigInteger, nullable=False),
+    sa.Column("expires_at", Instant, nullable=False),
+    sa.UniqueConstraint("backfill", "host", "pid", name="workers_once"),
+)
+
+chunks = sa.Table(
+    "chunks",
+    metadata,
+    sa.Column("id", _Id, primary_key=True),
+    sa.Column("backfill", _word(32), sa.ForeignKey("backfills.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("stage", sa.Integer, nullable=False),
+    sa.Column("step", _Text, nullable=False),
+    sa.Column("position", sa.BigInteger, nullable=False),
+    sa.Column("window_start", Instant, nullable=False),
+    sa.Column("window_end", Instant, nullable=False),
+    sa.Column("dimensions", _Text, nullable=False),
+    sa.Column("partitions", sa.Integer, nullable=False),
+    sa.Column("state", _word(16), nullable=False),
+    sa.Column("solo", sa.Boolean, nullable=False),
+    sa.Column("tries", sa.Integer, nullable=False),
+    sa.Column("host", _Text),
+    sa.Column("pid", sa.BigInteger),
+    sa.Column("run", _word(32)),
+    sa.Column("row_count", sa.BigInteger),
+    sa.Column("refused", _Text, nullable=False),
+    sa.Column("error", _Text, nullable=False),
+    sa.Column("not_before", Instant),
+    sa.Column("started_at", Instant),
+    sa.Column("finished_at", Instant),
+    sa.Index("chunks_by_stage", "backfill", "stage", "state", "position"),
+)
+
+# When a source may be called next, across all processes that share the ledger.
+rates = sa.Table(
+    "rates",
+    metadata,
+    sa.Column("name", _Text, primary_key=True),
+    sa.Column("next_at", Instant, nullable=False),
 )

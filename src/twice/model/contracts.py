@@ -59,7 +59,8 @@ def _facts(pipeline: Pipeline, table: Table, producer: Step | None) -> Iterator[
     if table.valid:
         yield "Valid", f"from {table.valid[0]} to {table.valid[1]}"
     if producer is not None:
-        yield "Lateness", str(table.lateness) if table.lateness else "none"
+        after = "" if table.late == "reopen" else f", then {table.late}"
+        yield "Lateness", (str(table.lateness) if table.lateness else "none") + after
         yield "Gates", "; ".join(_gates(table)) or "none"
         yield "Reads", "; ".join(f"{name} = {read.text}" for name, read in producer.reads.items()) or "the outside"
     if table.schema:

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from twice.errors import DefinitionError, UsageError
 from twice.model.grains import Grain, zone_of
+from twice.model.rates import Rate
 from twice.model.steps import Retry, Step, check_signature
 from twice.model.tables import Read, Table
 
@@ -55,6 +56,7 @@ class Pipeline:
         version: str = "",
         nondeterministic: str = "",
         depends_on_past: bool = False,
+        separable: bool | None = None,
         transient: tuple[type[BaseException], ...] = (),
         retry: Retry | None = None,
     ) -> Callable[[Function], Function]:
@@ -71,6 +73,7 @@ class Pipeline:
                 version=version,
                 nondeterministic=nondeterministic,
                 depends_on_past=depends_on_past,
+                separable=separable,
                 transient=transient,
                 retry=retry or Retry(),
             )
@@ -87,8 +90,17 @@ class Pipeline:
         nondeterministic: str = "",
         transient: tuple[type[BaseException], ...] = (),
         retry: Retry | None = None,
+        rate: str | None = None,
+        parallel: int | None = None,
     ) -> Callable[[Function], Function]:
-        """Declare a function that fetches a window from outside: rows as mappings, or a DataFrame."""
+        """Declare a function that fetches a window from outside: rows as mappings, or a DataFrame.
+
+        `rate="5/s"` spreads the calls of the source over all processes that share the ledger: a function that takes
+        `pace` calls it before each call, else each fetch counts as one. `parallel` limits the fetches of a backfill
+        that run at once.
+        """
+        if parallel is not None and (isinstance(parallel, bool) or parallel < 1):
+            raise DefinitionError(f"parallel={parallel!r}: give the number of fetches at once, 1 or more")
 
         def declare(function: Function) -> Function:
             step = Step(
@@ -102,6 +114,8 @@ class Pipeline:
                 nondeterministic=nondeterministic,
                 transient=transient,
                 retry=retry or Retry(),
+                rate=Rate.parse(rate) if rate is not None else None,
+                parallel=parallel,
             )
             return self._keep(step, function)
 
@@ -117,6 +131,7 @@ class Pipeline:
         version: str = "",
         nondeterministic: str = "",
         depends_on_past: bool = False,
+        separable: bool | None = None,
         retry: Retry | None = None,
     ) -> Step:
         """Declare a SQL query as a step.
@@ -143,6 +158,7 @@ class Pipeline:
             version=version,
             nondeterministic=nondeterministic,
             depends_on_past=depends_on_past,
+            separable=separable,
             retry=retry or Retry(),
         )
         self._add(step)
@@ -277,6 +293,13 @@ def _check_declared(step: Step) -> None:
         raise DefinitionError(
             f"step {step.name}: nondeterministic={step.nondeterministic!r} must say why: "
             'nondeterministic="samples rows for a preview"'
+        )
+    if step.separable not in (None, True, False):
+        raise DefinitionError(f"step {step.name}: separable={step.separable!r} must be True or False, or left out")
+    if step.separable and step.depends_on_past:
+        raise DefinitionError(
+            f"step {step.name} builds on its own past, so its partitions cannot be computed together: "
+            "leave separable=True out"
         )
     transient: object = step.transient
     kinds = transient if isinstance(transient, tuple) else (None,)

@@ -24,6 +24,8 @@ class Scope:
     dimensions: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
+        if self.dimensions == ():  # most scopes, in long lists
+            return
         # One spelling per scope: 7 and "7" must not look like two tenants.
         known = sorted((str(name), str(value)) for name, value in self.dimensions)
         object.__setattr__(self, "dimensions", tuple(known))

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from twice.errors import DefinitionError
+from twice.model.rates import Rate
 from twice.model.tables import Read, Table
 
 # What a function may ask for besides its inputs.
-OFFERED = ("window", "spark")
+OFFERED = ("window", "spark", "pace")
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,11 @@ class Step:
     version: str = ""
     nondeterministic: str = ""
     depends_on_past: bool = False
+    separable: bool | None = None
     transient: tuple[type[BaseException], ...] = ()
     retry: Retry = field(default_factory=Retry)
+    rate: Rate | None = None
+    parallel: int | None = None
 
     @property
     def wants(self) -> frozenset[str]:
@@ -91,6 +95,11 @@ def check_signature(step: Step) -> None:
         raise DefinitionError(
             f"step {step.name}: no input is declared for the argument {', '.join(unknown)}: "
             f'add reads={{"{unknown[0]}": some_table}}; only {" and ".join(OFFERED)} come without one'
+        )
+    if "pace" in parameters and step.rate is None:
+        raise DefinitionError(
+            f'step {step.name} takes pace, but declares no rate: write @….extract(…, rate="5/s") and call pace() '
+            "before each call of the source"
         )
     if step.kind == "extract" and "window" not in parameters:
         raise DefinitionError(f"extract {step.name} must take the window: def {step.name}(window: Window)")

@@ -1,0 +1,254 @@
+"""Backfills: who works on them, what others want of them, and how they ended.
+
+running ◀──resume── paused        running ──Ctrl-C, or its process died──▶ interrupted, lost ──resume──▶ running
+running ──▶ done, partly (something failed), cancelled
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from twice.errors import LedgerError, ScopeHeld, UsageError
+from twice.ledger.backfill_infos import BACKFILL_ENDS, OPEN_STATES, BackfillInfo
+from twice.ledger.book import Book
+from twice.ledger.chunks import tallies
+from twice.ledger.dialect import insert_missing
+from twice.ledger.encoding import scope_columns, scope_of, storable, to_text
+from twice.ledger.runs import new_id
+from twice.ledger.schema import backfills, chunks
+from twice.ledger.values import Owner
+from twice.ledger.workers import forget_worker, live_workers, register
+from twice.model.scopes import Scope
+
+
+class Backfills(Book):
+    """The part of the ledger that follows backfills."""
+
+    def start_backfill(
+        self,
+        pipeline: str,
+        scope: Scope,
+        tables: Sequence[str],
+        *,
+        request: Mapping[str, object],
+        code: Mapping[str, str],
+        parallel: int,
+        ttl: timedelta,
+        command: str = "",
+        owner: Owner | None = None,
+    ) -> str:
+        """Begin a backfill, with this process as its first worker; refused while another works on its partitions."""
+        owner = owner or Owner.here()
+        with self._write() as connection:
+            self._database.lock(connection, backfills)
+            now = self._now(connection)
+            _refuse_overlap(connection, now, scope, tables, but="")
+            row = {
+                "id": new_id(now),
+                "pipeline": pipeline,
+                **scope_columns(scope),
+                "tables": to_text(list(tables)),
+                "request": to_text(dict(request)),
+                "code": to_text(dict(code)),
+                "plan": "[]",
+                "command": storable(command),
+                "status": "running",
+                "parallel": parallel,
+                "stage": 0,
+                "error": "",
+                "started_at": now,
+            }
+            while not insert_missing(connection, backfills, [row]):
+                row["id"] = new_id(now)
+            register(connection, str(row["id"]), owner, now + ttl)
+        return str(row["id"])
+
+    def join_backfill(
+        self,
+        backfill: str,
+        *,
+        ttl: timedelta,
+        code: Mapping[str, str] | None = None,
+        restart: bool = False,
+        owner: Owner | None = None,
+    ) -> None:
+        """Work on a backfill that is not ended; `restart` forgets its chunks, so that all is judged again."""
+        owner = owner or Owner.here()
+        with self._write() as connection:
+            self._database.lock(connection, backfills)
+            now = self._now(connection)
+            row = _row(connection, backfill)
+            if row.status not in OPEN_STATES:
+                raise UsageError(f"backfill {backfill} has ended: it is {row.status}", to_go_on="start a new one")
+            _refuse_overlap(connection, now, scope_of(row), json.loads(row.tables), but=backfill)
+            values: dict[str, object] = {"status": "running", "error": "", "finished_at": None}
+            if code is not None:
+                values["code"] = to_text(dict(code))
+            if restart:
+                connection.execute(sa.delete(chunks).where(chunks.c.backfill == backfill))
+                values |= {"stage": 0, "plan": "[]"}
+            connection.execute(sa.update(backfills).where(backfills.c.id == backfill).values(**values))
+            register(connection, backfill, owner, now + ttl)
+
+    def beat_backfill(self, backfill: str, ttl: timedelta, owner: Owner | None = None) -> None:
+        """Show that this process still works on a backfill."""
+        with self._write() as connection:
+            register(connection, backfill, owner or Owner.here(), self._now(connection) + ttl)
+
+    def leave_backfill(self, backfill: str, *, interrupted: bool = False, owner: Owner | None = None) -> None:
+        """Stop working on a backfill; the last one to leave one that is not ended leaves it interrupted."""
+        owner = owner or Owner.here()
+        with self._write() as connection:
+            row = _row(connection, backfill)
+            forget_worker(connection, backfill, owner)
+            mine = (chunks.c.host == owner.host, chunks.c.pid == owner.pid, chunks.c.state == "running")
+            connection.execute(
+                sa.update(chunks)
+                .where(chunks.c.backfill == backfill, *mine)
+                .values(state="waiting", host=None, pid=None)
+            )
+            now = self._now(connection)
+            if interrupted and row.status in OPEN_STATES and not live_workers(connection, backfill, now):
+                values = {"status": "interrupted", "finished_at": now}
+                connection.execute(sa.update(backfills).where(backfills.c.id == backfill).values(**values))
+
+    def finish_backfill(self, backfill: str, status: str, error: str = "") -> bool:
+        """End a backfill; the first end counts, and tells the caller so."""
+        if status not in BACKFILL_ENDS:
+            raise UsageError(f"a backfill does not end as {status!r}, but as one of {', '.join(sorted(BACKFILL_ENDS))}")
+        with self._write() as connection:
+            changed = connection.execute(
+                sa.update(backfills)
+                .where(backfills.c.id == backfill, backfills.c.status.in_(OPEN_STATES))
+                .values(status=status, error=storable(error), finished_at=self._now(connection))
+            )
+            return changed.rowcount == 1
+
+    def pause_backfill(self, backfill: str) -> None:
+        """Start no further chunk, in any process, from this moment on."""
+        self._switch(backfill, "running", "paused")
+
+    def unpause_backfill(self, backfill: str) -> None:
+        """Let the processes that wait go on."""
+        self._switch(backfill, "paused", "running")
+
+    def cancel_backfill(self, backfill: str) -> None:
+        """End a backfill for good: no chunk starts, and those that wait are given up."""
+        with self._write() as connection:
+            row = _row(connection, backfill)
+            if row.status not in OPEN_STATES:
+                raise UsageError(f"backfill {backfill} has ended already: it is {row.status}")
+            now = self._now(connection)
+            connection.execute(
+                sa.update(backfills).where(backfills.c.id == backfill).values(status="cancelled", finished_at=now)
+            )
+            # Chunks at work are cancelled by their own process, unless it is gone.
+            given_up = ["waiting"] if live_workers(connection, backfill, now) else ["waiting", "running"]
+            connection.execute(
+                sa.update(chunks)
+                .where(chunks.c.backfill == backfill, chunks.c.state.in_(given_up))
+                .values(state="cancelled", finished_at=now)
+            )
+
+    def set_parallel(self, backfill: str, parallel: int) -> None:
+        """Change how many chunks may run at once, across all processes."""
+        if parallel < 1:
+            raise UsageError(f"--parallel {parallel}: at least one chunk runs at a time; `pause` stops them all")
+        with self._write() as connection:
+            row = _row(connection, backfill)
+            if row.status not in OPEN_STATES:
+                raise UsageError(f"backfill {backfill} has ended: it is {row.status}")
+            connection.execute(sa.update(backfills).where(backfills.c.id == backfill).values(parallel=parallel))
+
+    def backfill_state(self, backfill: str) -> tuple[str, int, int]:
+        """Return status, parallelism and stage: what its processes look at every second."""
+        with self._read() as connection:
+            row = _row(connection, backfill)
+            return row.status, row.parallel, row.stage
+
+    def backfills(self, *, pipeline: str | None = None, limit: int = 50) -> list[BackfillInfo]:
+        """List backfills, newest first."""
+        query = sa.select(backfills).order_by(backfills.c.started_at.desc(), backfills.c.id.desc()).limit(limit)
+        if pipeline is not None:
+            query = query.where(backfills.c.pipeline == pipeline)
+        with self._read() as connection:
+            now = self._now(connection)
+            return [_info(connection, row, now) for row in connection.execute(query).all()]
+
+    def backfill(self, backfill: str) -> BackfillInfo:
+        """Return one backfill by its id, or by the beginning of it if no other begins so."""
+        wanted = backfill.strip().lower()
+        query = sa.select(backfills).where(backfills.c.id.startswith(wanted, autoescape=True))
+        with self._read() as connection:
+            rows = connection.execute(query.order_by(backfills.c.id).limit(6)).all() if wanted else []
+            rows = [row for row in rows if row.id == wanted] or rows
+            if not rows:
+                raise UsageError(f"no backfill begins with {backfill!r}", to_go_on="twice backfill list")
+            if len(rows) > 1:
+                names = ", ".join(row.id for row in rows[:5]) + (", …" if len(rows) > 5 else "")
+                raise UsageError(f"several backfills begin with {backfill!r}: {names}", to_go_on="give more of the id")
+            return _info(connection, rows[0], self._now(connection))
+
+    def _switch(self, backfill: str, before: str, after: str) -> None:
+        with self._write() as connection:
+            row = _row(connection, backfill)
+            if row.status == after:
+                return
+            if row.status != before:
+                raise UsageError(f"backfill {backfill} cannot be {after} now: it is {row.status}")
+            connection.execute(sa.update(backfills).where(backfills.c.id == backfill).values(status=after))
+
+
+def _row(connection: sa.Connection, backfill: str) -> Any:
+    row = connection.execute(sa.select(backfills).where(backfills.c.id == backfill)).one_or_none()
+    if row is None:
+        raise LedgerError(
+            f"backfill {backfill} is not in the ledger",
+            safe="nothing was changed",
+            to_go_on="an older ledger may have been put in its place meanwhile: twice backfill list",
+        )
+    return row
+
+
+def _refuse_overlap(connection: sa.Connection, now: datetime, scope: Scope, tables: Sequence[str], *, but: str) -> None:
+    """Refuse partitions that another backfill's processes are at work on, or wait to work on."""
+    query = sa.select(backfills).where(backfills.c.status.in_(OPEN_STATES), backfills.c.id != but)
+    for row in connection.execute(query.order_by(backfills.c.id)).all():
+        shared = sorted(set(tables) & set(json.loads(row.tables)))
+        if not shared or not scope.overlaps(scope_of(row)):
+            continue
+        if owners := live_workers(connection, row.id, now):
+            raise ScopeHeld(
+                f"{shared[0]} {scope} overlaps with backfill {row.id} ({scope_of(row)}), which is {row.status} "
+                f"on {owners[0]}",
+                safe="nothing was started",
+                to_go_on=f"twice backfill watch {row.id}; or end it with twice backfill cancel {row.id}",
+            )
+
+
+def _info(connection: sa.Connection, row: Any, now: datetime) -> BackfillInfo:
+    found = tuple(live_workers(connection, row.id, now)) if row.status in OPEN_STATES else ()
+    lost = row.status in ("running", "paused") and not found
+    return BackfillInfo(
+        id=row.id,
+        pipeline=row.pipeline,
+        scope=scope_of(row),
+        tables=tuple(json.loads(row.tables)),
+        request=json.loads(row.request),
+        code=json.loads(row.code),
+        plan=json.loads(row.plan),
+        command=row.command,
+        status="lost" if lost else row.status,
+        parallel=row.parallel,
+        stage=row.stage,
+        error=row.error,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        workers=found,
+        tallies=tallies(connection, row.id),
+    )

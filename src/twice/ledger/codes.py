@@ -1,0 +1,28 @@
+"""What code fingerprints are made of: kept once, so that a change of code can be named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import sqlalchemy as sa
+
+from twice.ledger.book import Book
+from twice.ledger.dialect import insert_missing
+from twice.ledger.encoding import to_text
+from twice.ledger.schema import codes
+
+
+class Codes(Book):
+    """The part of the ledger that knows the parts of a code."""
+
+    def keep_code(self, code: str, parts: Mapping[str, str]) -> None:
+        """Remember what a code is made of; the first word counts."""
+        with self._write() as connection:
+            insert_missing(connection, codes, [{"id": code, "parts": to_text(dict(parts))}])
+
+    def code_parts(self, code: str) -> dict[str, str] | None:
+        """Return what a code is made of; None if nobody kept it."""
+        with self._read() as connection:
+            text = connection.scalar(sa.select(codes.c.parts).where(codes.c.id == code))
+        return None if text is None else dict(json.loads(text))

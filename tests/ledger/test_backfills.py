@@ -1,0 +1,269 @@
+"""Backfills in the ledger: who works on them, chunks handed out once, wishes of others, the pace of sources."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+
+from twice.errors import ScopeHeld, UsageError
+from twice.ledger import NewChunk, Owner
+
+MINUTE = timedelta(minutes=1)
+FAR = Owner("elsewhere", 7)
+FARTHER = Owner("elsewhere", 8)
+
+
+@pytest.fixture
+def begin(ledger, day):
+    """Start a backfill of the first ten days, worked on from elsewhere."""
+
+    def start(owner: Owner = FAR, *, first: int = 1, days: int = 10, parallel: int = 2, **dimensions: str) -> str:
+        return ledger.start_backfill(
+            "shop",
+            day(first, days, **dimensions),
+            ["lake.facts"],
+            request={"place": "shop"},
+            code={"facts": "v1"},
+            parallel=parallel,
+            ttl=MINUTE,
+            owner=owner,
+        )
+
+    return start
+
+
+@pytest.fixture
+def laid_out(ledger, begin, day):
+    """Start a backfill whose first step waits in chunks of two days."""
+
+    def start(chunks: int = 4, **how) -> str:
+        backfill = begin(**how)
+        wanted = [NewChunk(day(2 * number + 1, 2), 2) for number in range(chunks)]
+        assert ledger.lay_out(backfill, 1, "facts", wanted, {"step": "facts"})
+        return backfill
+
+    return start
+
+
+def test_chunks_are_handed_out_in_order_and_not_more_at_once_than_allowed(ledger, laid_out, day):
+    backfill = laid_out(parallel=2)
+    first = ledger.take_chunk(backfill, owner=FAR)
+    second = ledger.take_chunk(backfill, owner=FAR)
+    assert (first.scope, second.scope) == (day(1, 2), day(3, 2))
+    assert ledger.take_chunk(backfill, owner=FAR) is None
+    # Another process is bound by the same number; a higher one counts at once
+    ledger.beat_backfill(backfill, MINUTE, FARTHER)
+    assert ledger.take_chunk(backfill, owner=FARTHER) is None
+    ledger.set_parallel(backfill, 3)
+    assert ledger.take_chunk(backfill, owner=FARTHER, limit=2) is None
+    assert ledger.take_chunk(backfill, owner=FARTHER).scope == day(5, 2)
+    assert ledger.finish_chunk(first, "done", rows=5)
+    assert [tally.to_json() for tally in ledger.tallies(backfill)] == [
+        {"step": "facts", "done": 2, "running": 4, "waiting": 2, "failed": 0, "blocked": 0, "cancelled": 0, "rows": 5}
+    ]
+
+
+def test_a_step_is_laid_out_once_and_only_in_its_turn(ledger, begin, day):
+    backfill = begin()
+    assert not ledger.lay_out(backfill, 2, "sums", [], {})
+    assert ledger.lay_out(backfill, 1, "facts", [NewChunk(day(1), 1)], {"why": "mine"})
+    assert not ledger.lay_out(backfill, 1, "facts", [NewChunk(day(1), 1)], {"why": "theirs"})
+    info = ledger.backfill(backfill)
+    assert (info.stage, [step["why"] for step in info.plan], len(ledger.chunks(backfill))) == (1, ["mine"], 1)
+
+
+def test_chunks_of_a_process_that_fell_silent_are_taken_again(ledger, laid_out, clock):
+    backfill = laid_out()
+    lost = ledger.take_chunk(backfill, owner=FAR)
+    clock.advance(timedelta(seconds=61))
+    assert ledger.backfill(backfill).status == "lost"
+    ledger.join_backfill(backfill, ttl=MINUTE, owner=FARTHER)
+    again = ledger.take_chunk(backfill, owner=FARTHER)
+    assert (again.id, again.tries, lost.tries) == (lost.id, 2, 1)
+    # The first process, back from its sleep, changes nothing
+    assert not ledger.finish_chunk(lost, "failed", error="too late")
+    assert ledger.finish_chunk(again, "done", rows=1)
+
+
+def test_a_process_of_this_machine_that_was_killed_is_known_to_be_gone(ledger, laid_out):
+    child = subprocess.Popen([sys.executable, "-c", "pass"])
+    child.wait()
+    here = Owner(Owner.here().host, child.pid)
+    backfill = laid_out(owner=here)
+    chunk = ledger.take_chunk(backfill, owner=here)
+    # Not even its lease is waited for
+    assert chunk is not None
+    assert ledger.backfill(backfill).status == "lost"
+    mine = Owner.here()
+    assert mine.pid == os.getpid()
+    ledger.join_backfill(backfill, ttl=MINUTE, owner=mine)
+    assert ledger.take_chunk(backfill, owner=mine).id == chunk.id
+
+
+def test_two_backfills_of_the_same_partitions_exclude_each_other_while_somebody_works_on_them(ledger, begin, clock):
+    first = begin()
+    with pytest.raises(ScopeHeld, match=f"overlaps with backfill {first}") as held:
+        begin(FARTHER, first=10)
+    assert f"cancel {first}" in held.value.to_go_on
+    begin(FARTHER, first=11)
+    # Once nobody works on it, it holds nothing; and then cannot come back beside the other
+    clock.advance(timedelta(seconds=61))
+    second = begin(FARTHER, first=5, days=2)
+    with pytest.raises(ScopeHeld, match=f"overlaps with backfill {second}"):
+        ledger.join_backfill(first, ttl=MINUTE, owner=FAR)
+
+
+def test_tenants_do_not_exclude_each_other(ledger, begin):
+    begin(tenant="acme")
+    begin(FARTHER, tenant="bolt")
+    with pytest.raises(ScopeHeld):
+        begin(Owner("third", 1))
+
+
+def test_a_paused_backfill_starts_nothing_and_goes_on_when_told(ledger, laid_out):
+    backfill = laid_out()
+    ledger.pause_backfill(backfill)
+    assert ledger.take_chunk(backfill, owner=FAR) is None
+    assert ledger.backfill(backfill).status == "paused"
+    ledger.unpause_backfill(backfill)
+    ledger.unpause_backfill(backfill)
+    assert ledger.take_chunk(backfill, owner=FAR) is not None
+    ledger.finish_backfill(backfill, "done")
+    with pytest.raises(UsageError, match="cannot be paused now: it is done"):
+        ledger.pause_backfill(backfill)
+
+
+def test_a_cancelled_backfill_gives_up_what_waits_and_stays_cancelled(ledger, laid_out):
+    backfill = laid_out()
+    ledger.take_chunk(backfill, owner=FAR)
+    ledger.cancel_backfill(backfill)
+    assert ledger.take_chunk(backfill, owner=FAR) is None
+    assert not ledger.finish_backfill(backfill, "done")
+    info = ledger.backfill(backfill)
+    assert (info.status, info.count("cancelled"), info.count("running")) == ("cancelled", 6, 2)
+    with pytest.raises(UsageError, match="has ended: it is cancelled"):
+        ledger.join_backfill(backfill, ttl=MINUTE)
+    with pytest.raises(UsageError, match="has ended already"):
+        ledger.cancel_backfill(backfill)
+
+
+def test_the_last_process_to_leave_leaves_it_interrupted(ledger, laid_out):
+    backfill = laid_out()
+    ledger.beat_backfill(backfill, MINUTE, FARTHER)
+    ledger.leave_backfill(backfill, interrupted=True, owner=FAR)
+    assert ledger.backfill(backfill).status == "running"
+    ledger.leave_backfill(backfill, interrupted=True, owner=FARTHER)
+    assert ledger.backfill(backfill).status == "interrupted"
+
+
+def test_whoever_leaves_puts_its_chunks_back(ledger, laid_out):
+    backfill = laid_out()
+    mine = ledger.take_chunk(backfill, owner=FAR)
+    ledger.leave_backfill(backfill, interrupted=True, owner=FAR)
+    assert ledger.backfill(backfill).count("waiting") == 8
+    assert not ledger.finish_chunk(mine, "done")
+
+
+def test_a_cancelled_backfill_without_a_process_has_nothing_at_work(ledger, laid_out, clock):
+    backfill = laid_out()
+    ledger.take_chunk(backfill, owner=FAR)
+    clock.advance(timedelta(seconds=61))
+    ledger.cancel_backfill(backfill)
+    info = ledger.backfill(backfill)
+    assert (info.count("cancelled"), info.count("running")) == (8, 0)
+
+
+def test_a_chunk_is_split_into_parts_that_keep_its_place(ledger, laid_out, day):
+    backfill = laid_out()
+    chunk = ledger.take_chunk(backfill, owner=FAR)
+    assert ledger.split_chunk(chunk, [NewChunk(day(1), 1), NewChunk(day(2), 1)])
+    assert not ledger.split_chunk(chunk, [NewChunk(day(1), 1)])
+    taken = [ledger.take_chunk(backfill, owner=FAR).scope for _ in range(2)]
+    assert taken == [day(1), day(2)]
+
+
+def test_one_chunk_of_a_stage_is_checked_alone_until_one_was(ledger, laid_out):
+    backfill = laid_out(parallel=3)
+    first, second = (ledger.take_chunk(backfill, owner=FAR, check=True) for _ in range(2))
+    assert (first.solo, second.solo) == (True, True)
+    ledger.finish_chunk(first, "done", rows=1)
+    assert ledger.take_chunk(backfill, owner=FAR, check=True).solo is False
+
+
+def test_a_chunk_that_was_put_back_waits_for_its_time(ledger, laid_out, clock):
+    backfill = laid_out(chunks=1)
+    chunk = ledger.take_chunk(backfill, owner=FAR)
+    ledger.put_back(chunk, wait=timedelta(seconds=5))
+    assert ledger.take_chunk(backfill, owner=FAR) is None
+    clock.advance(timedelta(seconds=5))
+    assert ledger.take_chunk(backfill, owner=FAR).tries == 2
+
+
+def test_waiting_chunks_are_cut_anew_unless_one_was_taken(ledger, laid_out, day):
+    backfill = laid_out()
+    waiting = ledger.chunks(backfill, states=("waiting",))
+    assert ledger.recut(waiting[2:], [NewChunk(day(5, 4), 4)])
+    ledger.take_chunk(backfill, owner=FAR)
+    assert not ledger.recut(waiting[:2], [NewChunk(day(1, 4), 4)])
+    assert [(chunk.scope, chunk.state) for chunk in ledger.chunks(backfill)] == [
+        (day(1, 2), "running"),
+        (day(3, 2), "waiting"),
+        (day(5, 4), "waiting"),
+    ]
+
+
+def test_refused_partitions_of_a_chunk_count_as_failed(ledger, laid_out):
+    backfill = laid_out()
+    chunk = ledger.take_chunk(backfill, owner=FAR)
+    ledger.finish_chunk(chunk, "done", rows=3, refused={"2026-01-02": "row count at least 1"})
+    (tally,) = ledger.tallies(backfill)
+    assert (tally.done, tally.failed, tally.waiting) == (1, 1, 6)
+
+
+def test_a_restart_forgets_the_chunks(ledger, laid_out):
+    backfill = laid_out()
+    ledger.join_backfill(backfill, ttl=MINUTE, code={"facts": "v2"}, restart=True, owner=FAR)
+    info = ledger.backfill(backfill)
+    assert (info.stage, info.plan, info.code, info.tallies) == (0, [], {"facts": "v2"}, ())
+
+
+def test_an_unknown_or_ambiguous_id_is_refused(ledger, begin, clock):
+    one = begin()
+    clock.advance(timedelta(milliseconds=5))
+    two = begin(FARTHER, first=20)
+    assert ledger.backfill(one.upper()).id == one
+    with pytest.raises(UsageError, match="no backfill begins with 'zz'"):
+        ledger.backfill("zz")
+    with pytest.raises(UsageError, match="several backfills begin with"):
+        ledger.backfill(one[:6])
+    assert [info.id for info in ledger.backfills()] == [two, one]
+
+
+def test_at_least_one_chunk_runs_at_a_time(ledger, begin):
+    with pytest.raises(UsageError, match="at least one chunk"):
+        ledger.set_parallel(begin(), 0)
+
+
+def test_a_prune_takes_old_backfills_with_their_chunks_and_no_others(ledger, laid_out, clock):
+    old = laid_out()
+    ledger.finish_backfill(old, "done")
+    clock.advance(timedelta(days=10))
+    new = laid_out()
+    report = ledger.prune(timedelta(days=5))
+    assert report.backfills == 1
+    assert [info.id for info in ledger.backfills()] == [new]
+    assert ledger.chunks(old) == []
+    assert len(ledger.chunks(new)) == 4
+
+
+def test_calls_of_a_source_are_spread_over_all_who_share_the_ledger(ledger, clock):
+    apart = timedelta(milliseconds=200)
+    assert [round(ledger.next_call("shop.orders", apart), 3) for _ in range(3)] == [0.0, 0.2, 0.4]
+    assert ledger.next_call("shop.people", apart) == 0.0
+    # Time that nobody used is not saved up
+    clock.advance(timedelta(seconds=60))
+    assert [round(ledger.next_call("shop.orders", apart), 3) for _ in range(2)] == [0.0, 0.2]

@@ -1,0 +1,85 @@
+"""Partitions read lean: the same as the outputs themselves, on every database."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+
+from twice.ledger import InputRecord, Output, second
+from twice.model.scopes import Scope
+from twice.model.windows import Window
+
+ONE = datetime(2026, 4, 1, tzinfo=timezone.utc)
+TTL = timedelta(minutes=1)
+
+
+def scope(day: int, count: int = 1, **dimensions: str) -> Scope:
+    return Scope.of(Window(ONE + timedelta(days=day - 1), ONE + timedelta(days=day - 1 + count)), dimensions)
+
+
+def record(ledger, *scopes: Scope, status: str = "published", code: str = "c") -> str:
+    run = ledger.start_run("shop", scopes[0])
+    row = ledger.start_attempt(run, "facts", "t", 1, scopes[0], code=code)
+    claim = ledger.claim("t", scopes, ttl=TTL, run=run)
+    inputs = (InputRecord("a", "u", "window", "1", {}),)
+    made = [
+        Output("t", each, 3, f"3-{number}", "f", "1", "shop", "facts", code, inputs)
+        for number, each in enumerate(scopes)
+    ]
+    ledger.record(claim, row, made, status=status)
+    return run
+
+
+def test_holdings_are_the_outputs(ledger):
+    record(ledger, scope(2), scope(1), scope(3, tenant="o'hara"), Scope(None))
+    held, outputs = ledger.holdings("t"), ledger.outputs("t")
+    assert [(each.rows, each.digest, each.files, each.code, each.run) for each in held] == [
+        (each.rows, each.digest, each.files, each.code, each.run) for each in outputs
+    ]
+    assert [each.start for each in held] == [None, "2026-04-01T00:00:00", "2026-04-02T00:00:00", "2026-04-03T00:00:00"]
+    assert held[1].end == second(ONE + timedelta(days=1)) == "2026-04-02T00:00:00"
+    assert held[3].dimensions == json.dumps({"tenant": "o'hara"}, separators=(",", ":"))
+    texts = ledger.input_texts("t")
+    assert set(texts) == {each.inputs for each in held}
+    assert '"name":"a"' in texts[held[0].inputs]
+
+
+def test_a_window_limits_them(ledger):
+    record(ledger, *[scope(day) for day in range(1, 6)])
+    found = ledger.holdings("t", scope(2, 2).window)
+    assert [each.start for each in found] == ["2026-04-02T00:00:00", "2026-04-03T00:00:00"]
+    assert ledger.holdings("other") == []
+    assert ledger.input_texts("other") == {}
+
+
+def test_the_newest_attempt_of_each_scope_is_told_and_acceptances_are_not(ledger):
+    record(ledger, scope(1))
+    run = ledger.start_run("shop", scope(1))
+    row = ledger.start_attempt(run, "facts", "t", 1, scope(1), code="c")
+    ledger.finish_attempt(row, "failed", error="boom")
+    record(ledger, scope(2))
+    record(ledger, scope(1), status="accepted")
+    found = ledger.newest_attempts("shop", "facts", scope(1, 5).window)
+    assert [(each.start, each.status, each.error) for each in found] == [
+        ("2026-04-01T00:00:00", "failed", "boom"),
+        ("2026-04-02T00:00:00", "published", ""),
+    ]
+    assert ledger.newest_attempts("shop", "facts", scope(4).window) == []
+    assert ledger.attempt_states([row]) == {row: "failed"}
+
+
+def test_parts_of_a_code_are_kept_once(ledger):
+    assert ledger.code_parts("abc") is None
+    ledger.keep_code("abc", {"sql": "1"})
+    ledger.keep_code("abc", {"sql": "2"})
+    assert ledger.code_parts("abc") == {"sql": "1"}
+
+
+def test_what_was_spent_comes_with_its_tags(ledger):
+    run = ledger.start_run("shop", scope(1), tags={"project": "apollo"})
+    row = ledger.start_attempt(run, "facts", "t", 1, scope(1), code="c")
+    ledger.finish_attempt(row, "failed", details={"cost": {"executor_seconds": 2.5}})
+    ledger.start_attempt(run, "facts", "t", 2, scope(1), code="c")
+    first, second_try = ledger.spent(since=timedelta(days=1))
+    assert (first.tags, first.cost, second_try.cost) == ({"project": "apollo"}, {"executor_seconds": 2.5}, {})
+    assert ledger.spent(since=timedelta(0), pipeline="other") == []
