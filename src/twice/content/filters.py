@@ -74,6 +74,16 @@ def happened_in(schema: T.StructType, name: str, window: Window, zone: ZoneInfo,
     raise SchemaRefused(f"{where}: event time {name} is {kind.simpleString()}; it must be a timestamp or a date")
 
 
+def arrived_within(schema: T.StructType, table: Table, late: int) -> Column:
+    """Select rows that arrived on the day they happened or up to some days after it, by the session's time zone."""
+    assert table.partition is not None  # noqa: S101 - only called for tables that rows arrive in by day
+    assert table.event_time is not None  # noqa: S101 - the same
+    if table.event_time not in schema.names:
+        raise SchemaRefused(f"{table.name} has no column {table.event_time}, which its contract declares as event time")
+    happened, arrived = column(table.event_time).cast("date"), column(table.partition.column)
+    return (arrived >= happened) & (arrived <= F.date_add(happened, late))
+
+
 def valid_during(since: str, until: str, window: Window) -> Column:
     """Select row versions whose validity touches the window; no end means still valid."""
     return (column(since) < instant(window.end)) & (column(until).isNull() | (column(until) > instant(window.start)))

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 from twice.engine import freshness, gating
 from twice.engine.claiming import claim_scope, drop_leftovers, give_up, replaced
+from twice.engine.cost import priced
 from twice.engine.heartbeat import Heartbeat
 from twice.engine.inputs import pin, records, require_unmoved
 from twice.engine.interrupts import apart
 from twice.engine.outputs import Finding, outputs_of
+from twice.engine.solo import compare_alone
 from twice.engine.staging import Staged, stage
 from twice.errors import LedgerBusy
 from twice.failpoints import fail_point
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from twice.engine.gating import Verdict
     from twice.engine.inputs import Pinned
     from twice.engine.job import Job
-    from twice.ledger import Claim
+    from twice.ledger import Claim, Output
 
 
 def attempt(job: Job, row: int) -> Finding:
@@ -38,7 +40,9 @@ def attempt(job: Job, row: int) -> Finding:
                 return skipped
             staged = stage(job, claim, row, heartbeat, inputs)
             verdict = gate(job, staged)
+            compare_alone(job, inputs, staged, verdict)
             finding = publish(job, claim, row, heartbeat, inputs, staged, verdict)
+            finding = priced(job, finding)
             record(job, claim, row, finding)
         except KeyboardInterrupt:
             apart(job.cancel, lambda: give_up(job, claim))
@@ -91,11 +95,10 @@ def publish(
     """Make the partitions that differ visible in one commit; nothing differs: nothing is committed."""
     changed = freshness.changed_partitions(job, staged, verdict)
     files = freshness.files_after(job, staged, changed)
-    remember = freshness.marks(job)
+    remember, details = freshness.marks(job), staged.details(verdict, changed)
     if not changed:
         job.store.discard(job.session, staged.stage, remember)
-        outputs = outputs_of(job, inputs, verdict, files, staged.stage.base)
-        return Finding("unchanged", outputs, verdict.rows, staged.stage.base, staged.details(verdict, changed))
+        return _found(job, "unchanged", outputs_of(job, inputs, verdict, files, staged.stage.base), verdict, details)
     require_unmoved(job, inputs)
     heartbeat.require()
     # Saved before the commit, so that whoever finds the commit without its record can complete it.
@@ -103,8 +106,14 @@ def publish(
     notes = {"twice.run": job.run, "twice.step": f"{job.pipeline.name}.{job.step.name}"}
     version = job.store.publish(job.session, staged.stage, changed, notes, remember)
     fail_point("publish.committed")
-    outputs = outputs_of(job, inputs, verdict, files, version)
-    return Finding("published", outputs, verdict.rows, version, staged.details(verdict, changed))
+    return _found(job, "published", outputs_of(job, inputs, verdict, files, version), verdict, details)
+
+
+def _found(job: Job, status: str, outputs: list[Output], verdict: Verdict, details: dict[str, object]) -> Finding:
+    refused = {partition: error.message for partition, error in verdict.refused.items()}
+    if refused:
+        details["refused"] = {job.target.name(partition): reason for partition, reason in refused.items()}
+    return Finding(status, outputs, verdict.rows, outputs[0].version, details, refused)
 
 
 def record(job: Job, claim: Claim, row: int, finding: Finding) -> None:
@@ -114,3 +123,7 @@ def record(job: Job, claim: Claim, row: int, finding: Finding) -> None:
     except LedgerBusy:
         # It may be there, and only the answer was lost: asking again tells, and does no harm.
         job.ledger.record(claim, row, finding.outputs, status=finding.status, details=finding.details)
+    if finding.refused:
+        # A kill before this leaves them without a word: then they are as missing or stale as they were.
+        step, table = job.step.name, job.step.writes.name
+        job.ledger.add_failures(job.run, step, table, job.number, finding.refused, code=job.code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import islice
@@ -55,7 +56,9 @@ def _call(job: Job, bound: Mapping[str, DataFrame]) -> Any:
         except PySparkException as error:
             raise _failed(job, error) from error
     assert step.function is not None  # noqa: S101 - a step has a function or a query
-    offered: dict[str, object] = {"window": window, "spark": job.session}
+    offered: dict[str, object] = {"window": window, "spark": job.session, "pace": lambda: _pace(job)}
+    if step.rate is not None and "pace" not in step.wants:
+        _pace(job)  # a function that does not spread its calls makes one
     arguments = {**bound, **{name: offered[name] for name in step.wants}}
     try:
         return step.function(**arguments)
@@ -63,6 +66,12 @@ def _call(job: Job, bound: Mapping[str, DataFrame]) -> Any:
         raise
     except Exception as error:
         raise _failed(job, error) from error
+
+
+def _pace(job: Job) -> None:
+    """Wait until the source may be called again, by whichever process."""
+    assert job.step.rate is not None  # noqa: S101 - only offered to steps with a rate
+    time.sleep(job.ledger.next_call(f"{job.pipeline.name}.{job.step.name}", job.step.rate.apart))
 
 
 def _failed(job: Job, error: BaseException) -> StepFailed:

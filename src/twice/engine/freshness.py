@@ -12,6 +12,7 @@ from twice.content.schema import schema_fingerprint
 from twice.engine import gating
 from twice.engine.gating import Verdict
 from twice.engine.inputs import Pinned, records
+from twice.engine.lateness import overlooked, refuse_late_rows, takes_no_late_rows
 from twice.engine.outputs import Finding
 from twice.model.patterns import Whole
 
@@ -32,9 +33,17 @@ def nothing_to_do(job: Job, claim: Claim, row: int, inputs: list[Pinned], *, wai
         assert job.scope.window is not None  # noqa: S101 - a run always has a window
         if newest and datetime.fromisoformat(newest) > job.scope.window.start:
             return _end(job, claim, row, "superseded", [], {"newest": newest})
+    if takes_no_late_rows(job):
+        refuse_late_rows(job, *_before_and_now(job, inputs))
     if (job.skip_fresh or waited) and (outputs := fresh_outputs(job, inputs)) is not None:
         return _end(job, claim, row, "fresh", outputs, {})
     return None
+
+
+def _before_and_now(job: Job, inputs: list[Pinned]) -> tuple[dict[Scope, Output], dict[Scope, tuple[InputRecord, ...]]]:
+    """Return what each partition was made from, and what it would be made from now."""
+    now = {unit: records(job, inputs, unit) for unit in set(map(job.unit_of, job.target.partitions))}
+    return known_outputs(job), {partition: now[job.unit_of(partition)] for partition in job.target.partitions}
 
 
 def marks(job: Job) -> dict[str, str]:
@@ -57,13 +66,13 @@ def fresh_outputs(job: Job, inputs: list[Pinned]) -> list[Output] | None:
     """Return the recorded outputs if inputs, code and the table's files are the recorded ones."""
     known = known_outputs(job)
     files = job.store.files(job.session, job.target, job.store.version(job.session, job.step.writes))
-    now = records(job, inputs)
+    now = {unit: records(job, inputs, unit) for unit in map(job.unit_of, job.target.partitions)}
     found = []
     for partition in job.target.partitions:
         output = known.get(partition)
         if output is None or output.files != files[partition] or output.code != job.code:
             return None
-        if not same_inputs(output.inputs, now):
+        if not same_inputs(output.inputs, overlooked(job, output, now[job.unit_of(partition)])):
             return None
         found.append(output)
     return found

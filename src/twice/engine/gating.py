@@ -16,7 +16,7 @@ from twice.content.profile import PartitionProfile, duplicate_samples, null_key_
 from twice.content.rows import column
 from twice.content.schema import order_sensitive, schema_fingerprint
 from twice.engine.samples import LIMIT, rows_text
-from twice.errors import GateFailed, KeyViolation, OutOfScope, SchemaRefused
+from twice.errors import GateFailed, KeyViolation, OutOfScope, PermanentError, SchemaRefused
 from twice.model import gates as g
 
 if TYPE_CHECKING:
@@ -30,10 +30,11 @@ _SAFE = "nothing was published; the last good version stays readable"
 
 @dataclass
 class Verdict:
-    """What the gates saw: the content of each partition, and remarks that stop nothing."""
+    """What the gates saw: the content of each partition, remarks that stop nothing, and what was refused."""
 
     digests: dict[Scope, Digest]
     remarks: list[str] = field(default_factory=list)
+    refused: dict[Scope, PermanentError] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -66,16 +67,52 @@ def judge(job: Job, rows: DataFrame, *, check_keys: bool = True, unique: bool = 
     key = table.key if check_keys else ()
     found = profiled(job, rows, key=key, violations=_violations(job, rows), unique=unique)
     verdict = Verdict({partition: found[partition].digest for partition in job.target.partitions})
-    if check_keys:
-        refuse_bad_keys(job, rows, found)
-    for partition, seen in found.items():
-        for gate in table.gates:
-            # What a merge makes of the table is judged after the merge.
-            if check_keys or not isinstance(gate, g.RowCountChange):
+    # What a merge makes of the table is judged after the merge.
+    gates = [gate for gate in table.gates if check_keys or not isinstance(gate, g.RowCountChange)]
+    if job.partial and check_keys and len(found) > 1:
+        _judge_apart(job, rows, found, _without_needless(job, rows, gates), verdict)
+    else:
+        if check_keys:
+            refuse_bad_keys(job, rows, found)
+        for partition, seen in found.items():
+            for gate in gates:
                 _apply(job, gate, partition, seen, rows, verdict)
     if inexact := order_sensitive(rows.schema):
         verdict.remarks.append(f"{', '.join(inexact)}: sums of float and double depend on row order; decimal does not")
     return verdict
+
+
+def _judge_apart(
+    job: Job,
+    rows: DataFrame,
+    found: Mapping[Scope, PartitionProfile],
+    gates: Sequence[g.Gate],
+    verdict: Verdict,
+) -> None:
+    """Judge each partition by itself, in order; what is refused leaves the verdict, unless nothing is left."""
+    for partition, seen in found.items():
+        try:
+            if seen.null_keys or seen.duplicate_keys:
+                refuse_bad_keys(job, _only(job, rows, partition), {partition: seen})
+            for gate in gates:
+                _apply(job, gate, partition, seen, rows, verdict)
+        except (GateFailed, KeyViolation) as error:
+            verdict.refused[partition] = error
+            del verdict.digests[partition]
+    if not verdict.digests:
+        raise next(iter(verdict.refused.values()))
+
+
+def _without_needless(job: Job, rows: DataFrame, gates: Sequence[g.Gate]) -> list[g.Gate]:
+    """Leave out gates that one query over all partitions has shown to pass."""
+    place = job.step.writes.partition
+    return [
+        gate
+        for gate in gates
+        if place is None
+        or not isinstance(gate, g.Unique)
+        or duplicate_samples(rows, (place.column,), gate.columns, limit=1)
+    ]
 
 
 def judge_growth(job: Job, verdict: Verdict) -> None:
@@ -212,7 +249,7 @@ def _judge_change(job: Job, gate: g.RowCountChange, partition: Scope, count: int
     if before is not None and before.rows:
         usual, of_what = float(before.rows), "at its last publish"
     else:
-        history = job.ledger.row_history(table, partition, gate.history)
+        history = _row_history(job, gate, partition, verdict)
         if len(history) < _ENOUGH:
             verdict.remarks.append(f"{gate.text}: not judged, only {len(history)} earlier partitions are known")
             return
@@ -221,6 +258,19 @@ def _judge_change(job: Job, gate: g.RowCountChange, partition: Scope, count: int
     if not low <= count <= high:
         change = f"{count / usual - 1:+.0%}" if usual else "from none"
         raise _failed(job, gate, partition, f"it has {count}, usual {of_what} was {usual:g} ({change})")
+
+
+def _row_history(job: Job, gate: g.RowCountChange, partition: Scope, verdict: Verdict) -> list[int]:
+    """Return the row counts of earlier partitions, nearest first; those of the same chunk that passed are among them.
+
+    A day is judged in a chunk as it would be after the days before it.
+    """
+    earlier: list[int] = []
+    if job.partial and job.target.partitions[0] != partition:
+        judged = job.target.partitions[: job.target.partitions.index(partition)]
+        earlier = [verdict.digests[each].rows for each in reversed(judged) if each in verdict.digests]
+    first = job.target.partitions[0] if earlier else partition
+    return (earlier + job.ledger.row_history(job.step.writes.name, first, gate.history))[: gate.history]
 
 
 def _only(job: Job, rows: DataFrame, partition: Scope) -> DataFrame:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from twice.content.filters import all_of, happened_in, partitions_between, valid_during
+from twice.content.filters import all_of, arrived_within, happened_in, partitions_between, valid_during
 from twice.content.rows import column
 from twice.engine.compute import declared
 from twice.errors import Conflict, SchemaRefused, StoreRefused
 from twice.ledger import InputRecord
+from twice.model.grains import Day
 from twice.model.scopes import Scope
 from twice.model.tables import Cut, Read
 from twice.model.targets import Target
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from twice.engine.job import Job
+    from twice.model.pipelines import Pipeline
+    from twice.model.steps import Step
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class Pinned:
     cut: Cut
     version: str | None
     record: InputRecord
+    apart: Mapping[Window, InputRecord] = field(default_factory=dict)
 
 
 def pin(job: Job) -> list[Pinned]:
@@ -39,9 +43,19 @@ def pin(job: Job) -> list[Pinned]:
     return [_pin(job, name, read) for name, read in job.step.reads.items()]
 
 
-def records(job: Job, inputs: Sequence[Pinned]) -> tuple[InputRecord, ...]:
-    """Return what the ledger keeps of the inputs; and of the run itself, where the table does not show its scope."""
-    found = tuple(pinned.record for pinned in inputs)
+def pin_unit(job: Job, inputs: Sequence[Pinned]) -> list[Pinned]:
+    """Narrow the inputs of a chunk, at the same versions, to what the given job of one unit sees."""
+    assert job.scope.window is not None  # noqa: S101 - a run always has a window
+    lateness, zone = job.step.writes.lateness, job.pipeline.zone
+    return [replace(pinned, cut=pinned.read.cut(job.scope.window, lateness, zone)) for pinned in inputs]
+
+
+def records(job: Job, inputs: Sequence[Pinned], unit: Window | None = None) -> tuple[InputRecord, ...]:
+    """Return what the ledger keeps of the inputs; and of the run itself, where the table does not show its scope.
+
+    With a unit of a chunk: what a run of that unit alone would have kept.
+    """
+    found = tuple(pinned.apart[unit] if unit else pinned.record for pinned in inputs)
     if job.target.scope == job.scope:
         return found
     # One record of a table without partitions serves every window: it must say whose it is.
@@ -104,12 +118,39 @@ def cut_rows(job: Job, read: Read, cut: Cut, rows: DataFrame) -> DataFrame:
         terms.append(partitions_between(table, cut.partitions, job.pipeline.zone))
     if cut.event and table.event_time and read.mode == "window":
         terms.append(happened_in(rows.schema, table.event_time, cut.event, job.pipeline.zone, table.name))
+        if job.units and arrives_apart(job.pipeline, job.step, read):
+            # In a chunk a row is one of its own day's, and may be no later than that day's run would have seen it.
+            terms.append(arrived_within(rows.schema, table, job.step.writes.lateness.days))
     if cut.event and read.mode == "as_of" and table.valid:
         terms.append(valid_during(*table.valid, cut.event))
     return rows.where(all_of(terms)) if terms else rows
 
 
+def located(job: Job) -> list[Pinned]:
+    """Resolve versions and cuts only: enough to read, without a record of what is read."""
+    return [_locate(job, name, read) for name, read in job.step.reads.items()]
+
+
+def arrives_apart(pipeline: Pipeline, step: Step, read: Read) -> bool:
+    """Tell whether rows arrive in other partitions than they happened in, all of it counted in days."""
+    table = read.table
+    return (
+        read.mode == "window"
+        and not read.lookback
+        and not step.writes.lateness.exact
+        and table.partition is not None
+        and table.event_time not in (None, table.partition.column)
+        and table.partition.grain == pipeline.grain == Day
+    )
+
+
 def _pin(job: Job, name: str, read: Read) -> Pinned:
+    found = _locate(job, name, read)
+    record = replace(found.record, partitions=_partitions(job, read, found.cut, found.version))
+    return replace(found, record=record, apart={unit: _apart(job, record, read, unit) for unit in job.units})
+
+
+def _locate(job: Job, name: str, read: Read) -> Pinned:
     store = job.stores.source(read.table)
     assert job.scope.window is not None  # noqa: S101 - a run always has a window
     own = read.table.id == job.step.writes.id
@@ -128,8 +169,17 @@ def _pin(job: Job, name: str, read: Read) -> Pinned:
     if own and cut.partitions:
         # A step that depends on its past sees what lies before its own partition.
         cut = Cut(Window(cut.partitions.start, job.scope.window.start), None)
-    record = InputRecord(name, read.table.name, read.mode, version, _partitions(job, read, cut, version))
-    return Pinned(name, read, cut, version, record)
+    return Pinned(name, read, cut, version, InputRecord(name, read.table.name, read.mode, version, {}))
+
+
+def _apart(job: Job, record: InputRecord, read: Read, unit: Window) -> InputRecord:
+    """Cut the record of a chunk's input to what one unit of the chunk sees."""
+    cut = read.cut(unit, job.step.writes.lateness, job.pipeline.zone)
+    if cut.partitions is None:
+        seen = read.mode == "window" and cut.event is not None
+        return replace(record, partitions=_partitions(job, read, cut, record.version)) if seen else record
+    low, high = cut.partitions.start.isoformat(), cut.partitions.end.isoformat()
+    return replace(record, partitions={at: what for at, what in record.partitions.items() if low <= at < high})
 
 
 def _require_no_gap(job: Job) -> None:

@@ -6,11 +6,13 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
 from twice.engine.events import Event, Listener, State, ignore
+from twice.model.patterns import Overwrite
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from twice.model.scopes import Scope
     from twice.model.steps import Step
     from twice.model.targets import Target
+    from twice.model.windows import Window
     from twice.store.protocol import Store
 
 
@@ -40,6 +43,12 @@ class Job:
     lease: timedelta
     wait: float = 0.0
     skip_fresh: bool = False
+    partial: bool = False
+    solo: Scope | None = None
+    pool: str | None = None
+    accept_late: bool = False
+    number: int = 1
+    attempt: int = 0
     listener: Listener = ignore
 
     @property
@@ -47,10 +56,28 @@ class Job:
         """The store that the step writes to."""
         return self.stores.of(self.step.writes)
 
+    @cached_property
+    def units(self) -> tuple[Window, ...]:
+        """The units of the pipeline's grain that stand alone in this job; none, if it is no chunk of several.
+
+        What a merge leaves behind is judged and recorded as a whole.
+        """
+        window = self.scope.window
+        if not self.partial or window is None or not isinstance(self.step.writes.write, Overwrite):
+            return ()
+        units = tuple(self.pipeline.grain.partitions(window, self.pipeline.zone))
+        return units if len(units) > 1 else ()
+
+    def unit_of(self, partition: Scope) -> Window | None:
+        """Return the unit that a partition of the target belongs to; None if the job is no chunk of several."""
+        if not self.units or partition.window is None:
+            return None
+        return self.pipeline.grain.containing(partition.window.start, self.pipeline.zone)
+
     @property
     def group(self) -> str:
-        """The Spark job group of the step, so that its jobs can be cancelled together."""
-        return f"twice-{self.run}-{self.step.name}"
+        """The Spark job group of the attempt, so that its jobs can be priced and cancelled together."""
+        return f"twice-{self.run}-{self.step.name}-{self.attempt}"
 
     def cancel(self) -> None:
         """Cancel the step's running Spark jobs; a Spark that is gone has none."""
@@ -79,7 +106,8 @@ class StepResult:
     seconds: float = 0.0
     error: str = ""
     details: Mapping[str, object] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, object]:
         """Return the result as JSON scalars."""
-        return dict(self.__dict__) | {"details": dict(self.details)}
+        return dict(self.__dict__) | {"details": dict(self.details), "refused": dict(self.refused)}

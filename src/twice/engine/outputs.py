@@ -25,6 +25,7 @@ class Finding:
     rows: int
     version: str | None
     details: Mapping[str, object] = field(default_factory=dict)
+    refused: Mapping[Scope, str] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
@@ -37,7 +38,7 @@ def outputs_of(
     job: Job, inputs: list[Pinned], verdict: Verdict, files: Mapping[Scope, str], version: str | None
 ) -> list[Output]:
     """Describe every partition of the target as it is after the attempt."""
-    kept = records(job, inputs)
+    kept = {unit: records(job, inputs, unit) for unit in {job.unit_of(partition) for partition in verdict.digests}}
     return [
         Output(
             table=job.step.writes.name,
@@ -49,7 +50,7 @@ def outputs_of(
             pipeline=job.pipeline.name,
             step=job.step.name,
             code=job.code,
-            inputs=kept,
+            inputs=kept[job.unit_of(partition)],
         )
         for partition, digest in verdict.digests.items()
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,8 +12,10 @@ from typing import TYPE_CHECKING
 import stamina
 
 from twice.engine.attempt import attempt
+from twice.engine.cost import measured
 from twice.engine.events import Event, Listener, State, ignore
-from twice.engine.fingerprint import fingerprint
+from twice.engine.fingerprint import fingerprint, keep_parts
+from twice.engine.grouping import grouped
 from twice.engine.interrupts import plain_interrupts
 from twice.engine.job import Job, StepResult
 from twice.engine.problems import explained
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from twice.engine.stores import Stores
     from twice.ledger import Ledger
     from twice.model.pipelines import Pipeline
+    from twice.model.scopes import Scope
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,7 @@ def execute(
     *,
     skip_fresh: bool = False,
     wait: float = 0.0,
+    accept_late: bool = False,
     command: str = "",
     tags: Mapping[str, str] | None = None,
 ) -> RunResult:
@@ -90,8 +95,10 @@ def execute(
             for stage in stages:  # a pattern that a store cannot do is refused before the first step runs
                 workshop.stores.of(stage.step.writes)
             for stage in stages:
-                job = _job(workshop, pipeline, stage, run, skip_fresh=skip_fresh, wait=wait)
-                result.steps.append(_step(job))
+                done = run_stage(
+                    workshop, pipeline, stage, run, skip_fresh=skip_fresh, wait=wait, accept_late=accept_late
+                )
+                result.steps.append(done)
         result.status = "done"
     except KeyboardInterrupt:
         result.status = "interrupted"
@@ -107,6 +114,30 @@ def execute(
     workshop.ledger.finish_run(run, result.status, error_text)
     _tell(workshop, result, "finished" if result.status == "done" else "failed", error_text)
     return result
+
+
+def run_stage(
+    workshop: Workshop,
+    pipeline: Pipeline,
+    stage: Stage,
+    run: str,
+    *,
+    skip_fresh: bool,
+    wait: float,
+    partial: bool = False,
+    solo: Scope | None = None,
+    pool: str | None = None,
+    accept_late: bool = False,
+) -> StepResult:
+    """Bring one stage up to date, with retries for weather.
+
+    `partial` publishes the partitions that pass their gates and reports the others; `solo` is a partition
+    that is computed alone and compared before anything is published; `pool` is the FAIR pool of its Spark jobs;
+    `accept_late` lets a closed partition of a table with `late="fail"` be made anew.
+    """
+    job = job_of(workshop, pipeline, stage, run)
+    job = dataclasses.replace(job, skip_fresh=skip_fresh, wait=wait, accept_late=accept_late)
+    return _step(dataclasses.replace(job, partial=partial, solo=solo, pool=pool))
 
 
 def _step(job: Job) -> StepResult:
@@ -133,7 +164,7 @@ def _step(job: Job) -> StepResult:
         ):
             with tries:
                 numbers += 1
-                finding = _attempt(job, numbers)
+                finding = _attempt(dataclasses.replace(job, number=numbers))
     except TransientError as error:
         if numbers < 2:
             raise
@@ -157,16 +188,19 @@ def _step(job: Job) -> StepResult:
         numbers,
         seconds,
         details=finding.details,
+        refused={job.target.name(partition): reason for partition, reason in finding.refused.items()},
     )
 
 
-def _attempt(job: Job, number: int) -> Finding:
+def _attempt(job: Job) -> Finding:
     """Make one attempt and write down how it ended."""
     table = job.step.writes.name
-    row = job.ledger.start_attempt(job.run, job.step.name, table, number, job.target.scope, code=job.code)
-    job.session.sparkContext.setJobGroup(job.group, f"{job.pipeline.name}.{job.step.name} {job.target.scope}", True)
+    keep_parts(job.ledger, job.step, job.code)
+    row = job.ledger.start_attempt(job.run, job.step.name, table, job.number, job.target.scope, code=job.code)
+    job = dataclasses.replace(job, attempt=row)
     try:
-        return attempt(job, row)
+        with grouped(job):
+            return attempt(job, row)
     except KeyboardInterrupt:
         job.ledger.finish_attempt(row, "interrupted")
         raise
@@ -174,13 +208,16 @@ def _attempt(job: Job, number: int) -> Finding:
         problem = explained(job, error)
         status = "lost" if isinstance(problem, LeaseLost) else "held" if isinstance(problem, ScopeHeld) else "failed"
         transient = is_transient(problem, job.step.transient)
-        job.ledger.finish_attempt(row, status, error=str(problem), transient=transient)
+        cost = measured(job)
+        details = {"cost": cost} if cost else None
+        job.ledger.finish_attempt(row, status, error=str(problem), transient=transient, details=details)
         if problem is error:
             raise
         raise problem from error
 
 
-def _job(workshop: Workshop, pipeline: Pipeline, stage: Stage, run: str, *, skip_fresh: bool, wait: float) -> Job:
+def job_of(workshop: Workshop, pipeline: Pipeline, stage: Stage, run: str) -> Job:
+    """Return the job of a stage, in a Spark session of its own."""
     activate(workshop.spark)
     # A session of its own: temporary views and settings of one step do not reach another.
     session = workshop.spark.newSession()
@@ -196,8 +233,6 @@ def _job(workshop: Workshop, pipeline: Pipeline, stage: Stage, run: str, *, skip
         stores=workshop.stores,
         ledger=workshop.ledger,
         lease=workshop.lease,
-        wait=wait,
-        skip_fresh=skip_fresh,
         listener=workshop.listener,
     )
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
+from xml.sax.saxutils import quoteattr
 
 from twice.engine import jars
 from twice.engine.stores import spark_settings
@@ -49,9 +52,36 @@ def settings(config: Config) -> dict[str, str]:
         # Spark's own log begins before its level can be set from Python.
         found["spark.driver.extraJavaOptions"] = f'"-Dlog4j2.configurationFile={_LOG}"'
     found |= spark_settings(config.stores.values(), config.root)
+    if config.pools:
+        found |= {"spark.scheduler.mode": "FAIR", "spark.scheduler.allocation.file": _pools_file(config).as_uri()}
     if _submitted() and "spark.master" not in config.spark:
         del found["spark.master"]  # spark-submit has said where to run
     return found | dict(config.spark)
+
+
+def _pools_file(config: Config) -> Path:
+    """Write the pools as Spark reads them; equal pools share a file, and it is written as a whole."""
+    lines = [
+        f"<pool name={quoteattr(pool.name)}><schedulingMode>FAIR</schedulingMode><weight>{pool.weight}</weight>"
+        f"<minShare>{pool.min_share}</minShare></pool>"
+        for pool in config.pools.values()
+    ]
+    text = "\n".join(['<?xml version="1.0"?>', "<allocations>", *lines, "</allocations>", ""])
+    name = hashlib.sha256(text.encode()).hexdigest()[:16]
+    folder = Path(tempfile.gettempdir()) / f"twice-pools-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        file = folder / f"{name}.xml"
+        partial = folder / f".{name}.{os.getpid()}"
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(file)
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"the pools cannot be written to {folder}: {error.strerror}",
+            safe="nothing was run",
+            to_go_on="make space there, or set TMPDIR to another directory",
+        ) from None
+    return file
 
 
 def _submitted() -> bool:

@@ -81,7 +81,7 @@ def _stage_changes(job: Job, stage: Stage, parts: list[DataFrame]) -> Staged:
         source = source.unionByName(part)
     # Read several times below: a lost block must fail the attempt, not be computed anew.
     source = source.localCheckpoint()
-    verdict = _judge_source(job, source)
+    verdict = judge_source(job, source)
     table = job.step.writes
     matched = [*table.key, *(name for name in table.partition_columns if name not in table.key)]
     merge = table.write if isinstance(table.write, Merge) else None
@@ -105,7 +105,7 @@ def _stage_changes(job: Job, stage: Stage, parts: list[DataFrame]) -> Staged:
     return Staged(stage, changed, counts, verdict)
 
 
-def _judge_source(job: Job, source: DataFrame) -> Verdict:
+def judge_source(job: Job, source: DataFrame) -> Verdict:
     """Apply gates to the step's own rows; several rows for one key are settled by version later."""
     table = job.step.writes
     nulls = source.where(_any_null(table.key)).limit(LIMIT).collect()

@@ -1,0 +1,70 @@
+"""What an attempt cost, from Spark's own books: the jobs of its group and nobody else's."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+    from twice.engine.job import Job
+    from twice.engine.outputs import Finding
+
+# Spark writes its books a moment after the fact.
+_PATIENCE = 500
+
+
+def priced(job: Job, finding: Finding) -> Finding:
+    """Add to a finding what it took to make it."""
+    cost = measured(job)
+    return replace(finding, details={**finding.details, "cost": cost}) if cost else finding
+
+
+def measured(job: Job) -> dict[str, float]:
+    """Sum what the attempt's Spark jobs used so far; empty, if it started none or Spark cannot say."""
+    with contextlib.suppress(Py4JError, OSError, AttributeError):
+        return _sum(job.session.sparkContext, job.group)
+    return {}
+
+
+def started(job: Job) -> int:
+    """Count the Spark jobs that were started in the job's group."""
+    context = job.session.sparkContext
+    with contextlib.suppress(Py4JError):
+        context._jsc.sc().listenerBus().waitUntilEmpty(_PATIENCE)
+    return len(context.statusTracker().getJobIdsForGroup(job.group))
+
+
+def _sum(context: SparkContext, group: str) -> dict[str, float]:
+    spark = context._jsc.sc()
+    with contextlib.suppress(Py4JError):
+        spark.listenerBus().waitUntilEmpty(_PATIENCE)
+    store = spark.statusStore()
+    stages: dict[int, Any] = {}
+    for number in context.statusTracker().getJobIdsForGroup(group):
+        with contextlib.suppress(Py4JError):  # long ago: forgotten
+            for stage in _each(store.job(number).stageIds()):
+                stages.setdefault(stage, None)
+    if not stages:
+        return {}
+    total = dict.fromkeys(("executor_seconds", "cpu_seconds", "bytes_read", "bytes_written", "bytes_shuffled"), 0.0)
+    for stage in stages:
+        with contextlib.suppress(Py4JError):  # skipped: its rows were there already
+            used = store.lastStageAttempt(stage)
+            total["executor_seconds"] += used.executorRunTime() / 1e3
+            total["cpu_seconds"] += used.executorCpuTime() / 1e9
+            total["bytes_read"] += used.inputBytes()
+            total["bytes_written"] += used.outputBytes()
+            total["bytes_shuffled"] += used.shuffleWriteBytes()
+    return {name: round(value, 3) for name, value in total.items()}
+
+
+def _each(items: Any) -> Iterator[Any]:
+    iterator = items.iterator()
+    while iterator.hasNext():
+        yield iterator.next()

@@ -1,0 +1,107 @@
+"""One unit of a chunk computed alone, and compared with what it is in the chunk, before anything is published."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+from math import isclose
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from twice.content.digest import Digest
+from twice.content.filters import scope_filter
+from twice.content.profile import profile
+from twice.content.rows import column
+from twice.content.schema import order_sensitive, schema_fingerprint
+from twice.engine.compute import batches
+from twice.engine.inputs import Pinned, bind, pin_unit, require_unmoved
+from twice.errors import NotSeparable
+from twice.model.scopes import Scope
+from twice.model.targets import Target
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from twice.engine.gating import Verdict
+    from twice.engine.job import Job
+    from twice.engine.staging import Staged
+    from twice.model.windows import Window
+
+
+def compare_alone(job: Job, inputs: Sequence[Pinned], staged: Staged, verdict: Verdict) -> None:
+    """Refuse a chunk one of whose units has other rows when it is computed alone."""
+    if job.solo is None or not job.units:
+        return
+    unit = _unit(job, verdict)
+    scope = Scope(unit, job.scope.dimensions)
+    alone = replace(job, scope=scope, target=Target.of(job.step.writes, scope, job.pipeline.zone), solo=None)
+    staged_rows = job.store.staged(job.session, staged.stage)
+    bound = {pinned.name: bind(alone, pinned) for pinned in pin_unit(alone, inputs)}
+    computed = reduce(lambda one, other: one.unionByName(other), batches(alone, bound))
+    rows = _shaped(computed, staged_rows.schema)
+    inexact = order_sensitive(staged_rows.schema)
+    if inexact:
+        # The last digits of such sums depend on how rows are spread over tasks: they are compared by and large.
+        in_chunk = staged_rows.where(scope_filter(alone.target))
+        mine, theirs = _exactly(rows.drop(*inexact)), _exactly(in_chunk.drop(*inexact))
+        same = mine == theirs and _nearly(rows, in_chunk, inexact)
+    else:
+        parts = [digest for partition, digest in verdict.digests.items() if job.unit_of(partition) == unit]
+        mine, theirs = _exactly(rows), reduce(lambda one, other: one + other, parts)
+        same = mine == theirs or mine.rows == theirs.rows == 0
+    if not same:
+        require_unmoved(job, inputs)
+        raise _different(job, alone, mine, theirs)
+
+
+def _unit(job: Job, verdict: Verdict) -> Window:
+    """Return the unit that was asked for, or another one if gates refused a part of it."""
+    refused = {job.unit_of(partition) for partition in verdict.refused}
+    assert job.solo is not None  # noqa: S101 - the caller asked
+    wanted = job.unit_of(job.solo)
+    return next((unit for unit in (wanted, *job.units) if unit in job.units and unit not in refused), job.units[0])
+
+
+def _shaped(rows: DataFrame, schema: StructType) -> DataFrame:
+    """Give rows the columns and types that the table stores them with."""
+    known = set(rows.columns)
+    return rows.select(
+        *(
+            (column(field.name) if field.name in known else F.lit(None)).cast(field.dataType).alias(field.name)
+            for field in schema.fields
+        )
+    )
+
+
+def _exactly(rows: DataFrame) -> Digest:
+    found = profile(rows, partition=(), key=())
+    return next((seen.digest for seen in found.values()), Digest.empty(schema_fingerprint(rows.schema)))
+
+
+def _nearly(rows: DataFrame, others: DataFrame, names: Sequence[str]) -> bool:
+    """Compare columns of float and double by how many values they have, and their sums."""
+    plain = [name for name in names if rows.schema[name].dataType.typeName() in {"float", "double"}]
+    asked = [
+        part
+        for name in plain
+        for part in (F.count(column(name)), F.sum(F.nanvl(column(name).cast("double"), F.lit(0.0))))
+    ]
+    if not asked:
+        return True
+    one, other = (each.agg(*asked).collect()[0] for each in (rows, others))
+    pairs = [(left or 0, right or 0) for left, right in zip(one, other, strict=True)]
+    return all(left == right or isclose(left, right, rel_tol=1e-9, abs_tol=1e-9) for left, right in pairs)
+
+
+def _different(job: Job, alone: Job, mine: Digest, theirs: Digest) -> NotSeparable:
+    partition = alone.target.name(alone.target.partitions[0])
+    return NotSeparable(
+        f"step {job.step.name} is not separable: {partition} of {job.step.writes.name} computed alone has the digest "
+        f"{mine.text}, computed together with {len(job.units) - 1} more it has {theirs.text}",
+        safe="nothing of the chunk was published",
+        to_go_on=f"declare separable=False at the step {job.step.name}, so that every partition is computed alone, "
+        "or keep partitions apart in the step",
+    )

@@ -1,0 +1,61 @@
+"""Many partitions in one job, on every store: what passes is published, what does not is left alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from twice import Day, Overwrite, Pipeline, Table, Window, gates
+from twice.engine.api import workshop
+from twice.engine.plan import plan
+from twice.engine.run import run_stage
+from twice.engine.separating import separability
+from twice.model.scopes import Scope
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from twice.engine.job import StepResult
+
+pytestmark = pytest.mark.spark
+
+SOURCE = "id bigint, n int, price decimal(12,2), word string, moment timestamp, d date"
+ROWS = """
+    ({id}, {n}, 9.95, 'it''s', timestamp'2026-03-29 01:30:00', date'2026-04-{day}'),
+    ({id}1, 0, null, null, null, date'2026-04-{day}')
+"""
+
+
+def test_a_chunk_publishes_the_partitions_that_pass_in_one_version_and_leaves_nothing_over(ground):
+    # Given three days of a source, the second of them with a bad row, and a step that keeps days apart
+    lab = ground.lab
+    lab.spark.sql(f"create table {lab.name('raw')} ({SOURCE}) using iceberg partitioned by (d)")
+    values = ", ".join(ROWS.format(id=number, n=n, day=day) for number, n, day in ((1, 5, 20), (2, -1, 21), (3, 7, 22)))
+    lab.spark.sql(f"insert into {lab.name('raw')} values {values}")
+    table = ground.table(partition=Day("d"), key=["id"], write=Overwrite(), gates=[gates.range("n", min=0)])
+    pipeline = Pipeline("contract", grain=Day)
+
+    @pipeline.step(reads={"raw": Table(lab.name("raw"), partition=Day("d"))}, writes=table)
+    def fed(raw: DataFrame) -> DataFrame:
+        return raw
+
+    window = Window(Day.parse("2026-04-20", pipeline.zone), Day.parse("2026-04-23", pipeline.zone))
+    (stage,) = plan(pipeline, window)
+
+    def chunk(**how: object) -> StepResult:
+        with workshop(ground.config, spark=lab.spark, ledger=lab.ledger) as found:
+            assert separability(found, pipeline, stage).ok
+            run = found.ledger.start_run(pipeline.name, stage.scope)
+            return run_stage(found, pipeline, stage, run, skip_fresh=False, wait=0.0, partial=True, **how)
+
+    # When they are one chunk, one day of which is computed alone and compared
+    done = chunk(solo=Scope(stage.target.partitions[0].window))
+    # Then the good days are there, as they are stored they compare equal, and the bad one is named
+    assert (done.status, list(done.refused)) == ("published", ["2026-04-21"])
+    assert sorted(row[0] for row in ground.rows("id")) == [1, 3, 11, 31]
+    before = ground.picture("t")
+    # And once more: nothing moves
+    again = chunk()
+    assert (again.status, list(again.refused), again.digest) == ("unchanged", ["2026-04-21"], done.digest)
+    assert ground.picture("t") == before

@@ -1,0 +1,71 @@
+"""What an attempt cost: Spark's own numbers, of its own jobs, also when it failed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from twice import Day, Overwrite, Pipeline, Table, Window, gates
+from twice.errors import GateFailed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+NAMES = {"executor_seconds", "cpu_seconds", "bytes_read", "bytes_written", "bytes_shuffled"}
+DAY = "2026-04-01"
+
+
+def pipeline(lab: Any, rows: int, *guards: Any) -> Pipeline:
+    table = Table(lab.name("t"), partition=Day("d"), key=["id"], write=Overwrite(), gates=list(guards))
+    built = Pipeline("p", grain=Day)
+
+    @built.extract(writes=table)
+    def fetch(window: Window, spark: SparkSession) -> DataFrame:
+        made = spark.range(rows).withColumn("d", F.lit(window.start.date()))
+        return made.withColumn("text", F.sha2(F.col("id").cast("string"), 512))
+
+    return built
+
+
+def costs(lab: Any) -> list[dict[str, float]]:
+    return [attempt.details.get("cost", {}) for attempt in lab.ledger.runs(limit=1)[0].attempts]
+
+
+def test_an_attempt_keeps_what_it_cost_and_twice_the_rows_cost_more(lab):
+    lab.run(pipeline(lab, 2_000), DAY)
+    (small,) = costs(lab)
+    lab.run(pipeline(lab, 40_000), DAY)
+    (large,) = costs(lab)
+    assert set(small) == set(large) == NAMES
+    assert all(large[name] > 0 for name in NAMES)
+    # 128 bytes of text each, which no format makes much smaller: nobody else's jobs are in it.
+    assert large["bytes_written"] > 10 * small["bytes_written"]
+    assert 40_000 * 60 < large["bytes_written"] < 40_000 * 200
+
+
+def test_jobs_of_others_are_not_counted(lab):
+    lab.spark.range(1_000_000).repartition(4).selectExpr("sum(id)").collect()
+    lab.run(pipeline(lab, 100), DAY)
+    lab.spark.range(1_000_000).repartition(4).selectExpr("sum(id)").collect()
+    (cost,) = costs(lab)
+    assert 0 < cost["bytes_shuffled"] < 1_000_000
+
+
+def test_an_attempt_that_failed_has_its_cost_too(lab):
+    with pytest.raises(GateFailed):
+        lab.run(pipeline(lab, 2_000, gates.row_count(max=1)), DAY)
+    (cost,) = costs(lab)
+    assert cost["executor_seconds"] > 0
+    assert cost["bytes_written"] > 0
+
+
+def test_what_is_fresh_costs_nothing(lab):
+    built = pipeline(lab, 100)
+    lab.run(built, DAY)
+    lab.run(built, DAY, skip_fresh=True)
+    assert costs(lab) == [{}]
+    assert lab.spark.sparkContext.getLocalProperty("spark.jobGroup.id") is None

@@ -1,0 +1,228 @@
+"""Whether a stage may be computed in chunks: declared, ruled out by its contract, or proven from its plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import Window as Over
+from pyspark.sql import functions as F
+
+from twice import Day, Hour, InsertOnly, Merge, Overwrite, Pipeline, Table, Whole, Window, days
+from twice.engine.api import workshop
+from twice.engine.plan import plan
+from twice.engine.separating import Separability, separability
+from twice.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+class Ground:
+    """Inputs that exist, and the answer for a step over them."""
+
+    def __init__(self, lab: Any) -> None:
+        self.lab = lab
+        columns = "order_date date, customer_id bigint, amount bigint, at timestamp"
+        for name in ("orders", "payments", "rates", "hourly"):
+            lab.spark.sql(f"create table {lab.name(name)} ({columns}) using iceberg partitioned by (order_date)")
+            lab.spark.sql(
+                f"insert into {lab.name(name)} values (date'2026-04-01', 1, 2, timestamp'2026-04-01 01:00:00')"
+            )
+        self.orders, self.payments = (Table(lab.name(n), partition=Day("order_date")) for n in ("orders", "payments"))
+        self.rates = Table(lab.name("rates"))
+
+    def table(self, **how: Any) -> Table:
+        return Table(self.lab.name("t"), **{"partition": Day("order_date"), "write": Overwrite()} | how)
+
+    def ask(self, pipeline: Pipeline) -> Separability:
+        window = Window(
+            pipeline.grain.parse("2026-04-01", pipeline.zone), pipeline.grain.parse("2026-04-04", pipeline.zone)
+        )
+        (stage,) = plan(pipeline, window, steps=[pipeline.ordered()[-1].name])
+        with workshop(self.lab.config, spark=self.lab.spark, ledger=self.lab.ledger) as found:
+            return separability(found, pipeline, stage)
+
+    def of(self, function: Any, reads: Any = None, writes: Table | None = None, **how: Any) -> Separability:
+        pipeline = Pipeline("p", grain=Day)
+        pipeline.step(reads=reads or {"orders": self.orders}, writes=writes or self.table(), name="s", **how)(function)
+        return self.ask(pipeline)
+
+    def sql(self, query: str) -> Separability:
+        pipeline = Pipeline("p", grain=Day)
+        pipeline.sql("s", reads={"orders": self.orders, "payments": self.payments}, writes=self.table(), query=query)
+        return self.ask(pipeline)
+
+    def jobs(self) -> int:
+        return self.lab.spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
+
+
+@pytest.fixture
+def ground(lab) -> Ground:
+    return Ground(lab)
+
+
+def daily(orders: DataFrame) -> DataFrame:
+    return orders.groupBy("order_date", "customer_id").agg(F.sum("amount").alias("amount"))
+
+
+def test_a_step_that_keeps_days_apart_is_proven_without_a_spark_job(ground):
+    before = ground.jobs()
+    assert ground.of(daily) == Separability(ok=True, reason="proven from its plan")
+    assert ground.jobs() == before
+
+
+def test_a_query_is_proven_too(ground):
+    query = "select o.order_date, sum(p.amount) paid from orders o join payments p using (order_date) group by 1"
+    assert ground.sql(query).ok
+    assert ground.sql("select max(order_date) order_date from orders") == Separability(
+        ok=False, reason="aggregates over all rows without order_date"
+    )
+
+
+def test_the_reason_names_the_columns(ground):
+    def by_customer(orders: DataFrame) -> DataFrame:
+        return orders.groupBy("customer_id").agg(F.max("order_date").alias("order_date"))
+
+    def ranked(orders: DataFrame) -> DataFrame:
+        return orders.withColumn("rank", F.rank().over(Over.partitionBy("customer_id").orderBy("amount")))
+
+    assert ground.of(by_customer).reason == "aggregates by customer_id without order_date"
+    assert ground.of(ranked).reason == "has a window function by customer_id without order_date"
+
+
+def test_what_is_declared_is_taken(ground):
+    def ranked(orders: DataFrame) -> DataFrame:
+        return orders.withColumn("rank", F.rank().over(Over.orderBy("amount")))
+
+    assert ground.of(ranked, separable=True) == Separability(ok=True, reason="declared separable=True")
+    assert ground.of(daily, separable=False) == Separability(ok=False, reason="declared separable=False")
+    with pytest.raises(DefinitionError, match="must be True or False"):
+        ground.of(daily, separable="yes")
+
+
+def test_reads_across_days_are_not_separable(ground):
+    def joined(orders: DataFrame, more: DataFrame) -> DataFrame:
+        return orders.join(more.select("order_date"), "order_date", "left_semi")
+
+    valid = Table(ground.rates.name, valid=("at", "at"))
+    hourly = Table(ground.orders.name, partition=Hour("order_date"), event_time="at")
+    hours = Table(ground.lab.name("hourly"), partition=Hour("at"))
+    for more, reason in [
+        (ground.payments.window(lookback=days(7)), "reads more 7 days back"),
+        (hourly, "reads more by order_date and at, and not all of it by days"),
+        (valid.as_of("at"), "reads more as of at"),
+        (hours, "reads more by hour and writes by day"),
+    ]:
+        assert ground.of(joined, {"orders": ground.orders, "more": more}).reason == reason
+
+
+def test_rows_that_arrive_late_are_told_apart_by_the_day_they_happened(ground):
+    late = Table(ground.orders.name, partition=Day("order_date"), event_time="at")
+
+    def happened(orders: DataFrame) -> DataFrame:
+        return orders.groupBy(F.to_date("at").alias("order_date"), "customer_id").agg(
+            F.max(F.struct("amount")).alias("n")
+        )
+
+    assert ground.of(happened, {"orders": late}, ground.table(lateness=days(3))).ok
+    assert ground.of(daily, {"orders": late}).reason == ("aggregates by order_date, customer_id without the date of at")
+    back = {"orders": late.window(lookback=days(1))}
+    assert ground.of(happened, back).reason == "reads orders 1 day back"
+
+
+def test_latest_reads_are_the_same_for_every_day(ground):
+    def rated(orders: DataFrame, rates: DataFrame) -> DataFrame:
+        return orders.join(rates.select("customer_id", F.col("amount").alias("rate")), "customer_id", "left")
+
+    assert ground.of(rated, {"orders": ground.orders, "rates": ground.rates.latest()}).ok
+
+
+def test_a_table_without_partitions_is_cut_by_its_event_time(ground):
+    table = Table(ground.lab.name("rates"), event_time="at")
+
+    def dated(orders: DataFrame) -> DataFrame:
+        return orders.groupBy(F.to_date("at").alias("order_date")).count()
+
+    assert ground.of(dated, {"orders": table}).ok
+    assert not ground.of(daily, {"orders": table}).ok
+
+
+def test_use_of_the_window_is_not_separable(ground):
+    def windowed(orders: DataFrame, window: Window) -> DataFrame:
+        return orders.withColumn("run", F.lit(str(window)))
+
+    assert ground.of(windowed).reason == "uses the window"
+    assert ground.sql("select *, :window_start from orders").reason == "uses the window"
+
+
+def test_actions_inside_a_step_are_seen_also_on_empty_inputs(ground):
+    def counted(orders: DataFrame) -> DataFrame:
+        return orders.withColumn("n", F.lit(orders.count()))
+
+    def guarded(orders: DataFrame) -> DataFrame:
+        return orders.where("amount > 0") if orders.isEmpty() else orders
+
+    def commanded(orders: DataFrame, spark: SparkSession) -> DataFrame:
+        spark.sparkContext.parallelize([1]).sum()
+        return orders
+
+    assert ground.of(counted).reason == "reads rows while it is called: count()"
+    ground.lab.spark.sql(f"delete from {ground.orders.name}")
+    assert ground.of(guarded).reason == "reads rows while it is called: isEmpty()"
+    assert ground.of(commanded).reason == "starts Spark jobs while it is called"
+
+
+def test_tables_beside_the_inputs_are_seen(ground):
+    name = ground.payments.name
+
+    def sneaky(orders: DataFrame, spark: SparkSession) -> DataFrame:
+        return orders.join(spark.table(name).select("customer_id"), "customer_id", "left_semi")
+
+    assert ground.of(sneaky).reason == "reads a table that is no input"
+
+
+def test_random_steps_are_not_separable(ground):
+    def random(orders: DataFrame) -> DataFrame:
+        return orders.withColumn("r", F.rand())
+
+    assert ground.of(random).reason.startswith("non-deterministic: ")
+    assert ground.of(random, nondeterministic="a preview").reason == "non-deterministic: a preview"
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"write": Merge(version="amount"), "key": ["customer_id"]},
+        {"write": InsertOnly(), "key": ["customer_id"]},
+        {"write": Whole(), "partition": None},
+    ],
+    ids=["merge", "insert only", "whole"],
+)
+def test_other_patterns_take_a_range_as_one_piece(ground, how):
+    found = ground.of(daily, writes=ground.table(**how), separable=True)
+    assert not found.ok
+    assert "takes a range as one piece" in found.reason
+
+
+def test_extracts_and_steps_on_their_own_past_are_never_separable(ground):
+    pipeline = Pipeline("p", grain=Day)
+
+    @pipeline.extract(writes=ground.table())
+    def fetch(window: Window) -> list[dict[str, object]]:
+        return []
+
+    assert ground.ask(pipeline).reason == "fetches its window from outside"
+    table = ground.table(schema="order_date DATE, amount BIGINT")
+    reads = {"past": table.window(lookback=days(1)), "orders": ground.orders}
+    with pytest.raises(DefinitionError, match="builds on its own past, so its partitions cannot be computed together"):
+        ground.of(lambda past, orders: past, reads, table, depends_on_past=True, separable=True)
+
+
+def test_inputs_that_are_not_there_yet_leave_it_open(ground):
+    gone = Table(ground.lab.name("gone"), partition=Day("order_date"))
+    found = ground.of(daily, {"orders": gone})
+    assert not found.ok
+    assert found.reason.startswith("cannot be told yet: step s: its input orders")
