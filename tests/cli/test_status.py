@@ -2,88 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 
 import pytest
 
-from twice import Day, Merge, Overwrite, Pipeline, Table
+from tests.cli.story import ONE, TTL, Story
+from twice import Day, Overwrite, Table
 from twice.cli.status import lines
-from twice.engine.fingerprint import fingerprint
-from twice.engine.status import status
-from twice.ledger import InputRecord, ManualClock, Output, open_ledger
+from twice.engine.fingerprint import fingerprint, parts
+from twice.engine.status import PartitionStatus, Reason, StepStatus, status
+from twice.ledger import InputRecord, Output, open_ledger
 from twice.model.scopes import Scope
 from twice.model.windows import Window
-
-ONE = datetime(2026, 4, 1, tzinfo=timezone.utc)
-TTL = timedelta(minutes=1)
-
-
-class Story:
-    """A pipeline raw → facts → people, and a ledger that is filled by hand."""
-
-    def __init__(self, url: str) -> None:
-        self.clock = ManualClock(datetime(2026, 5, 1, tzinfo=timezone.utc))
-        self.ledger = open_ledger(url, clock=self.clock)
-        self.shop = Pipeline("shop", grain=Day)
-        self.raw = Table("lake.a.raw", partition=Day("d"), write=Overwrite())
-        self.facts = Table("lake.a.facts", partition=Day("d"), write=Overwrite(), dimensions=["tenant"])
-        self.people = Table("lake.a.people", key=["id"], write=Merge(version="v"))
-        self.shop.sql("raw", reads={}, writes=self.raw, query="select 1")
-        self.shop.sql(
-            "facts", reads={"raw": self.raw, "people": self.people.latest()}, writes=self.facts, query="select 2"
-        )
-        self.shop.sql("people", reads={"raw": self.raw}, writes=self.people, query="select 3")
-
-    def scope(self, day: int, count: int = 1, **dimensions: str) -> Scope:
-        start = ONE + timedelta(days=day - 1)
-        return Scope.of(Window(start, start + timedelta(days=count)), dimensions)
-
-    def attempt(self, step: str, scope: Scope) -> tuple[str, int]:
-        run = self.ledger.start_run("shop", scope)
-        target = self.shop.steps[step].writes.scope(scope)
-        return run, self.ledger.start_attempt(run, step, self.shop.steps[step].writes.name, 1, target, code="c")
-
-    def publish(self, step: str, *scopes: Scope, digest: str = "1-a-b-c", code: str = "", inputs=(), rows: int = 1):
-        declared = self.shop.steps[step]
-        table = declared.writes
-        run, row = self.attempt(step, scopes[0])
-        claim = self.ledger.claim(table.name, [table.scope(scope) for scope in scopes], ttl=TTL, run=run)
-        outputs = [
-            Output(
-                table.name,
-                table.scope(scope),
-                rows,
-                digest,
-                "f",
-                "1",
-                "shop",
-                step,
-                code or fingerprint(declared),
-                tuple(inputs(scope) if callable(inputs) else inputs),
-            )
-            for scope in scopes
-        ]
-        self.ledger.record(claim, row, outputs, status="published")
-        self.ledger.finish_run(run, "done")
-        return run
-
-    def reads(self, days: int | Iterable[int], text: str = "digest:1-a-b-c") -> list[InputRecord]:
-        days = [days] if isinstance(days, int) else days
-        starts = [(ONE + timedelta(days=day - 1)).isoformat() for day in days]
-        return [
-            InputRecord("raw", "lake.a.raw", "window", "1", dict.fromkeys(starts, text)),
-            InputRecord("people", "lake.a.people", "latest", "9", {}),
-        ]
-
-    def states(self, step: str, **bounds) -> dict[str, str]:
-        found = {each.step: each for each in status(self.ledger, self.shop, **bounds)}
-        return {partition.name: partition.state for partition in found[step].partitions}
-
-    def reasons(self, step: str, name: str) -> list[str]:
-        found = {each.step: each for each in status(self.ledger, self.shop)}
-        (partition,) = [partition for partition in found[step].partitions if partition.name == name]
-        return [reason.text for reason in partition.reasons]
 
 
 @pytest.fixture
@@ -133,6 +63,46 @@ def test_changed_code_is_a_reason_of_its_own(story):
     story.publish("raw", story.scope(1), code="old")
     assert story.states("raw") == {"2026-04-01": "stale"}
     assert story.reasons("raw", "2026-04-01") == ["the code changed"]
+
+
+def test_what_changed_in_the_code_is_named_if_somebody_kept_it(story):
+    code, now = fingerprint(story.shop.steps["raw"]), parts(story.shop.steps["raw"])
+    story.ledger.keep_code("older", now | {"sql": "other", "shop.rates:0": "gone"})
+    story.publish("raw", story.scope(1), code="older")
+    story.publish("raw", story.scope(2), code=code)
+    story.publish("raw", story.scope(3), code="oldest")
+    assert story.reasons("raw", "2026-04-01") == ["the code changed: its query, function shop.rates"]
+    assert story.reasons("raw", "2026-04-02") == []
+    assert story.reasons("raw", "2026-04-03") == ["the code changed"]
+
+
+def test_data_and_code_are_told_apart(story):
+    story.publish("raw", story.scope(1), story.scope(2), digest="2-b-b-c")
+    story.publish("facts", story.scope(1), inputs=story.reads(1))
+    story.publish("facts", story.scope(2), inputs=story.reads(2), code="old")
+    story.publish("facts", story.scope(3), code="old")
+    found = {each.step: each for each in status(story.ledger, story.shop)}
+    assert found["facts"].stale == {"data": 2, "code": 2}
+    assert found["raw"].stale == {}
+    assert found["facts"].to_json()["stale"] == {"data": 2, "code": 2}
+    kinds = [[reason.kind for reason in partition.reasons] for partition in found["facts"].partitions]
+    assert kinds == [["data"], ["data", "code"], ["code"]]
+    assert found["facts"].partitions[0].reasons[0].to_json() == {
+        "kind": "data",
+        "subject": "lake.a.raw",
+        "text": "lake.a.raw 2026-04-01 changed",
+        "partitions": ["2026-04-01"],
+        "rows": 0,
+    }
+
+
+def test_several_partitions_of_an_input_are_told_as_a_span(story):
+    story.publish("raw", *[story.scope(day) for day in range(1, 5)])
+    story.publish("facts", story.scope(4), inputs=story.reads(range(1, 5)))
+    story.publish("raw", story.scope(2), story.scope(4), digest="3-b-b-c", rows=3)
+    (reason,) = next(p for s in status(story.ledger, story.shop) if s.step == "facts" for p in s.partitions[3:]).reasons
+    assert reason.text == "lake.a.raw 2026-04-02 … 2026-04-04 (2) changed"
+    assert (reason.partitions, reason.rows) == (("2026-04-02", "2026-04-04"), 4)
 
 
 def test_latest_reads_are_not_tracked(story):
@@ -198,6 +168,70 @@ def test_files_changed_by_hand_are_found_with_live(story):
     assert "somebody else wrote to it" in raw.partitions[1].reasons[0].text
 
 
+class Shelf:
+    """Sources that hold what a test says, and count how often they are asked."""
+
+    def __init__(self, story, **files: str) -> None:
+        self.held = {story.scope(int(day.removeprefix("day"))): text for day, text in files.items()}
+        self.asked = 0
+        self.now: str | None = "1"
+
+    def files(self, target):
+        self.asked += 1
+        return {partition: self.held.get(partition, "") for partition in target.partitions}
+
+    def seen(self, table, event, zone):
+        self.asked += 1
+        return None if self.now is None else f"{self.now} {event}"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "now", "state"),
+    [
+        ("files:abc", "abc", "done"),
+        ("files:abc", "abd", "stale"),
+        ("files:abc", "", "stale"),
+        ("files:", "", "done"),
+        ("files:", "abc", "stale"),
+        ("digest:1-a-b-c", "f", "done"),
+        ("digest:1-a-b-d", "f", "stale"),
+        ("digest:1-a-b-c", "edited by hand", "stale"),
+        ("digest:1-a-b-c", "unknown:7", "done"),
+        ("digest:0-a-b-c", "", "done"),
+    ],
+)
+def test_sources_are_compared_when_they_are_asked(story, recorded, now, state):
+    story.publish("raw", story.scope(1))
+    story.publish("facts", story.scope(1), inputs=story.reads(1, recorded))
+    shelf = Shelf(story, day1=now)
+    found = {each.step: each for each in status(story.ledger, story.shop, sources=shelf)}
+    assert [partition.state for partition in found["facts"].partitions] == [state]
+    assert shelf.asked == 1
+
+
+def test_a_source_without_partitions_is_compared_by_what_it_shows_of_the_window(story):
+    calls = Table("db.public.calls", event_time="at")
+    logs = Table("lake.a.logs", partition=Day("d"), write=Overwrite())
+    story.shop.sql("logs", reads={"calls": calls}, writes=logs, query="select 4")
+    for day in (1, 2, 3):
+        seen = f"seen:1 2026-04-0{day}/2026-04-0{day + 1}" if day < 3 else "unknown:x"
+        story.publish(
+            "logs", story.scope(day), inputs=[InputRecord("calls", calls.name, "window", None, {"window": seen})]
+        )
+    shelf = Shelf(story)
+
+    def states():
+        found = {each.step: each for each in status(story.ledger, story.shop, sources=shelf)}
+        return [partition.state for partition in found["logs"].partitions]
+
+    assert states() == ["done", "done", "done"]
+    shelf.now = "2"
+    assert states() == ["stale", "stale", "done"]
+    shelf.now = None
+    assert states() == ["done", "done", "done"]
+    assert story.states("logs") == dict.fromkeys(["2026-04-01", "2026-04-02", "2026-04-03"], "done")
+
+
 def test_a_ledger_that_does_not_exist_yet(story):
     assert [len(step.partitions) for step in status(None, story.shop)] == [0, 1, 0]
     text = list(lines(story.shop, status(None, story.shop)))
@@ -222,8 +256,28 @@ def test_neighbours_in_one_state_share_a_line(story):
         "    whole table  missing",
         "  facts → lake.a.facts",
         "    2026-04-01  done",
-        "    2026-04-02 … 2026-04-03 (2)  stale: lake.a.raw changed",
+        "    2026-04-02 … 2026-04-03 (2)  stale: lake.a.raw 2026-04-02 … 2026-04-03 (2) changed",
         "    2026-04-04 … 2026-04-26 (23)  missing",
+    ]
+
+
+def test_open_and_late_are_told(story):
+    def late(rows):
+        return (Reason.changed("lake.a.raw", ("2026-04-03",), rows, late=True),)
+
+    made = [
+        PartitionStatus("2026-04-01", story.scope(1), "done", open=False, ignored=late(2)),
+        PartitionStatus("2026-04-02", story.scope(2), "done", open=False, ignored=late(1)),
+        PartitionStatus("2026-04-03", story.scope(3), "failed", late(None), open=False),
+        PartitionStatus("2026-04-04", story.scope(4), "done", open=True),
+        PartitionStatus("2026-04-05", story.scope(5), "stale", (Reason("code", "", "the code changed"),), open=True),
+    ]
+    told = "lake.a.raw 2026-04-03 changed after the partition was closed"
+    assert list(lines(story.shop, [StepStatus("facts", "lake.a.facts", tuple(made))]))[2:] == [
+        "    2026-04-01 … 2026-04-02 (2)  done; late and left out: " + told + " (+3 rows)",
+        "    2026-04-03  failed: " + told,
+        "    2026-04-04  done, open",
+        "    2026-04-05  stale, open: the code changed",
     ]
 
 
@@ -267,6 +321,8 @@ def test_the_command_prints_what_the_engine_found(project):
             "reasons": [],
             "rows": 4,
             "run": run,
+            "open": None,
+            "ignored": [],
         }
     ]
     assert [
@@ -277,4 +333,6 @@ def test_the_command_prints_what_the_engine_found(project):
     project.toml(pipelines="")
     (project.folder / "twice.toml").write_text('[pipelines]\nshop = "changed:shop"\n')
     said = project.call("status", "--stale")
-    assert said.out == "shop: 1 stale\n  orders → lake.raw.orders\n    2026-04-01  stale: the code changed\n"
+    assert said.out == (
+        "shop: 1 stale (1 by code)\n  orders → lake.raw.orders\n    2026-04-01  stale: the code changed\n"
+    )

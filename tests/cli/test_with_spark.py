@@ -14,7 +14,7 @@ from twice import Day, Overwrite, Pipeline, Table
 from twice.cli.leases import fence, released
 from twice.cli.run import Request, execute_all
 from twice.cli.settings import Settings
-from twice.cli.status import collect, live_files
+from twice.cli.status import collect
 from twice.engine.plan import plan
 from twice.engine.run import Workshop
 from twice.engine.stores import Stores
@@ -62,7 +62,7 @@ def test_a_loop_runs_until_it_fails_and_status_sees_what_was_changed_by_hand(lab
     [(_, [step])] = collect(lab.ledger, [pipeline])
     assert [partition.state for partition in step.partitions] == ["done", "done", "failed"]
     lab.spark.sql(f"insert into {lab.name('numbers')} values (99, date'2026-04-26')")
-    [(_, [step])] = collect(lab.ledger, [pipeline], live=live_files(workshop))
+    [(_, [step])] = collect(lab.ledger, [pipeline], shop=workshop)
     assert [partition.state for partition in step.partitions] == ["done", "stale", "failed"]
     assert "somebody else wrote to it" in step.partitions[1].reasons[0].text
 

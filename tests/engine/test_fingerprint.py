@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from twice.engine.fingerprint import fingerprint
+from twice.engine.fingerprint import changed_parts, fingerprint, parts
 
 JOB = """
 import functools
@@ -94,3 +94,30 @@ def test_comments_docstrings_and_layout_do_not_count(project: Path, old: str, ne
 
 def test_the_same_code_has_the_same_fingerprint_in_every_import(project: Path) -> None:
     assert of(project, "jobz", {}) == of(project, "jobz", {})
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "named"),
+    [
+        ("{name}.py", "a comment\n    return", "a comment\n    raw = raw\n    return", ("function jobw.facts",)),
+        ("{name}.py", 'Decimal("1.1")', 'Decimal("1.2")', ("LIMIT in jobw.Rules", "LIMIT in jobw.facts")),
+        ("{name}.py", "rows.where(LIMIT)", "rows.filter(LIMIT)", ("class jobw.Rules",)),
+        ("{name}.py", 'key=["id"]', 'key=["nr"]', ("the contract of its table",)),
+        ("{name}.py", 'event_time="at"', 'event_time="seen_at"', ("how it reads raw",)),
+        ("{name}_rates.py", "a[0]", "a[1]", ("function jobw_rates.convert",)),
+        ("{name}_deep.py", "x = 1", "x = 2", ("module jobw_deep",)),
+        ("{name}.py", "# a comment", "# another", ()),
+    ],
+)
+def test_what_changed_is_named(project: Path, file: str, old: str, new: str, named: tuple[str, ...]) -> None:
+    of(project, "jobw", {})
+    before = parts(sys.modules["jobw"].p.steps["facts"])
+    of(project, "jobw", {file: (old, new)})
+    assert changed_parts(before, parts(sys.modules["jobw"].p.steps["facts"])) == named
+
+
+def test_what_was_added_and_what_is_gone_are_named_after_what_changed() -> None:
+    before = {"m.f:0": "a", "m.old:0": "b", "sql": "c", "version": ""}
+    now = {"m.f:0": "z", "m.new:0": "b", "sql": "c", "version": "2"}
+    assert changed_parts(before, now) == ("function m.f", "its version=", "function m.new", "function m.old")
+    assert changed_parts(now, now) == ()

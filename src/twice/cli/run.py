@@ -39,6 +39,7 @@ class Request:
     tags: Mapping[str, str]
     skip_fresh: bool
     wait: float
+    accept_late: bool = False
 
     @property
     def command(self) -> str:
@@ -68,6 +69,8 @@ class Request:
             parts += ["--step", step]
         if self.skip_fresh:
             parts.append("--skip-fresh")
+        if self.accept_late:
+            parts.append("--accept-late")
         if self.wait:
             parts += ["--wait", f"{self.wait:g}"]
         return shlex.join(parts)
@@ -85,6 +88,9 @@ class Request:
 @click.option("--skip-fresh", is_flag=True, help="Skip what is up to date: same inputs, same code, same files.")
 @click.option("--wait", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
               help="Wait for a scope that another run holds, instead of ending with exit code 4.")  # fmt: skip
+@click.option(
+    "--accept-late", is_flag=True, help='Make closed units of tables with late="fail" anew, late rows included.'
+)
 @json_option
 @pass_settings
 def run(
@@ -99,6 +105,7 @@ def run(
     explain: bool,
     skip_fresh: bool,
     wait: float,
+    accept_late: bool,
     as_json: bool,
 ) -> None:
     """Bring PIPELINE up to date for one unit of its grain, or for several in a row.
@@ -115,7 +122,7 @@ def run(
     found = find_pipeline(settings.config, pipeline)
     windows = units(found, for_, from_, to)
     plans = [plan(found, window, dimensions=dimensions, steps=steps or None) for window in windows]
-    request = Request(settings, pipeline, found, plans, steps, dimensions, kept_tags, skip_fresh, wait)
+    request = Request(settings, pipeline, found, plans, steps, dimensions, kept_tags, skip_fresh, wait, accept_late)
     if explain:
         _explain(request, as_json=as_json)
         return
@@ -186,6 +193,7 @@ def _loop(request: Request, workshop: Workshop, results: list[RunResult]) -> Twi
             stages,
             skip_fresh=request.skip_fresh,
             wait=request.wait,
+            accept_late=request.accept_late,
             command=request.command,
             tags=request.tags,
         )

@@ -15,14 +15,15 @@ from twice.errors import UsageError
 from twice.loading import find_pipeline, load_pipelines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
+    from twice.engine.live import Live
     from twice.engine.run import Workshop
-    from twice.engine.status import PartitionStatus, StepStatus
+    from twice.engine.status import PartitionStatus, Reason, StepStatus
     from twice.ledger import Ledger
     from twice.model.pipelines import Pipeline
-    from twice.model.scopes import Scope
-    from twice.model.targets import Target
+
+
+# More partitions than anybody reads.
+_LONG = 5_000
 
 
 @click.command(short_help="What is done, failed, running, missing or stale.")
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 @click.option("--from", "from_", metavar="A", help="The first unit to look at.")
 @click.option("--to", metavar="B", help="Where to stop; B itself is not looked at.")
 @click.option("--stale", "only_stale", is_flag=True, help="Only what is stale.")
-@click.option("--live", is_flag=True, help="Look at the tables too (starts Spark): finds what was changed by hand.")
+@click.option("--live", is_flag=True, help="Look at tables and inputs too (starts Spark).")
 @json_option
 @pass_settings
 def status(
@@ -45,7 +46,8 @@ def status(
     """Show for each step and partition: done, failed, running, missing or stale, and why.
 
     Without a range, everything between the first and the last known partition. A partition is
-    stale when the content of an input changed or the step's code did.
+    stale when the content of an input changed or the step's code did, and open while rows of it
+    may still come. --live also finds tables that were changed by hand and sources that changed.
 
     \b
     twice status
@@ -55,17 +57,18 @@ def status(
     if (from_ or to) and len(pipelines) > 1:
         raise UsageError("--from and --to need one PIPELINE: a range is read by its grain")
     for found in pipelines:
-        _bounds(found, from_, to)
+        bounds(found, from_, to)
     if live:
         with settings.workshop() as shop:
-            found_all = collect(shop.ledger, pipelines, from_, to, live=live_files(shop))
+            found_all = collect(shop.ledger, pipelines, from_, to, shop=shop)
     else:
         found_all = collect(settings.ledger_if_any(), pipelines, from_, to)
     if only_stale:
         found_all = [(found, [_only_stale(step) for step in steps]) for found, steps in found_all]
     if as_json:
         documents = [{"pipeline": found.name, "steps": [s.to_json() for s in steps]} for found, steps in found_all]
-        print_json(documents[0] if pipeline else {"pipelines": documents})
+        long = sum(len(step.partitions) for _, steps in found_all for step in steps) > _LONG
+        print_json(documents[0] if pipeline else {"pipelines": documents}, long=long)
         return
     for found, steps in found_all:
         for text in lines(found, steps, only_stale=only_stale):
@@ -78,30 +81,28 @@ def collect(
     from_: str | None = None,
     to: str | None = None,
     *,
-    live: Callable[[Target], Mapping[Scope, str]] | None = None,
+    shop: Workshop | None = None,
 ) -> list[tuple[Pipeline, list[StepStatus]]]:
-    """Look at several pipelines."""
+    """Look at several pipelines; with a workshop, at their tables and inputs too."""
     from twice.engine import status as engine
 
-    return [(found, engine.status(ledger, found, *_bounds(found, from_, to), live=live)) for found in pipelines]
+    live = _live(shop) if shop else None
+    files = live.outputs if live else None
+    return [
+        (found, engine.status(ledger, found, *bounds(found, from_, to), live=files, sources=live))
+        for found in pipelines
+    ]
 
 
-def live_files(workshop: Workshop) -> Callable[[Target], Mapping[Scope, str]]:
-    """Return a function that asks a table for the files of its partitions."""
+def _live(shop: Workshop) -> Live:
+    from twice.engine.live import Live
 
-    def files(target: Target) -> Mapping[Scope, str]:
-        store = workshop.stores.of(target.table)
-        session = workshop.spark
-        if not store.exists(session, target.table):
-            return dict.fromkeys(target.partitions, "")
-        return store.files(session, target, store.version(session, target.table))
-
-    return files
+    return Live(shop)
 
 
 def lines(pipeline: Pipeline, steps: Sequence[StepStatus], *, only_stale: bool = False) -> Iterator[str]:
     """Show a pipeline for a human: neighbours in the same state share a line."""
-    yield f"{pipeline.name}: {_counts(steps)}"
+    yield f"{pipeline.name}: {_counts(steps, only_stale=only_stale)}"
     for step in steps:
         if not step.partitions:
             if not only_stale:
@@ -123,7 +124,8 @@ def _all(settings: Settings) -> list[Pipeline]:
     return found
 
 
-def _bounds(pipeline: Pipeline, from_: str | None, to: str | None) -> tuple[datetime | None, datetime | None]:
+def bounds(pipeline: Pipeline, from_: str | None, to: str | None) -> tuple[datetime | None, datetime | None]:
+    """Read the ends of a range, of which each may be open."""
     start = pipeline.grain.parse(from_, pipeline.zone) if from_ else None
     end = pipeline.grain.parse(to, pipeline.zone) if to else None
     if start and end and end <= start:
@@ -137,32 +139,51 @@ def _only_stale(step: StepStatus) -> StepStatus:
     return Kind(step.step, step.table, tuple(p for p in step.partitions if p.state == "stale"))
 
 
-def _counts(steps: Sequence[StepStatus]) -> str:
+def _counts(steps: Sequence[StepStatus], *, only_stale: bool) -> str:
     from twice.engine.status import STATES
 
     totals = {state: sum(step.counts.get(state, 0) for step in steps) for state in STATES}
-    return ", ".join(f"{count} {state}" for state, count in totals.items() if count) or "nothing to show"
+    told = ", ".join(f"{count} {state}" for state, count in totals.items() if count) or "nothing to show"
+    kinds = {kind: sum(step.stale.get(kind, 0) for step in steps) for kind in ("data", "code")} if only_stale else {}
+    apart = ", ".join(f"{count} by {kind}" for kind, count in kinds.items() if count)
+    return f"{told} ({apart})" if apart else told
 
 
 def _alike(partition: PartitionStatus) -> object:
-    reasons = tuple((reason.kind, reason.subject) for reason in partition.reasons)
-    return partition.scope.dimensions, partition.state, reasons
+    if not partition.reasons and not partition.ignored:
+        return partition.scope.dimensions, partition.state, partition.open
+    reasons, ignored = (
+        tuple((reason.kind, reason.subject) for reason in each) for each in (partition.reasons, partition.ignored)
+    )
+    return partition.scope.dimensions, partition.state, partition.open, reasons, ignored
 
 
 def _group(same: Sequence[PartitionStatus]) -> str:
     first, last = same[0], same[-1]
-    if len(same) == 1:
-        why = "; ".join(reason.text for reason in first.reasons)
-        span = first.name
-    else:
-        texts = {"data": "{} changed", "code": "the code changed"}
-        why = "; ".join(
-            texts[reason.kind].format(reason.subject) if reason.kind in texts else reason.text
-            for reason in first.reasons
-        )
+    span = first.name
+    if len(same) > 1:
         dimensions = "".join(f" {name}={value}" for name, value in first.scope.dimensions)
         span = f"{first.name.removesuffix(dimensions)} … {last.name} ({len(same)})"
-    return f"{span}  {first.state}" + (f": {why}" if why else "")
+    text = f"{span}  {first.state}" + (", open" if first.open else "")
+    if why := _together([partition.reasons for partition in same]):
+        text += f": {why}"
+    if left := _together([partition.ignored for partition in same]):
+        text += f"; late and left out: {left}"
+    return text
+
+
+def _together(all_reasons: Sequence[Sequence[Reason]]) -> str:
+    """Say the reasons of partitions that are alike: what they share once, the partitions of an input as a span."""
+    texts = []
+    for reasons in zip(*all_reasons, strict=True):
+        first = reasons[0]
+        labels = sorted({label for reason in reasons for label in reason.partitions})
+        if len(reasons) == 1 or not labels:
+            texts.append(first.text)
+            continue
+        rows = [reason.rows for reason in reasons if reason.rows is not None]
+        texts.append(first.over(labels, sum(rows) if len(rows) == len(reasons) else None).text)
+    return "; ".join(texts)
 
 
 def _coloured(text: str) -> str:

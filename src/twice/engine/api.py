@@ -38,6 +38,7 @@ def run(
     dimensions: Mapping[str, str] | None = None,
     skip_fresh: bool = False,
     wait: float = 0.0,
+    accept_late: bool = False,
     tags: Mapping[str, str] | None = None,
     config: Config | None = None,
     spark: SparkSession | None = None,
@@ -52,7 +53,7 @@ def run(
     window = _window(pipeline, for_, from_, to)
     stages = plan(pipeline, window, dimensions=dimensions, steps=steps)
     with workshop(config or configuration.load(), spark=spark, ledger=ledger, listener=listener) as shop:
-        result = execute(shop, pipeline, stages, skip_fresh=skip_fresh, wait=wait, tags=tags)
+        result = execute(shop, pipeline, stages, skip_fresh=skip_fresh, wait=wait, accept_late=accept_late, tags=tags)
     if result.error:
         raise result.error
     return result

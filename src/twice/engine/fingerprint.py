@@ -15,7 +15,7 @@ import re
 import sys
 import textwrap
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 if TYPE_CHECKING:
+    from twice.ledger import Ledger
     from twice.model.steps import Step
 
 _SCALARS = (str, bytes, int, float, complex, bool, type(None), Decimal, Fraction, date, time, timedelta, UUID)
@@ -33,13 +34,52 @@ _CONTAINERS = (tuple, frozenset, list, dict, set)
 
 def fingerprint(step: Step) -> str:
     """Return a short text that changes when the step's code, or what it declares to read and write, does."""
+    lines = [f"{name}={text}" for name, text in _texts(step).items()]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def parts(step: Step) -> dict[str, str]:
+    """Return what a fingerprint is made of, each part by its name and a short hash, so that two can be compared."""
+    return {name: hashlib.sha256(text.encode()).hexdigest()[:8] for name, text in _texts(step).items()}
+
+
+def keep_parts(ledger: Ledger, step: Step, code: str) -> None:
+    """Let the ledger remember what a step's code is made of, so that a later change can be named."""
+    if ledger.code_parts(code) is None:
+        ledger.keep_code(code, parts(step))
+
+
+def changed_parts(before: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:
+    """Name in words what differs between two codes, what is in both first."""
+    both = [name for name in now if name in before and before[name] != now[name]]
+    alone = [name for name in (*now, *before) if (name in now) != (name in before)]
+    return tuple(dict.fromkeys(_shown(name) for name in (*both, *alone)))
+
+
+def _texts(step: Step) -> dict[str, str]:
     seen: dict[str, str] = {}
     if step.function is not None:
         _collect(step.function, seen)
-    parts = [f"version={step.version}", f"sql={(step.query or '').strip()}", f"writes={_contract(step)}"]
-    parts += [f"read {name}={read.text}, event time {read.table.event_time}" for name, read in step.reads.items()]
-    parts += [f"{name}={text}" for name, text in sorted(seen.items())]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    found = {"version": step.version, "sql": (step.query or "").strip(), "writes": _contract(step)}
+    found |= {f"read {name}": f"{read.text}, event time {read.table.event_time}" for name, read in step.reads.items()}
+    return found | dict(sorted(seen.items()))
+
+
+def _shown(name: str) -> str:
+    """Say what a part is: `shop.revenue:0` is a function, `shop.revenue:RATE` a constant that it uses."""
+    told = {"version": "its version=", "sql": "its query", "writes": "the contract of its table"}
+    if name in told:
+        return told[name]
+    if name.startswith("read "):
+        return f"how it reads {name.removeprefix('read ')}"
+    if name.startswith("module "):
+        return name
+    owner, colon, last = name.rpartition(":")
+    if not colon:
+        return f"class {name}"
+    if last.lstrip("-").isdigit():
+        return f"function {owner}"
+    return f"{last} in {re.sub(r':-?[0-9]+$', '', owner)}"
 
 
 def _contract(step: Step) -> str:

@@ -71,7 +71,7 @@ def undo(
     for job, _ in jobs:
         _require_history(job)
     # An undo that was killed halfway goes on where it stopped.
-    jobs = [(job, attempt) for job, attempt in jobs if not _undone_before(job)]
+    jobs = [(job, attempt) for job, attempt in jobs if not _undone_before(job, attempt)]
     if not jobs:
         raise UsageError(f"run {info.id} has been undone already", safe="nothing was changed")
     for job, attempt in jobs:
@@ -123,7 +123,7 @@ def _require_untouched(job: Job, attempt: AttemptInfo, run: str) -> None:
     """Refuse to undo what somebody else has built upon in the meantime."""
     now = job.store.files(job.session, job.target, job.store.version(job.session, job.step.writes))
     known = known_outputs(job)
-    for partition in job.target.partitions:
+    for partition in _published(job, attempt):
         output = known.get(partition)
         as_recorded = output is not None and output.files == now[partition]
         if output is None or not as_recorded or not _made_by(job, attempt, partition, output, now[partition]):
@@ -136,11 +136,18 @@ def _require_untouched(job: Job, attempt: AttemptInfo, run: str) -> None:
     _before(job, attempt)
 
 
-def _undone_before(job: Job) -> bool:
+def _published(job: Job, attempt: AttemptInfo) -> list[Scope]:
+    """Return the partitions that an attempt published: all of its scope, but for those that gates refused."""
+    refused = attempt.details.get("refused")
+    names = set(refused) if isinstance(refused, Mapping) else set()
+    return [partition for partition in job.target.partitions if job.target.name(partition) not in names]
+
+
+def _undone_before(job: Job, attempt: AttemptInfo) -> bool:
     """Tell whether the scope has gone back already, by an earlier undo of the same run."""
     now = job.store.files(job.session, job.target, job.store.version(job.session, job.step.writes))
     known = known_outputs(job)
-    outputs = [known.get(partition) for partition in job.target.partitions]
+    outputs = [known.get(partition) for partition in _published(job, attempt)]
     return all(
         output is not None and output.code == job.code and output.files == now[output.scope] for output in outputs
     )
@@ -190,7 +197,7 @@ def _put_back(job: Job, attempt: AttemptInfo, row: int, run: str) -> Finding:
             job.store.stage(job.session, stage, _with_new_columns(job, before))
             staged = Staged(stage)
             found = profiled(job, job.store.staged(job.session, stage), key=())
-            verdict = Verdict({partition: seen.digest for partition, seen in found.items()})
+            verdict = Verdict({partition: found[partition].digest for partition in _published(job, attempt)})
             finding = publish(job, claim, row, heartbeat, [], staged, verdict)
             record(job, claim, row, finding)
         except KeyboardInterrupt:

@@ -1,0 +1,81 @@
+"""`twice accept`: say that a change of code changes no row."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from twice.cli.output import json_option, print_json, print_text
+from twice.cli.settings import Settings, pass_settings
+from twice.cli.status import bounds
+from twice.loading import find_pipeline
+
+if TYPE_CHECKING:
+    from twice.engine.accepting import Accepted
+
+
+@click.command(short_help="Say that a change of code changes no row.")
+@click.argument("pipeline")
+@click.option("--step", "steps", multiple=True, metavar="S", help="Only this step; may be given several times.")
+@click.option("--from", "from_", metavar="A", help="The first unit to accept.")
+@click.option("--to", metavar="B", help="Where to stop; B itself is not accepted.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be accepted.")
+@json_option
+@pass_settings
+def accept(
+    settings: Settings,
+    pipeline: str,
+    steps: tuple[str, ...],
+    from_: str | None,
+    to: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Mark what only a change of code makes stale as done: a refactoring that changes no row.
+
+    No table is touched and nothing is computed; the acceptance is kept as a run. Partitions whose
+    data changed too are left stale, and then the exit code is 3.
+
+    \b
+    twice accept shop --step revenue --dry-run
+    """
+    found = find_pipeline(settings.config, pipeline)
+    start, end = bounds(found, from_, to)
+    for name in steps:
+        found.find(name)
+    ledger = settings.ledger_if_any()
+    run: str | None = None
+    results: list[Accepted] = []
+    if ledger is not None:
+        from twice.engine import accepting
+
+        command = shlex.join(["twice", *settings.arguments])
+        run, results = accepting.accept(ledger, found, start, end, steps=steps, command=command, dry_run=dry_run)
+    if as_json:
+        print_json({"pipeline": found.name, "run": run, "dry_run": dry_run, "steps": [s.to_json() for s in results]})
+    else:
+        _tell(found.name, run, results, dry_run=dry_run)
+    if any(step.refused for step in results):
+        raise click.exceptions.Exit(3)
+
+
+def _tell(pipeline: str, run: str | None, results: Sequence[Accepted], *, dry_run: bool) -> None:
+    if not any(step.accepted for step in results):
+        print_text(f"{pipeline}: nothing to accept: no partition is stale by its code alone")
+    for step in results:
+        if step.accepted:
+            what = "would be accepted" if dry_run else "accepted"
+            changed = f" ({', '.join(step.changed)})" if step.changed else ""
+            print_text(f"{step.step} → {step.table}: {_span([p.name for p in step.accepted])} {what}{changed}")
+        for partition in step.refused:
+            why = "; ".join(reason.text for reason in partition.reasons if reason.kind != "code")
+            print_text(f"{step.step} → {step.table}: {partition.name} stays stale, run it: {why}")
+    if run:
+        print_text(f"kept as run {run}")
+
+
+def _span(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]} ({len(names)})"

@@ -1,0 +1,12 @@
+"""What is done, failed, running, missing or stale, step by step and partition by partition.
+
+All of it comes from the ledger; with `live` and `sources` the tables are asked too.
+"""
+
+from __future__ import annotations
+
+from twice.engine.status.inputs import Sources
+from twice.engine.status.judging import Files, status
+from twice.engine.status.values import STATES, PartitionStatus, Reason, State, StepStatus
+
+__all__ = ["STATES", "Files", "PartitionStatus", "Reason", "Sources", "State", "StepStatus", "status"]

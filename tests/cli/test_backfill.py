@@ -1,0 +1,120 @@
+"""`twice backfill` without Spark: what is refused before anything starts, and what is steered through the ledger."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from twice.ledger import NewChunk, Owner, open_ledger
+from twice.model.scopes import Scope
+from twice.model.windows import Window
+
+RANGE = ("--from", "2026-01-01", "--to", "2026-02-01")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("shop",), "which range? Give --from and --to"),
+        (("shop", "--from", "2026-01-01"), "which range? Give --from and --to"),
+        (("shop", "--from", "2026-01-01", "--to", "2026-01-01"), "is empty"),
+        (("shop", "--from", "2026-02-01", "--to", "2026-01-01"), "ends before it begins"),
+        (("shop", "--from", "2026-01-01T12:00", "--to", "2026-02-01"), "is not the start of a day"),
+        (("shop", *RANGE, "--parallel", "0"), "at least one chunk"),
+        (("shop", *RANGE, "--chunk", "0"), "--chunk '0': write auto"),
+        (("shop", *RANGE, "--chunk", "many"), "--chunk 'many': write auto"),
+        (("shop", *RANGE, "--pool", "slow"), "there is no pool 'slow'; there are: none"),
+        (("shop", *RANGE, "--step", "nothing"), "has no step 'nothing'"),
+        (("shop", *RANGE, "--downstream"), "give --step too"),
+        (("shop", *RANGE, "--set", "tenant"), "must look like name=value"),
+        (("shop", *RANGE, "--set", "shop=x"), "has no dimension 'shop'"),
+        (("shop", *RANGE, "--tag", "backfill=x"), "holds the backfill's id"),
+        (("nothing", *RANGE), "no pipeline 'nothing'"),
+        (("resume", "zzz"), "there is no ledger"),
+        (("show", "zzz"), "no backfill begins with 'zzz'"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_starts(project, arguments, words):
+    answer = project.call("backfill", *arguments)
+    assert words in answer.err
+    assert answer.code == (3 if "no ledger" in words else 2)
+    assert not project.ledger.exists()
+
+
+def test_only_known_words_are_taken(project):
+    assert project.call("backfill", "shop", *RANGE, "--only", "fresh").code == 2
+    assert project.call("backfill", "shop", *RANGE, "--shadow").code == 2
+
+
+def test_pools_are_read_from_the_configuration(project):
+    project.toml("[pools.slow]\nweight = 2\nmin_share = 1")
+    assert "there are: slow" in project.call("backfill", "shop", *RANGE, "--pool", "fast").err
+    for wrong in ("weight = 0", "weight = 'x'", "size = 2"):
+        project.toml(f"[pools.slow]\n{wrong}")
+        answer = project.call("backfill", "list")
+        assert (answer.code, "[pools.slow]" in answer.err) == (2, True)
+
+
+def test_a_pipeline_that_is_named_like_a_command_stays_reachable(project):
+    project.toml(pipelines=f'list = "{project.module}:shop"')
+    assert "no backfills yet" in project.call("backfill", "list").out
+    assert "which range?" in project.call("backfill", "start", "list").err
+
+
+@pytest.fixture
+def begun(project):
+    """A backfill that a process elsewhere works on: two of four chunks done, one with a refused day."""
+    ledger = open_ledger(f"sqlite:///{project.ledger}")
+    first = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+    def scope(number: int, days: int) -> Scope:
+        start = first + timedelta(days=number)
+        return Scope(Window(start, start + timedelta(days=days)))
+
+    far = Owner("elsewhere", 7)
+    backfill = ledger.start_backfill(
+        "shop", scope(0, 8), ["lake.core.facts"], request={}, code={}, parallel=2, ttl=timedelta(hours=1), owner=far
+    )
+    note = {"step": "build", "table": "lake.core.facts", "why": "separable: declared"}
+    ledger.lay_out(backfill, 1, "build", [NewChunk(scope(2 * n, 2), 2) for n in range(4)], note)
+    for refused in ({}, {"2026-01-04": "row count at least 1"}):
+        ledger.finish_chunk(ledger.take_chunk(backfill, owner=far), "done", rows=5, refused=refused)
+    return backfill
+
+
+def test_a_backfill_is_listed_and_shown_from_anywhere(project, begun):
+    listed = project.call("backfill", "list")
+    assert begun in listed.out
+    assert "3 of 8, 1 failed" in listed.out
+    assert project.call("backfill", "list", "--json").json[0]["id"] == begun
+    shown = project.call("backfill", "show", begun[:9]).out
+    assert "build → lake.core.facts: 3 of 8 partitions, 10 rows" in shown
+    assert "separable: declared" in shown
+    assert "worker    elsewhere (pid 7)" in shown
+    assert "refused: build 2026-01-04: row count at least 1" in shown
+    document = project.call("backfill", "show", begun, "--json").json
+    assert [chunk["state"] for chunk in document["chunks"]] == ["done", "done", "waiting", "waiting"]
+
+
+def test_a_backfill_is_steered_from_anywhere(project, begun):
+    assert "is paused" in project.call("backfill", "pause", begun).out
+    assert project.call("backfill", "show", begun, "--json").json["status"] == "paused"
+    # The process elsewhere goes on; this one has nothing to do
+    assert "goes on, on elsewhere (pid 7)" in project.call("backfill", "resume", begun).out
+    assert project.call("backfill", "set", begun, "--parallel", "5", "--json").json["parallel"] == 5
+    assert "at least one chunk" in project.call("backfill", "set", begun, "--parallel", "0").err
+    assert "is cancelled" in project.call("backfill", "cancel", begun).out
+    # What has ended is not steered any more
+    for command in (("pause",), ("cancel",), ("resume",), ("set", "--parallel", "2")):
+        answer = project.call("backfill", command[0], begun, *command[1:])
+        assert (answer.code, "cancelled" in answer.err) == (2, True), command
+    watched = project.call("backfill", "watch", begun)
+    assert watched.out == f"backfill {begun} cancelled: 3 of 8, 1 failed\n"
+
+
+def test_a_second_backfill_of_the_same_range_is_told_who_holds_it(project, begun):
+    answer = project.call("backfill", "shop", "--from", "2026-01-08", "--to", "2026-02-01", "--step", "build")
+    assert answer.code == 4
+    assert f"overlaps with backfill {begun}" in answer.err
+    assert f"twice backfill watch {begun}" in answer.err

@@ -1,0 +1,167 @@
+"""S21: rows that arrive after their day was closed, and the three things a table can say to them."""
+
+from __future__ import annotations
+
+import pytest
+
+from twice import Day, Overwrite, Pipeline, Table, days
+from twice.engine.live import Live
+from twice.engine.run import Workshop
+from twice.engine.status import status
+from twice.engine.stores import Stores
+from twice.errors import LateData
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = "id bigint, at timestamp, arrived date"
+
+
+def row(number: int, day: int, arrived: int) -> str:
+    return f"({number}, timestamp'2026-04-{day:02d} 12:00:00', date'2026-04-{arrived:02d}')"
+
+
+class House:
+    """A raw table by day of arrival, and facts by the day on which things happened, two days late at most."""
+
+    def __init__(self, lab, late: str, *, landed: bool = False) -> None:
+        self.lab, self.landed = lab, landed
+        self.feed: dict[int, list[tuple[int, int]]] = {}
+        self.pipeline = Pipeline("house", grain=Day)
+        write = {"write": Overwrite()} if landed else {}
+        raw = Table(lab.name("raw"), partition=Day("arrived"), event_time="at", schema=COLUMNS, **write)
+        facts = Table(lab.name("facts"), partition=Day("d"), key=["id"], write=Overwrite(), lateness=days(2), late=late)
+        if landed:
+
+            @self.pipeline.extract(writes=raw)
+            def land(window, spark):
+                rows = [row(number, day, window.start.day) for number, day in self.feed.get(window.start.day, [])]
+                source = f"values {', '.join(rows)}" if rows else f"values {row(0, 1, 1)} limit 0"
+                return spark.sql(f"select col1 as id, col2 as at, col3 as arrived from ({source})").selectExpr(
+                    "cast(id as bigint) id", "at", "arrived"
+                )
+
+        else:
+            lab.spark.sql(f"create table {lab.name('raw')} ({COLUMNS}) using iceberg partitioned by (arrived)")
+        self.pipeline.sql(
+            "facts", reads={"raw": raw}, writes=facts, query="select id, cast(at as date) as d, at from raw"
+        )
+
+    def arrive(self, number: int, day: int, arrived: int) -> None:
+        """Let a row that happened on one day arrive on another."""
+        if self.landed:
+            self.feed.setdefault(arrived, []).append((number, day))
+            self.lab.run(self.pipeline, f"2026-04-{arrived:02d}", steps=["land"])
+        else:
+            self.lab.spark.sql(f"insert into {self.lab.name('raw')} values {row(number, day, arrived)}")
+
+    def build(self, day: int, **how):
+        return self.lab.run(self.pipeline, f"2026-04-{day:02d}", steps=["facts"], **how).steps[0]
+
+    def status(self, day: int):
+        shop = Workshop(self.lab.spark, Stores(self.lab.config), self.lab.ledger)
+        sources = None if self.landed else Live(shop)
+        (found,) = [each for each in status(self.lab.ledger, self.pipeline, sources=sources) if each.step == "facts"]
+        (partition,) = [each for each in found.partitions if each.name == f"2026-04-{day:02d}"]
+        return partition
+
+    def ids(self, day: int) -> list[int]:
+        return [found["id"] for found in self.lab.rows("facts", f"d = date'2026-04-{day:02d}'")]
+
+
+@pytest.mark.parametrize("landed", [True, False], ids=["landed by twice", "somebody else's table"])
+def test_s21_a_day_is_open_until_its_last_arrivals_are_there(lab, landed):
+    house = House(lab, "reopen", landed=landed)
+    house.arrive(1, 10, 10)
+    house.build(10)
+    assert (house.status(10).state, house.status(10).open) == ("done", True)
+
+    house.arrive(2, 10, 11)  # a day late, which is in time
+    assert (house.status(10).state, house.status(10).reasons[0].partitions) == ("stale", ("2026-04-11",))
+    assert house.build(10).status == "published"
+    assert (house.status(10).state, house.status(10).open) == ("done", True)
+
+    house.arrive(3, 12, 12)  # the last day of waiting brings nothing for the 10th
+    assert house.build(10).status == "unchanged"
+    assert (house.status(10).state, house.status(10).open) == ("done", False)
+    assert house.ids(10) == [1, 2]
+
+
+def closed(lab, late: str, *, landed: bool) -> House:
+    """A house whose 10th is closed, and then gets one row more."""
+    house = House(lab, late, landed=landed)
+    for arrived in (10, 11, 12):
+        house.arrive(arrived, 10, arrived)
+    house.build(10)
+    assert (house.status(10).state, house.status(10).open) == ("done", False)
+    house.arrive(99, 10, 12)
+    return house
+
+
+@pytest.mark.parametrize("landed", [True, False], ids=["landed by twice", "somebody else's table"])
+def test_s21_reopen_makes_the_day_stale_and_it_is_rebuilt(lab, landed):
+    house = closed(lab, "reopen", landed=landed)
+
+    found = house.status(10)
+    assert (found.state, found.reasons[0].kind, found.reasons[0].partitions) == ("stale", "data", ("2026-04-12",))
+    assert house.build(10, skip_fresh=True).status == "published"
+    assert house.ids(10) == [10, 11, 12, 99]
+    assert house.status(10).state == "done"
+
+
+@pytest.mark.parametrize("landed", [True, False], ids=["landed by twice", "somebody else's table"])
+def test_s21_ignore_leaves_it_out_and_counts_it(lab, landed):
+    house = closed(lab, "ignore", landed=landed)
+
+    found = house.status(10)
+    assert (found.state, found.reasons) == ("done", ())
+    (late,) = found.ignored
+    assert (late.kind, late.partitions) == ("late", ("2026-04-12",))
+    assert late.rows == (1 if landed else None)  # what somebody else wrote is not counted without reading it
+    assert house.build(10, skip_fresh=True).status == "fresh"
+    assert house.ids(10) == [10, 11, 12]
+
+
+@pytest.mark.parametrize("landed", [True, False], ids=["landed by twice", "somebody else's table"])
+def test_s21_fail_stops_until_somebody_decides(lab, landed):
+    house = closed(lab, "fail", landed=landed)
+
+    found = house.status(10)
+    assert (found.state, found.reasons[0].kind) == ("failed", "late")
+    assert found.reasons[0].text.startswith(f"{lab.name('raw')} 2026-04-12 changed after the partition was closed")
+    with pytest.raises(LateData) as refused:
+        house.build(10)
+    assert "2026-04-10 was closed" in refused.value.message
+    assert "--accept-late" in refused.value.to_go_on
+    assert house.ids(10) == [10, 11, 12]
+    assert house.status(10).state == "failed"
+
+    assert house.build(10, accept_late=True).status == "published"
+    assert house.ids(10) == [10, 11, 12, 99]
+    assert house.status(10).state == "done"
+    assert house.build(10).status == "unchanged"
+
+
+def test_s21_an_open_day_takes_what_comes_whatever_the_policy(lab):
+    house = House(lab, "fail", landed=True)
+    house.arrive(1, 10, 10)
+    house.build(10)
+    house.arrive(2, 10, 10)
+    assert house.status(10).state == "stale"
+    assert house.build(10).status == "published"
+
+
+def test_s21_a_longer_run_over_closed_days_finds_nothing_late(lab):
+    house = House(lab, "fail", landed=True)
+    for arrived in (10, 11, 12, 13):
+        house.arrive(arrived, arrived, arrived)
+    house.build(10)
+    house.build(11)
+    assert [house.status(day).open for day in (10, 11)] == [False, False]
+
+    wide = lab.run(house.pipeline, from_="2026-04-10", to="2026-04-12", steps=["facts"]).steps[0]
+
+    assert wide.status == "unchanged"
+    assert [house.status(day).state for day in (10, 11)] == ["done", "done"]
+    house.arrive(99, 11, 13)
+    with pytest.raises(LateData, match="2026-04-11 was closed"):
+        house.build(11)
