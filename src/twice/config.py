@@ -23,7 +23,7 @@ FILE = "twice.toml"
 _IN_PYPROJECT = re.compile(r"^\s*\[tool\.twice(\]|\.(?!audit\b))", re.MULTILINE)
 _PLACE = re.compile(r"[^\s:]+:[^\s:]+")
 _ENV = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_KNOWN = {"pipelines", "stores", "profiles", "ledger", "lease", "on_failure", "audit"}
+_KNOWN = {"pipelines", "stores", "profiles", "ledger", "lease", "on_failure", "pools", "audit"}
 _KNOWN_PROFILE = {"spark", "ledger", "stores", "packages"}
 _LONGEST_LEASE = 86_400
 _STORE_TYPES = ("iceberg", "delta", "parquet", "sql", "files", "catalog")
@@ -36,6 +36,15 @@ class StoreConfig:
     name: str
     type: str
     options: Mapping[str, str] = field(repr=False)  # a URL may hold a password
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A share of Spark's cores: pools with work get cores by weight, each at least its minimum."""
+
+    name: str
+    weight: int = 1
+    min_share: int = 0
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,7 @@ class Config:
     packages: tuple[str, ...] | None = None
     lease: timedelta = timedelta(seconds=60)
     on_failure: str = ""
+    pools: Mapping[str, Pool] = field(default_factory=dict)
 
     def store(self, name: str) -> StoreConfig:
         """Return the store of that name."""
@@ -139,6 +149,7 @@ def _build(data: Mapping[str, Any], root: Path, source: Path | None, profile: st
         packages=None if packages is None else tuple(_text(name, "packages", where) for name in packages),
         lease=timedelta(seconds=_seconds(lease.get("seconds", 60), where)),
         on_failure=_text(data.get("on_failure", ""), "on_failure", where),
+        pools={name: _pool(name, options, where) for name, options in _section(data, "pools", where).items()},
     )
 
 
@@ -160,6 +171,17 @@ def _store(name: str, options: object, where: object) -> StoreConfig:
         raise ConfigError(f"[stores.{name}] in {where}: type is {kind!r}; it must be one of: {', '.join(_STORE_TYPES)}")
     settings = {k: _setting(v, f"[stores.{name}] {k}", where) for k, v in _dotted(options) if k != "type"}
     return StoreConfig(name, kind, settings)
+
+
+def _pool(name: str, options: object, where: object) -> Pool:
+    if not isinstance(options, Mapping):
+        raise ConfigError(f"[pools.{name}] in {where} must be a table, such as weight = 2")
+    _only(options, {"weight", "min_share"}, f"[pools.{name}] of {where}")
+    for key, least in (("weight", 1), ("min_share", 0)):
+        value = options.get(key, least)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ConfigError(f"[pools.{name}] {key} in {where} must be a whole number, {least} or more, not {value!r}")
+    return Pool(name, options.get("weight", 1), options.get("min_share", 0))
 
 
 def _dotted(options: Mapping[str, Any]) -> Iterator[tuple[str, object]]:

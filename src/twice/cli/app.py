@@ -23,12 +23,16 @@ from twice.errors import Interrupted, TwiceError
 COMMANDS = {
     "init": "twice.cli.init:init",
     "run": "twice.cli.run:run",
+    "backfill": "twice.cli.backfill:backfill",
     "status": "twice.cli.status:status",
+    "accept": "twice.cli.accept:accept",
     "runs": "twice.cli.runs:runs",
     "show": "twice.cli.runs:show",
+    "cost": "twice.cli.cost:cost",
     "contract": "twice.cli.contract:contract",
     "maintain": "twice.cli.maintain:maintain",
     "undo": "twice.cli.undo:undo",
+    "rebuild": "twice.cli.rebuild:rebuild",
     "audit": "twice.cli.audit:audit",
     "rule": "twice.cli.rule:rule",
     "leases": "twice.cli.leases:leases",
@@ -79,6 +83,7 @@ def cli(
     A day, and again:       twice run sales --for 2026-04-25
     What would happen:      twice run sales --for 2026-04-25 --explain
     What is done or stale:  twice status
+    A quarter, again:       twice backfill sales --from 2026-01-01 --to 2026-04-01
     Jobs of before twice:   twice audit jobs/
     Something is wrong:     twice doctor
 

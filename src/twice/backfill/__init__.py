@@ -1,0 +1,1 @@
+"""Reprocess a range of partitions: planned, chunked, throttled, paused, killed and resumed."""

@@ -1,0 +1,243 @@
+"""The crew of one process: takes chunks as they become free, follows what the ledger says, stops safely."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import partial
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from twice.backfill.notes import Meter, Note, Tell
+from twice.backfill.spans import union
+from twice.backfill.summary import span_of
+from twice.backfill.work import Outcome, Worker
+from twice.engine.grouping import cancel_run
+from twice.engine.interrupts import apart, plain_interrupts
+from twice.errors import LedgerBusy, LedgerError
+from twice.ledger import Chunk, NewChunk
+from twice.model.windows import Window
+
+if TYPE_CHECKING:
+    from twice.backfill.planning import Plan, Planner, StepPlan
+    from twice.engine.run import Workshop
+
+# How often the ledger is asked for the wishes of others.
+_POLL = 1.0
+# How long abandoned chunks get to leave nothing behind; what they leave, the next claim recovers.
+_PATIENCE = 60.0
+
+
+class Crew:
+    """Works on one backfill until it ends, is cancelled or interrupted."""
+
+    def __init__(
+        self, workshop: Workshop, planner: Planner, backfill: str, tell: Tell, *, plan: Plan | None = None, command: str
+    ) -> None:
+        self._workshop, self._ledger, self._planner = workshop, workshop.ledger, planner
+        self._id, self._tell = backfill, tell
+        self._hands: set[int] = set()
+        self._threads = 0
+        self._queue: SimpleQueue[tuple[Chunk, Mapping[str, Any]] | None] = SimpleQueue()
+        # Chunks that a ledger out of reach could not be told about.
+        self._owed: list[Chunk] = []
+        self._changed = threading.Event()
+        self._over = threading.Event()
+        self._abandoning = False
+        self._worker = Worker(workshop, planner, command, abandoned=lambda: self._abandoning)
+        self._notes: dict[int, Mapping[str, Any]] = {}
+        self._meter = Meter({step.step.name: step.partitions for step in plan.steps} if plan else {})
+        self._plan = plan
+        self._paused = False
+
+    def work(self) -> str:
+        """Work until there is nothing left to do here; return the status of the backfill."""
+        heart = threading.Thread(target=self._beat, name=f"twice-backfill-{self._id}", daemon=True)
+        heart.start()
+        interrupted = False
+        try:
+            with plain_interrupts():
+                try:
+                    self._loop()
+                except KeyboardInterrupt:
+                    interrupted = True
+                    self._stop()
+        except BaseException:
+            self._abandon()
+            raise
+        finally:
+            self._over.set()
+            for _ in range(self._threads):
+                self._queue.put(None)
+            heart.join(timeout=5)
+            self._ledger.leave_backfill(self._id, interrupted=True)
+        status = self._ledger.backfill(self._id).status
+        self._say("finished", text="interrupted" if interrupted else status)
+        return "interrupted" if interrupted else status
+
+    def _loop(self) -> None:
+        going = True
+        while going:
+            try:
+                going = self._turn()
+            except LedgerBusy:
+                self._changed.wait(_POLL)
+
+    def _turn(self) -> bool:
+        """Do what can be done now, then wait for news; False at the end."""
+        while self._owed:
+            self._ledger.put_back(self._owed[0], wait=timedelta(seconds=1))
+            self._owed.pop(0)
+        status, _parallel, stage = self._ledger.backfill_state(self._id)
+        if status not in ("running", "paused"):
+            self._abandon()
+            if status == "cancelled":
+                self._ledger.give_up_waiting(self._id, stage, "cancelled", "")
+            return False
+        self._show_pause(status)
+        if status == "running" and stage:
+            self._fill(stage)
+        if not self._hands and self._is_over(stage):
+            if stage == len(self._planner.steps):
+                self._finish()
+                return False
+            self._lay_out(stage)
+            return True
+        self._changed.wait(_POLL)
+        self._changed.clear()
+        self._say("tick")
+        return True
+
+    def _fill(self, stage: int) -> None:
+        """Start chunks for as long as there are some and the ledger lets us."""
+        note = self._note(stage)
+        step = self._planner.steps[stage - 1]
+        limit = 1 if note["in_order"] else step.parallel
+        while chunk := self._ledger.take_chunk(self._id, check=note["check"], limit=limit):
+            self._say("chunk started", chunk=chunk)
+            self._hands.add(chunk.id)
+            if len(self._hands) > self._threads:
+                # Threads are kept: each has a connection to the JVM of its own.
+                self._threads += 1
+                threading.Thread(target=self._serve, name=f"twice-chunks-{self._threads}", daemon=True).start()
+            self._queue.put((chunk, note))
+
+    def _serve(self) -> None:
+        while (item := self._queue.get()) is not None:
+            self._hand(*item)
+
+    def _hand(self, chunk: Chunk, note: Mapping[str, Any]) -> None:
+        outcome = Outcome("failed")
+        try:
+            outcome = self._worker.run(chunk, check=note["check"], skip_fresh=note["skip_fresh"])
+        except LedgerError as error:  # nothing can be noted now: the chunk is put back once it can
+            outcome = Outcome("waiting", error.message)
+            self._owed.append(chunk)
+        finally:
+            self._hands.discard(chunk.id)
+            data = {"rows": outcome.rows, "seconds": outcome.seconds, "refused": outcome.refused}
+            self._say(outcome.kind, chunk=chunk, text=outcome.text, data=data)
+            self._changed.set()
+
+    def _is_over(self, stage: int) -> bool:
+        return stage == 0 or not self._ledger.chunks(self._id, stage=stage, states=("waiting", "running"))
+
+    def _lay_out(self, stage: int) -> None:
+        """Judge the next step as things stand now, and cut it into chunks."""
+        step = self._planner.steps[stage]
+        # The first step was judged a moment ago.
+        planned = self._planner.turn(step, self.unmade()) if stage or not self._plan else self._plan.steps[0]
+        wanted = [NewChunk(each.scope, _partitions(each.scope.window, planned)) for each in planned.stages]
+        wanted += [
+            NewChunk(self._planner.stage(step, [unit.window]).scope, unit.partitions, why)
+            for unit, why in planned.blocked
+        ]
+        told = {name: value for name, value in planned.to_json().items() if name != "stages"}
+        note = {**told, **planned.batching.to_json(), "chunks": len(planned.stages)}
+        if self._ledger.lay_out(self._id, stage + 1, step.name, wanted, note):
+            text = f"{planned.partitions} partitions in {len(planned.stages)} chunks; {planned.batching.why}"
+            self._say("laid out", step=step.name, text=text if planned.stages else "nothing to do", data=note)
+
+    def _note(self, stage: int) -> Mapping[str, Any]:
+        """Return how a stage was cut, whichever process did it."""
+        if stage not in self._notes:
+            self._notes[stage] = self._ledger.backfill(self._id).plan[stage - 1]
+        return self._notes[stage]
+
+    def unmade(self) -> dict[str, list[Window]]:
+        """Return what the steps so far could not make."""
+        found: dict[str, list[Window]] = {}
+        for chunk in self._ledger.chunks(self._id):
+            assert chunk.scope.window is not None  # noqa: S101 - a chunk has a window
+            if chunk.state in ("failed", "blocked", "cancelled"):
+                found.setdefault(chunk.step, []).append(chunk.scope.window)
+            elif chunk.refused:
+                target = self._worker.stage(chunk).target
+                bad = [part.window for part in target.partitions if target.name(part) in chunk.refused]
+                found.setdefault(chunk.step, []).extend(window for window in bad if window)
+        return {step: union(windows) for step, windows in found.items()}
+
+    def _finish(self) -> None:
+        tallies = self._ledger.tallies(self._id)
+        bad = sum(tally.failed + tally.blocked for tally in tallies)
+        error = f"{bad} partitions were not made" if bad else ""
+        self._ledger.finish_backfill(self._id, "partly" if bad else "done", error)
+
+    def _stop(self) -> None:
+        """Let the chunks at work end; a second Ctrl-C abandons them."""
+        self._say("stopping", text=f"{len(self._hands)} chunks end first; Ctrl-C again abandons them")
+        try:
+            while self._hands:
+                self._changed.wait(_POLL)
+                self._changed.clear()
+                if self._ledger.backfill_state(self._id)[0] == "cancelled":
+                    self._abandon()
+        except KeyboardInterrupt:
+            self._abandon()
+
+    def _abandon(self) -> None:
+        """Cancel the Spark jobs of all chunks at work, and wait until they have cleaned up."""
+        self._abandoning = True
+        end = time.monotonic() + _PATIENCE
+        while self._hands and time.monotonic() < end:
+            apart(*(partial(cancel_run, self._workshop.spark, run) for run in list(self._worker.runs.values())))
+            self._changed.wait(0.2)
+            self._changed.clear()
+
+    def _beat(self) -> None:
+        ttl = self._workshop.lease
+        while not self._over.wait(ttl.total_seconds() / 4):
+            with contextlib.suppress(LedgerError):  # the next beat may get through
+                self._ledger.beat_backfill(self._id, ttl)
+
+    def _show_pause(self, status: str) -> None:
+        if (status == "paused") != self._paused:
+            self._paused = status == "paused"
+            self._say("paused" if self._paused else "going on")
+
+    def _say(
+        self,
+        kind: Any,
+        *,
+        chunk: Chunk | None = None,
+        step: str = "",
+        text: str = "",
+        data: Mapping[str, object] | None = None,
+    ) -> None:
+        span = ""
+        if chunk is not None:
+            step, span = chunk.step, span_of(self._planner.pipeline, chunk.scope)
+        try:
+            progress = self._meter.read(self._ledger.tallies(self._id))
+        except LedgerError:  # progress is for people: it may miss a line
+            progress = None
+        self._tell(Note(kind, self._id, step, span, text, progress, data or {}))
+
+
+def _partitions(window: Window | None, planned: StepPlan) -> int:
+    """Count what a stage makes; a table without partitions counts by units."""
+    assert window is not None  # noqa: S101 - a stage of a backfill has a window
+    return sum(unit.partitions for unit in planned.needed if window.covers(unit.window))

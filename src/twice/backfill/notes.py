@@ -1,0 +1,96 @@
+"""What a backfill tells while it works."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from twice.ledger import Tally
+
+Kind = Literal[
+    "started", "laid out", "chunk started", "done", "failed", "split", "waiting", "recut", "paused", "going on",
+    "stopping", "tick", "finished",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a backfill is: partitions by state, how fast, and for how long still."""
+
+    done: int
+    running: int
+    failed: int
+    total: int
+    seconds: float
+    rate: float
+    left: float | None
+
+    @property
+    def text(self) -> str:
+        """The progress in a few words."""
+        parts = [f"{self.done} of {self.total} partitions"]
+        if self.failed:
+            parts.append(f"{self.failed} failed")
+        if self.rate:
+            parts.append(f"{self.rate * 60:.0f} per minute")
+        if self.left is not None and self.done + self.failed < self.total:
+            parts.append(f"{clock(self.left)} left")
+        return ", ".join(parts)
+
+    def to_json(self) -> dict[str, object]:
+        return dict(self.__dict__)
+
+
+@dataclass(frozen=True)
+class Note:
+    """One thing that happened to a backfill."""
+
+    kind: Kind
+    backfill: str
+    step: str = ""
+    span: str = ""
+    text: str = ""
+    progress: Progress | None = None
+    data: Mapping[str, object] = field(default_factory=dict)
+
+
+Tell = Callable[[Note], None]
+
+
+class Meter:
+    """Measures a backfill from the moment at which this process began to look."""
+
+    def __init__(self, expected: Mapping[str, int]) -> None:
+        self._expected = dict(expected)
+        self._started = time.monotonic()
+        self._before: int | None = None
+
+    def read(self, tallies: Sequence[Tally]) -> Progress:
+        """Tell how far it is; steps whose turn has not come count as planned."""
+        known = {tally.step: tally for tally in tallies}
+        done = sum(tally.done for tally in tallies)
+        failed = sum(tally.failed + tally.blocked for tally in tallies)
+        total = sum(known[step].total if step in known else count for step, count in self._expected.items())
+        total += sum(tally.total for step, tally in known.items() if step not in self._expected)
+        if self._before is None:
+            self._before = done
+        seconds = time.monotonic() - self._started
+        made = done - self._before
+        rate = made / seconds if seconds > 0 else 0.0
+        left = (total - done - failed) / rate if rate else None
+        running = sum(tally.running for tally in tallies)
+        return Progress(done, running, failed, total, seconds, rate, left)
+
+
+def clock(seconds: float) -> str:
+    """Show a length of time.
+
+    >>> clock(3), clock(190), clock(7_300)
+    ('3 s', '3 min', '2.0 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7_200 else f"{seconds / 3600:.1f} h"

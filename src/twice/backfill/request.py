@@ -1,0 +1,146 @@
+"""What a backfill was asked to do: checked once, kept in the ledger, read back by `resume`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from twice.errors import UsageError
+from twice.model.patterns import InsertOnly, Merge
+from twice.model.pipelines import Pipeline
+from twice.model.scopes import Scope
+from twice.model.steps import Step
+from twice.model.windows import Window
+
+ONLY = ("missing", "failed", "stale")
+
+
+@dataclass(frozen=True)
+class Request:
+    """One backfill, as somebody asked for it."""
+
+    place: str
+    window: Window
+    steps: tuple[str, ...] = ()
+    dimensions: Mapping[str, str] = field(default_factory=dict)
+    only: tuple[str, ...] = ONLY
+    order: str = "forward"
+    parallel: int = 2
+    # How many partitions a job computes; None: as many as suit.
+    chunk: int | None = None
+    pool: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    refetch: bool = False
+
+    def __post_init__(self) -> None:
+        if self.parallel < 1:
+            raise UsageError(f"--parallel {self.parallel}: at least one chunk runs at a time")
+        if self.chunk is not None and self.chunk < 1:
+            raise UsageError(f"--chunk {self.chunk}: a job computes at least one partition")
+        if unknown := sorted(set(self.only) - {*ONLY, "all"}):
+            raise UsageError(f"--only {unknown[0]}: choose from {', '.join(ONLY)}, all")
+        if "backfill" in self.tags:
+            raise UsageError("--tag backfill=…: this tag holds the backfill's id")
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """The states of partitions that are to be made."""
+        return frozenset(self.only) if "all" not in self.only else frozenset({*ONLY, "done"})
+
+    @property
+    def scope(self) -> Scope:
+        """The whole range."""
+        return Scope.of(self.window, self.dimensions)
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "place": self.place,
+            "window": self.window.to_json(),
+            "steps": list(self.steps),
+            "dimensions": dict(self.dimensions),
+            "only": list(self.only),
+            "order": self.order,
+            "parallel": self.parallel,
+            "chunk": self.chunk,
+            "pool": self.pool,
+            "tags": dict(self.tags),
+            "refetch": self.refetch,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Request:
+        """Read what `to_json` wrote."""
+        return cls(
+            place=value["place"],
+            window=Window.from_json(value["window"]),
+            steps=tuple(value["steps"]),
+            dimensions=dict(value["dimensions"]),
+            only=tuple(value["only"]),
+            order=value["order"],
+            parallel=value["parallel"],
+            chunk=value["chunk"],
+            pool=value["pool"],
+            tags=dict(value["tags"]),
+            refetch=value["refetch"],
+        )
+
+    def command(self, pipeline: Pipeline, window: Window, more: Sequence[str] = ()) -> str:
+        """Return the command that does the same for another window."""
+        grain, zone = pipeline.grain, pipeline.zone
+        parts = ["twice", *more, "backfill", "start", self.place]
+        parts += ["--from", grain.label(window.start, zone), "--to", grain.label(window.end, zone)]
+        for step in self.steps:
+            parts += ["--step", step]
+        for option, values in (("--set", self.dimensions), ("--tag", self.tags)):
+            for name, value in values.items():
+                parts += [option, f"{name}={value}"]
+        if self.pool:
+            parts += ["--pool", self.pool]
+        if self.parallel != Request.parallel:
+            parts += ["--parallel", str(self.parallel)]
+        if self.chunk is not None:
+            parts += ["--chunk", str(self.chunk)]
+        return shlex.join(parts)
+
+
+def chosen(pipeline: Pipeline, request: Request) -> list[Step]:
+    """Return the steps of a backfill, upstream first; what could not run is refused here."""
+    if not pipeline.steps:
+        raise UsageError(f"pipeline {pipeline.name} has no steps")
+    names = {pipeline.find(name).name for name in request.steps} if request.steps else set(pipeline.steps)
+    steps = [step for step in pipeline.ordered() if step.name in names]
+    for name in request.dimensions:
+        if name not in pipeline.dimensions:
+            known = ", ".join(sorted(pipeline.dimensions)) or "none"
+            raise UsageError(f"pipeline {pipeline.name} has no dimension {name!r}; its dimensions are: {known}")
+        for step in steps:
+            if name not in step.writes.dimensions and not isinstance(step.writes.write, Merge | InsertOnly):
+                raise UsageError(
+                    f"step {step.name} writes {step.writes.name}, which has no dimension {name}: a backfill for one "
+                    f"{name} would replace everybody's rows",
+                    to_go_on=f'add "{name}" to dimensions= of the table, or choose other steps with --step',
+                )
+    return steps
+
+
+def around(pipeline: Pipeline, steps: Sequence[str], *, downstream: bool, upstream: bool) -> tuple[str, ...]:
+    """Widen a choice of steps to all that are made from them, or that they are made from."""
+    found = {pipeline.find(name).name for name in steps}
+    ordered = pipeline.ordered()
+    if downstream:
+        for step in ordered:
+            if any(producer.name in found for producer in producers(pipeline, step)):
+                found.add(step.name)
+    if upstream:
+        for step in reversed(ordered):
+            if step.name in found:
+                found |= {producer.name for producer in producers(pipeline, step)}
+    return tuple(step.name for step in ordered if step.name in found)
+
+
+def producers(pipeline: Pipeline, step: Step) -> list[Step]:
+    """Return the steps of the same pipeline whose tables a step reads."""
+    made = (pipeline.producer(read.table) for read in step.reads.values())
+    return [found for found in made if found is not None and found is not step]

@@ -1,0 +1,139 @@
+"""How a backfill ended: rows, partitions, what failed and why, and the command that goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from twice.backfill.spans import union
+from twice.model.scopes import Scope
+from twice.model.targets import Target
+from twice.model.windows import Window
+
+if TYPE_CHECKING:
+    from twice.backfill.planning import Plan
+    from twice.backfill.request import Request
+    from twice.ledger import Chunk, Ledger, Tally
+    from twice.model.pipelines import Pipeline
+
+_EXIT = {"done": 0, "nothing to do": 0, "interrupted": 130}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Partitions that were not made, and why."""
+
+    step: str
+    span: str
+    reason: str
+    blocked: bool = False
+
+    def to_json(self) -> dict[str, object]:
+        return dict(self.__dict__)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a backfill ended."""
+
+    pipeline: str
+    status: str
+    backfill: str = ""
+    tallies: tuple[Tally, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    to_go_on: str = ""
+
+    @classmethod
+    def of_nothing(cls, plan: Plan) -> Summary:
+        """Sum up a range in which everything is as it was asked for."""
+        return cls(plan.pipeline.name, "nothing to do")
+
+    @property
+    def exit_code(self) -> int:
+        """What the command line exits with: 3 where something was not made."""
+        return _EXIT.get(self.status, 3)
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """The summary for a human."""
+        if not self.backfill:
+            yield f"{self.pipeline}: nothing to do, every partition of the range is up to date"
+            return
+        done, rows = sum(t.done for t in self.tallies), sum(t.rows for t in self.tallies)
+        word = "finished in part" if self.status == "partly" else self.status
+        yield f"backfill {self.backfill} of {self.pipeline}: {word}: {done} partitions, {rows} rows"
+        for tally in self.tallies:
+            bad = {"failed": tally.failed, "blocked": tally.blocked, "cancelled": tally.cancelled}
+            rest = {**bad, "waiting": tally.waiting + tally.running}
+            more = "".join(f", {count} {state}" for state, count in rest.items() if count)
+            yield f"  {tally.step}: {tally.done} of {tally.total} partitions{more}, {tally.rows} rows"
+        for failure in self.failures:
+            yield f"  {'not made' if failure.blocked else 'failed'}: {failure.step} {failure.span}: {failure.reason}"
+        if self.to_go_on:
+            yield f"  to go on: {self.to_go_on}"
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "backfill": self.backfill,
+            "pipeline": self.pipeline,
+            "status": self.status,
+            "exit_code": self.exit_code,
+            "steps": [tally.to_json() for tally in self.tallies],
+            "failures": [failure.to_json() for failure in self.failures],
+            "to_go_on": self.to_go_on,
+        }
+
+
+def summarise(ledger: Ledger, pipeline: Pipeline, request: Request, backfill: str, status: str) -> Summary:
+    """Sum up what the ledger holds of a backfill."""
+    bad = [
+        chunk for chunk in ledger.chunks(backfill) if chunk.state in ("failed", "blocked", "cancelled") or chunk.refused
+    ]
+    failures: list[Failure] = []
+    windows: list[Window] = []
+    for chunk in bad:
+        if chunk.state == "cancelled":
+            continue
+        for name, window, reason in _unmade(pipeline, chunk):
+            failures.append(Failure(chunk.step, name, reason.splitlines()[0], chunk.state == "blocked"))
+            windows.append(window)
+    to_go_on = ""
+    if status in ("interrupted", "lost", "paused", "running"):
+        to_go_on = f"twice backfill resume {backfill}"
+    elif windows:
+        units = _units(pipeline, windows)
+        to_go_on = request.command(pipeline, Window(units[0].start, units[-1].end))
+    elif status == "cancelled":
+        to_go_on = request.command(pipeline, request.window)
+    return Summary(pipeline.name, status, backfill, ledger.tallies(backfill), tuple(failures), to_go_on)
+
+
+def _unmade(pipeline: Pipeline, chunk: Chunk) -> Iterator[tuple[str, Window, str]]:
+    """Name what a chunk did not make."""
+    window = chunk.scope.window
+    assert window is not None  # noqa: S101 - a chunk has a window
+    if not chunk.refused:
+        yield span_of(pipeline, chunk.scope), window, chunk.error or "failed"
+        return
+    target = Target.of(pipeline.find(chunk.step).writes, chunk.scope, pipeline.zone)
+    for partition in target.partitions:
+        name = target.name(partition)
+        if name in chunk.refused:
+            yield name, partition.window or window, chunk.refused[name]
+
+
+def span_of(pipeline: Pipeline, scope: Scope) -> str:
+    """Name a scope by its first and last unit."""
+    assert scope.window is not None  # noqa: S101 - a chunk has a window
+    grain, zone = pipeline.grain, pipeline.zone
+    units = list(grain.partitions(scope.window, zone))
+    first, last = (grain.label(unit.start, zone) for unit in (units[0], units[-1]))
+    tail = "".join(f" {name}={value}" for name, value in scope.dimensions)
+    return (first if first == last else f"{first} … {last} ({len(units)})") + tail
+
+
+def _units(pipeline: Pipeline, windows: Sequence[Window]) -> list[Window]:
+    """Widen windows to whole units of the pipeline's grain."""
+    grain, zone = pipeline.grain, pipeline.zone
+    return union([grain.containing(window.start, zone) for window in windows] + list(windows))

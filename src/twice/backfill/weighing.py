@@ -1,0 +1,58 @@
+"""How many rows a stage would read, from what its tables say of themselves: no Spark job is needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from twice.content.filters import partitions_between
+from twice.engine.session import activate
+from twice.errors import TwiceError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from twice.engine.plan import Stage
+    from twice.engine.run import Workshop
+    from twice.model.pipelines import Pipeline
+    from twice.model.tables import Table
+    from twice.model.windows import Window
+
+
+def weigh(workshop: Workshop, pipeline: Pipeline, stage: Stage) -> float | None:
+    """Return the rows of the windowed inputs of a stage; None where a table cannot tell."""
+    total: float | None = None
+    assert stage.scope.window is not None  # noqa: S101 - a stage of a backfill has a window
+    for read in stage.step.reads.values():
+        cut = read.cut(stage.scope.window, stage.step.writes.lateness, pipeline.zone)
+        if read.mode != "window" or cut.partitions is None:
+            continue
+        try:
+            found = _rows(_read(workshop, pipeline, read.table, cut.partitions))
+        except (TwiceError, Py4JError, PySparkException):
+            return None
+        if found is None:
+            return None
+        total = (total or 0.0) + found
+    return total
+
+
+def _read(workshop: Workshop, pipeline: Pipeline, table: Table, window: Window) -> DataFrame:
+    activate(workshop.spark)
+    source = workshop.stores.source(table)
+    rows = source.read(workshop.spark, table, source.version(workshop.spark, table))
+    return rows.where(partitions_between(table, window, pipeline.zone))
+
+
+def _rows(df: DataFrame) -> float | None:
+    """Ask the leaves of the plan: what stands above them forgets the row count."""
+    leaves = df._jdf.queryExecution().optimizedPlan().collectLeaves()
+    total = 0.0
+    for index in range(leaves.size()):
+        count = leaves.apply(index).stats().rowCount()
+        if count.isEmpty():
+            return None
+        total += float(str(count.get()))
+    return total

@@ -1,0 +1,182 @@
+"""One chunk: run it as a run of its own, and decide what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from twice.backfill.sizing import MOST, adapted, cut
+from twice.backfill.spans import neighbours
+from twice.engine.run import run_stage
+from twice.errors import (
+    LeaseLost,
+    MergeRefused,
+    NotSeparable,
+    OutOfScope,
+    PermanentError,
+    ScopeHeld,
+    StepFailed,
+    TwiceError,
+)
+from twice.ledger import Chunk, NewChunk
+from twice.model.patterns import Overwrite
+from twice.model.scopes import Scope
+from twice.model.windows import Window
+
+if TYPE_CHECKING:
+    from twice.backfill.planning import Planner
+    from twice.engine.job import StepResult
+    from twice.engine.plan import Stage
+    from twice.engine.run import Workshop
+    from twice.model.steps import Step
+
+# What may be wrong with one partition only: a chunk that raises it is halved until that one is alone.
+_OF_ONE = (StepFailed, OutOfScope, MergeRefused)
+# With this many partitions failed alone and none done, the step itself is broken.
+_BROKEN = 5
+_HELD_WAIT, _HELD_TRIES = 5.0, 60
+_LOST_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a chunk."""
+
+    kind: str
+    text: str = ""
+    rows: int = 0
+    seconds: float = 0.0
+    refused: int = 0
+
+
+@dataclass
+class Worker:
+    """Runs chunks; several threads share it."""
+
+    workshop: Workshop
+    planner: Planner
+    command: str
+    # Runs at work, by chunk: what a cancel cancels.
+    runs: dict[int, str] = field(default_factory=dict)
+    abandoned: Callable[[], bool] = lambda: False
+
+    def run(self, chunk: Chunk, *, check: bool, skip_fresh: bool) -> Outcome:
+        """Run one chunk to its end, whatever that is."""
+        ledger, pipeline, request = self.workshop.ledger, self.planner.pipeline, self.planner.request
+        step = pipeline.find(chunk.step)
+        stage = self.stage(chunk)
+        tags = {**request.tags, "backfill": chunk.backfill}
+        run = ledger.start_run(pipeline.name, chunk.scope, command=self.command, tags=tags)
+        ledger.name_run(chunk, run)
+        self.runs[chunk.id] = run
+        try:
+            self.workshop.stores.of(step.writes)
+            result = run_stage(
+                self.workshop,
+                pipeline,
+                stage,
+                run,
+                skip_fresh=skip_fresh,
+                wait=_HELD_WAIT,
+                partial=isinstance(step.writes.write, Overwrite),
+                solo=_witness(stage) if chunk.solo else None,
+                pool=request.pool,
+            )
+        except TwiceError as error:
+            return self._failed(chunk, step, run, error)
+        except Exception as error:  # noqa: BLE001 - a thread has nobody above it: whatever it is, the chunk failed
+            surprise = PermanentError(f"something unexpected happened: {type(error).__name__}: {error}")
+            return self._failed(chunk, step, run, surprise)
+        finally:
+            self.runs.pop(chunk.id, None)
+        return self._done(chunk, run, result, check=check)
+
+    def stage(self, chunk: Chunk) -> Stage:
+        """Return the stage that a chunk is."""
+        assert chunk.scope.window is not None  # noqa: S101 - a chunk has a window
+        return self.planner.stage(self.planner.pipeline.find(chunk.step), [chunk.scope.window])
+
+    def _done(self, chunk: Chunk, run: str, result: StepResult, *, check: bool) -> Outcome:
+        ledger = self.workshop.ledger
+        first = next(iter(result.refused.values()), "")
+        ledger.finish_run(run, "failed" if result.refused else "done", first)
+        ledger.finish_chunk(chunk, "done", rows=result.rows, refused=result.refused)
+        if check and not chunk.solo:
+            self._adapt(chunk, result.seconds)
+        text = f"{len(result.refused)} refused: {first}" if result.refused else result.status
+        return Outcome("done", text, result.rows, result.seconds, len(result.refused))
+
+    def _failed(self, chunk: Chunk, step: Step, run: str, error: TwiceError) -> Outcome:
+        ledger = self.workshop.ledger
+        held = isinstance(error, ScopeHeld)
+        if self.abandoned():
+            ledger.finish_run(run, "interrupted", "the backfill was stopped")
+            ledger.put_back(chunk)
+            return Outcome("waiting", "abandoned")
+        ledger.finish_run(run, "held" if held else "failed", str(error))
+        if (held and chunk.tries < _HELD_TRIES) or (isinstance(error, LeaseLost) and chunk.tries < _LOST_TRIES):
+            ledger.put_back(chunk, wait=timedelta(seconds=2))
+            return Outcome("waiting", error.message)
+        units = self._units(chunk)
+        if isinstance(error, NotSeparable) and len(units) > 1:
+            self._one_by_one(chunk, units)
+            return Outcome("split", f"one partition per job from here on: {error.message}")
+        if isinstance(error, _OF_ONE) and len(units) > 1:
+            half = len(units) // 2
+            ledger.split_chunk(chunk, [self._chunk(step, part) for part in (units[:half], units[half:])])
+            return Outcome("split", error.message)
+        ledger.finish_chunk(chunk, "failed", error=str(error))
+        if step.depends_on_past:
+            ledger.give_up_waiting(chunk.backfill, chunk.stage, "blocked", "an earlier partition was not made")
+        elif self._is_broken(chunk):
+            why = f"not tried: the first {_BROKEN} partitions all failed, the last with: {error.message}"
+            ledger.give_up_waiting(chunk.backfill, chunk.stage, "failed", why)
+        return Outcome("failed", error.message)
+
+    def _units(self, chunk: Chunk) -> list[Window]:
+        assert chunk.scope.window is not None  # noqa: S101 - a chunk has a window
+        pipeline = self.planner.pipeline
+        return list(pipeline.grain.partitions(chunk.scope.window, pipeline.zone))
+
+    def _chunk(self, step: Step, windows: Sequence[Window]) -> NewChunk:
+        stage = self.planner.stage(step, windows)
+        count = len(stage.target.partitions) if step.writes.partition else len(windows)
+        return NewChunk(stage.scope, count)
+
+    def _is_broken(self, chunk: Chunk) -> bool:
+        ended = self.workshop.ledger.chunks(chunk.backfill, stage=chunk.stage, states=("done", "failed"))
+        failed = [each for each in ended if each.state == "failed"]
+        return len(failed) >= _BROKEN and len(failed) == len(ended)
+
+    def _one_by_one(self, chunk: Chunk, units: Sequence[Window]) -> None:
+        """Give every partition of the step that is not made yet a job of its own."""
+        ledger, step = self.workshop.ledger, self.planner.pipeline.find(chunk.step)
+        ledger.split_chunk(chunk, [self._chunk(step, [unit]) for unit in units])
+        waiting = ledger.chunks(chunk.backfill, stage=chunk.stage, states=("waiting",))
+        many = [each for each in waiting if len(self._units(each)) > 1]
+        if many:
+            ledger.recut(many, [self._chunk(step, [unit]) for each in many for unit in self._units(each)])
+
+    def _adapt(self, chunk: Chunk, seconds: float) -> None:
+        """Cut what waits anew if chunks turn out to be much too short or too long."""
+        request, ledger = self.planner.request, self.workshop.ledger
+        better = min(MOST, adapted(chunk.partitions, seconds))
+        if request.chunk is not None or better == chunk.partitions:
+            return
+        step = self.planner.pipeline.find(chunk.step)
+        waiting = ledger.chunks(chunk.backfill, stage=chunk.stage, states=("waiting",))
+        each = max(1, chunk.partitions // len(self._units(chunk)))
+        size = max(1, better // each)
+        windows = sorted(unit for old in waiting for unit in self._units(old))
+        new = [piece for group in neighbours(windows) for piece in cut(group, size, request.parallel)]
+        if len(new) > len(waiting) * 3 // 2 or len(new) < len(waiting):
+            if request.order == "backward":
+                new.reverse()
+            ledger.recut(waiting, [self._chunk(step, piece) for piece in new])
+
+
+def _witness(stage: Stage) -> Scope:
+    """Choose the partition that is computed alone: one from the middle, with neighbours on both sides."""
+    return stage.target.partitions[len(stage.target.partitions) // 2]

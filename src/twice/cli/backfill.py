@@ -1,0 +1,275 @@
+"""`twice backfill`: reprocess a range, and watch, pause, resume or cancel it from anywhere."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from twice.cli.backfills import cancel, list_, pause, set_, show, watch
+from twice.cli.options import pairs
+from twice.cli.output import json_option, print_json, print_text
+from twice.cli.plans import lines as plan_lines
+from twice.cli.settings import Settings, pass_settings
+from twice.cli.working import told
+from twice.errors import ScopeHeld, UsageError
+from twice.loading import find_pipeline
+from twice.model.windows import Window
+
+if TYPE_CHECKING:
+    from twice.backfill.request import Request
+    from twice.backfill.summary import Summary
+    from twice.config import Config
+    from twice.engine.events import Listener
+    from twice.ledger import BackfillInfo
+    from twice.model.pipelines import Pipeline
+
+
+class DefaultGroup(click.Group):
+    """A group that takes anything that is no command of its own for the arguments of `start`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put `start` in front where no command is named."""
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = ["start", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=DefaultGroup, short_help="Reprocess a range of partitions.")
+def backfill() -> None:
+    """Reprocess a range: plan it, run it in chunks, watch, pause, resume or cancel it.
+
+    `twice backfill PIPELINE --from A --to B` is short for `twice backfill start PIPELINE …`; a pipeline
+    that is named like one of the commands below needs the long form.
+
+    \b
+    twice backfill shop --from 2026-01-01 --to 2026-04-01 --dry-run
+    twice backfill shop --from 2026-01-01 --to 2026-04-01 --parallel 4 --tag project=restate
+    twice backfill resume 06ksm4
+    """
+
+
+@backfill.command(short_help="Start one (the default).")
+@click.argument("pipeline")
+@click.option("--from", "from_", metavar="A", help="The first unit.")
+@click.option("--to", metavar="B", help="Where the units end; B itself is not made.")
+@click.option("--step", "steps", multiple=True, metavar="S", help="Only this step; may be given several times.")
+@click.option("--downstream", is_flag=True, help="Also the steps that are made from those of --step.")
+@click.option("--upstream", is_flag=True, help="Also the steps that those of --step are made from.")
+@click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Fix a dimension: --set tenant=acme.")
+@click.option("--only", multiple=True, type=click.Choice(["missing", "failed", "stale", "all"]),
+              help="What to make; without it missing, failed and stale. all also makes what is fresh.")  # fmt: skip
+@click.option("--order", type=click.Choice(["forward", "backward"]), default="forward", show_default=True,
+              help="Oldest first, or newest first.")  # fmt: skip
+@click.option(
+    "--parallel", type=int, default=2, show_default=True, metavar="N", help="Chunks at once, in all processes."
+)
+@click.option("--chunk", default="auto", show_default=True, metavar="auto|N", help="Partitions per Spark job.")
+@click.option("--pool", metavar="NAME", help="The pool of [pools] in which its Spark jobs run.")
+@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A remark kept with each of its runs.")
+@click.option("--refetch", is_flag=True, help="Also fetch again what extracts have landed already.")
+@click.option("--dry-run", is_flag=True, help="Only show the plan: the same stages that a run executes.")
+@json_option
+@pass_settings
+def start(
+    settings: Settings,
+    pipeline: str,
+    from_: str | None,
+    to: str | None,
+    steps: tuple[str, ...],
+    downstream: bool,
+    upstream: bool,
+    sets: tuple[str, ...],
+    only: tuple[str, ...],
+    order: str,
+    parallel: int,
+    chunk: str,
+    pool: str | None,
+    tags: tuple[str, ...],
+    refetch: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Make what is missing, failed or stale in a range, upstream first, many partitions per Spark job.
+
+    A step whose partitions do not depend on each other computes several of them in one job; the plan says why or
+    why not. A partition that fails does not stop the rest.
+
+    \b
+    twice backfill shop --from 2026-01-01 --to 2026-04-01 --dry-run
+    twice backfill shop --from 2026-01-01 --to 2026-04-01 --step facts --downstream --only all
+    """
+    found = find_pipeline(settings.config, pipeline)
+    from twice.backfill.request import ONLY, Request, around, chosen
+
+    if (downstream or upstream) and not steps:
+        raise UsageError("--downstream and --upstream widen a choice: give --step too")
+    request = Request(
+        place=pipeline,
+        window=_window(found, from_, to),
+        steps=around(found, steps, downstream=downstream, upstream=upstream) if steps else (),
+        dimensions=pairs(sets, "--set"),
+        only=only or ONLY,
+        order=order,
+        parallel=parallel,
+        chunk=_chunk(chunk),
+        pool=_known_pool(settings.config, pool),
+        tags=pairs(tags, "--tag"),
+        refetch=refetch,
+    )
+    list(found.grain.partitions(request.window, found.zone))  # off the grain: refused before Spark is started
+    chosen(found, request)
+    if dry_run:
+        _plan(settings, found, request, as_json=as_json)
+        return
+    _refuse_early(settings, found, request)
+    with told(settings) as tell, settings.workshop(_details(settings)) as workshop:
+        from twice.backfill.api import Project
+
+        summary = Project(workshop, found, tell, shlex.join(["twice", *settings.arguments])).start(request)
+    _end(summary, as_json=as_json)
+
+
+@backfill.command(short_help="Go on with one.")
+@click.argument("backfill_id", metavar="ID")
+@click.option("--new-code", is_flag=True, help="Go on although the code changed: what is left is made by the new one.")
+@click.option("--restart", is_flag=True, help="Judge everything again, as a new backfill would.")
+@click.option("--join", is_flag=True, help="Work on it beside the processes that already do.")
+@json_option
+@pass_settings
+def resume(settings: Settings, backfill_id: str, new_code: bool, restart: bool, join: bool, as_json: bool) -> None:
+    """Go on with a backfill that was paused, interrupted or killed: what is done stays done.
+
+    Where processes wait for it they go on; otherwise this one does the work.
+
+    \b
+    twice backfill resume 06ksm4
+    """
+    ledger = settings.ledger()
+    info = ledger.backfill(backfill_id)
+    if info.status in ("done", "partly", "cancelled"):
+        raise UsageError(
+            f"backfill {info.id} has ended: it is {info.status}",
+            to_go_on="start a new one: it makes only what is still missing, failed or stale",
+        )
+    if info.workers and not join:
+        if info.status == "paused":
+            ledger.unpause_backfill(info.id)
+        _tell_going(info, as_json=as_json)
+        return
+    from twice.backfill.api import Project, changed_steps, code_changed, code_of
+    from twice.backfill.request import Request
+
+    request = Request.from_json(info.request)
+    found = find_pipeline(settings.config, request.place)
+    if (changed := changed_steps(info, code_of(found, request))) and not (new_code or restart):
+        if not sys.stdin.isatty():
+            raise code_changed(info, changed)
+        click.echo(f"the code of {', '.join(changed)} changed since backfill {info.id} began", err=True)
+        answer = click.prompt(
+            "Make what is left with the new code, or restart?", type=click.Choice(["new-code", "restart"]), err=True
+        )
+        new_code, restart = answer == "new-code", answer == "restart"
+    with told(settings) as tell, settings.workshop(_details(settings)) as workshop:
+        command = shlex.join(["twice", *settings.arguments])
+        summary = Project(workshop, found, tell, command).go_on(info, new_code=new_code, restart=restart)
+    _end(summary, as_json=as_json)
+
+
+for _command in (list_, show, watch, pause, cancel, set_):
+    backfill.add_command(_command)
+
+
+def _details(settings: Settings) -> Listener | None:
+    """Listen to every step of the publish protocol, if that is asked for."""
+    from twice.cli.progress import json_line, text_line
+
+    if settings.verbosity < 1:
+        return None
+    return json_line if settings.json_logs else text_line
+
+
+def _tell_going(info: BackfillInfo, *, as_json: bool) -> None:
+    where = ", ".join(map(str, info.workers))
+    if as_json:
+        print_json({"backfill": info.id, "status": "running", "workers": [w.to_json() for w in info.workers]})
+    else:
+        print_text(f"backfill {info.id} goes on, on {where}; twice backfill resume {info.id} --join works beside it")
+
+
+def _end(summary: Summary, *, as_json: bool) -> None:
+    if as_json:
+        print_json(summary.to_json())
+    else:
+        for line in summary.lines:
+            print_text(line)
+    if summary.exit_code:
+        raise click.exceptions.Exit(summary.exit_code)
+
+
+def _plan(settings: Settings, pipeline: Pipeline, request: Request, *, as_json: bool) -> None:
+    with settings.workshop() as workshop:
+        from twice.backfill.api import Project
+
+        plan = Project(workshop, pipeline).planner(request).plan()
+    if as_json:
+        print_json(plan.to_json())
+        return
+    for line in plan_lines(plan):
+        print_text(line)
+
+
+def _window(pipeline: Pipeline, from_: str | None, to: str | None) -> Window:
+    if from_ is None or to is None:
+        raise UsageError(
+            "which range? Give --from and --to (exclusive); there is no default",
+            safe="nothing was run",
+            to_go_on=f"twice backfill {pipeline.name} --from 2026-01-01 --to 2026-04-01 --dry-run",
+        )
+    grain, zone = pipeline.grain, pipeline.zone
+    first, end = grain.parse(from_, zone), grain.parse(to, zone)
+    if end <= first:
+        what = "is empty" if end == first else "ends before it begins"
+        raise UsageError(
+            f"the range from {from_} to {to} {what}: --to itself is not part of it", safe="nothing was run"
+        )
+    return Window(first, end)
+
+
+def _chunk(text: str) -> int | None:
+    if text == "auto":
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(f"--chunk {text!r}: write auto, or the number of partitions per job, 1 or more")
+    return int(text)
+
+
+def _known_pool(config: Config, pool: str | None) -> str | None:
+    if pool is not None and pool not in config.pools:
+        known = ", ".join(config.pools) or "none"
+        raise UsageError(
+            f"there is no pool {pool!r}; there are: {known}",
+            safe="nothing was run",
+            to_go_on=f"add [pools.{pool}] with weight = 1 to {config.source or 'twice.toml'}",
+        )
+    return pool
+
+
+def _refuse_early(settings: Settings, pipeline: Pipeline, request: Request) -> None:
+    """Refuse what another backfill works on before Spark is started; the ledger decides once more at the start."""
+    from twice.backfill.request import chosen
+
+    ledger = settings.ledger_if_any()
+    tables = {step.writes.name for step in chosen(pipeline, request)}
+    open_ones: Sequence[BackfillInfo] = ledger.backfills() if ledger else []
+    for info in open_ones:
+        if info.workers and tables & set(info.tables) and info.scope.overlaps(request.scope):
+            raise ScopeHeld(
+                f"the range overlaps with backfill {info.id} ({info.scope}), which is {info.status} on "
+                f"{info.workers[0]}",
+                safe="nothing was started",
+                to_go_on=f"twice backfill watch {info.id}; or end it with twice backfill cancel {info.id}",
+            )

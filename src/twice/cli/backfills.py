@@ -1,0 +1,158 @@
+"""`twice backfill list|show|watch|pause|cancel|set`: look at backfills and steer them through the ledger."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from twice.cli.output import json_option, moment, print_json, print_table, print_text
+from twice.cli.settings import Settings, pass_settings
+from twice.errors import UsageError
+
+if TYPE_CHECKING:
+    from twice.ledger import BackfillInfo, Ledger
+
+_OVER = ("done", "partly", "cancelled", "interrupted", "lost")
+
+
+@click.command("list", short_help="The newest backfills.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="How many.")
+@json_option
+@pass_settings
+def list_(settings: Settings, limit: int, as_json: bool) -> None:
+    """List the newest backfills, and how far they are."""
+    ledger = settings.ledger_if_any()
+    found = ledger.backfills(limit=limit) if ledger else []
+    if as_json:
+        print_json([info.to_json() for info in found])
+    elif not found:
+        print_text("no backfills yet")
+    else:
+        rows = [
+            [info.id, info.pipeline, info.scope, info.status, _far(info), moment(info.started_at)] for info in found
+        ]
+        print_table(["backfill", "pipeline", "scope", "status", "partitions", "started"], rows)
+
+
+@click.command(short_help="One in full.")
+@click.argument("backfill_id", metavar="ID")
+@json_option
+@pass_settings
+def show(settings: Settings, backfill_id: str, as_json: bool) -> None:
+    """Show one backfill in full: its steps, how each was cut and why, what failed.
+
+    The beginning of its id is enough if no other backfill begins so.
+    """
+    ledger, info = _find(settings, backfill_id)
+    chunks = ledger.chunks(info.id)
+    if as_json:
+        print_json(info.to_json() | {"chunks": [chunk.to_json() for chunk in chunks]})
+        return
+    for line in _lines(info):
+        print_text(line)
+    for chunk in chunks:
+        if chunk.state in ("failed", "blocked"):
+            print_text(f"  {chunk.state}: {chunk.step} {chunk.scope}: {chunk.error.splitlines()[0]}")
+        for name, reason in chunk.refused.items():
+            print_text(f"  refused: {chunk.step} {name}: {reason.splitlines()[0]}")
+
+
+@click.command(short_help="Follow one until it ends.")
+@click.argument("backfill_id", metavar="ID")
+@json_option
+@pass_settings
+def watch(settings: Settings, backfill_id: str, as_json: bool) -> None:
+    """Follow a backfill from anywhere until it ends: a line whenever something changed.
+
+    With --json each line is one JSON object.
+    """
+    ledger, info = _find(settings, backfill_id)
+    before = ""
+    while True:
+        info = ledger.backfill(info.id)
+        line = json.dumps(info.to_json()) if as_json else f"backfill {info.id} {info.status}: {_far(info)}"
+        if line != before:
+            print_text(line)
+            before = line
+        if info.status in _OVER:
+            return
+        time.sleep(1)
+
+
+@click.command(short_help="Start no further chunk.")
+@click.argument("backfill_id", metavar="ID")
+@json_option
+@pass_settings
+def pause(settings: Settings, backfill_id: str, as_json: bool) -> None:
+    """Start no further chunk; those at work end. `resume` goes on."""
+    ledger, info = _find(settings, backfill_id)
+    ledger.pause_backfill(info.id)
+    _told(ledger, info.id, f"backfill {info.id} is paused; to go on: twice backfill resume {info.id}", as_json=as_json)
+
+
+@click.command(short_help="End one for good.")
+@click.argument("backfill_id", metavar="ID")
+@json_option
+@pass_settings
+def cancel(settings: Settings, backfill_id: str, as_json: bool) -> None:
+    """End a backfill: running Spark jobs are cancelled, what is done stays done."""
+    ledger, info = _find(settings, backfill_id)
+    ledger.cancel_backfill(info.id)
+    _told(ledger, info.id, f"backfill {info.id} is cancelled; what is done stays done", as_json=as_json)
+
+
+@click.command("set", short_help="Change the parallelism.")
+@click.argument("backfill_id", metavar="ID")
+@click.option("--parallel", type=int, required=True, metavar="N", help="Chunks at once, in all processes.")
+@json_option
+@pass_settings
+def set_(settings: Settings, backfill_id: str, parallel: int, as_json: bool) -> None:
+    """Change how many chunks run at once, while it runs."""
+    ledger, info = _find(settings, backfill_id)
+    ledger.set_parallel(info.id, parallel)
+    _told(ledger, info.id, f"backfill {info.id} runs {parallel} chunks at once from now on", as_json=as_json)
+
+
+def _find(settings: Settings, backfill_id: str) -> tuple[Ledger, BackfillInfo]:
+    ledger = settings.ledger_if_any()
+    if ledger is None:
+        raise UsageError(f"no backfill begins with {backfill_id!r}: nothing has run yet")
+    return ledger, ledger.backfill(backfill_id)
+
+
+def _told(ledger: Ledger, backfill_id: str, text: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(ledger.backfill(backfill_id).to_json())
+    else:
+        print_text(text)
+
+
+def _far(info: BackfillInfo) -> str:
+    failed = info.count("failed") + info.count("blocked")
+    more = f", {failed} failed" if failed else ""
+    running = f", {info.count('running')} running" if info.count("running") else ""
+    return f"{info.count('done')} of {sum(tally.total for tally in info.tallies)}{running}{more}"
+
+
+def _lines(info: BackfillInfo) -> Iterator[str]:
+    yield f"backfill {info.id}: {info.status}"
+    yield f"  pipeline  {info.pipeline}"
+    yield f"  scope     {info.scope}"
+    yield f"  started   {moment(info.started_at)}"
+    if info.finished_at:
+        yield f"  finished  {moment(info.finished_at)}"
+    for worker in info.workers:
+        yield f"  worker    {worker}"
+    yield f"  parallel  {info.parallel}"
+    if info.command:
+        yield f"  command   {info.command}"
+    known = {tally.step: tally for tally in info.tallies}
+    for step in info.plan:
+        tally = known.get(str(step["step"]))
+        far = f"{tally.done} of {tally.total} partitions, {tally.rows} rows" if tally else "nothing to do"
+        yield f"  {step['step']} → {step['table']}: {far}"
+        yield f"    {step['why']}"

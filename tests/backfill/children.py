@@ -1,0 +1,114 @@
+"""Other processes that work on a backfill, each a Python driver of its own on the Spark of the test."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+# Children are forked from a process that has loaded PySpark and twice, and nothing else.
+forks = multiprocessing.get_context("forkserver")
+PATIENCE = 120.0
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a child does: start a backfill, or go on with one."""
+
+    config: str
+    space: str
+    told: str
+    gateway: tuple[int, str]
+    backfill: str = ""
+    days: int = 10
+    chunk: int | None = 1
+    parallel: int = 1
+    slow: float = 0.0
+
+
+def until(reached: Callable[[], object], patience: float = PATIENCE) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + patience
+    while not reached():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.02)
+
+
+def child(order: Order) -> None:
+    """Work on the backfill, write down how it ended, leave without stopping the Spark that others use."""
+    from tests.backfill.conftest import Shop
+    from tests.conftest import Lab
+    from tests.crash.driver import attach
+    from twice import config as configuration
+    from twice.ledger import open_ledger
+
+    os.setpgid(0, 0)
+    code = 70
+    try:
+        config = configuration.load(Path(order.config))
+        lab = Lab(attach(*order.gateway), open_ledger(config.ledger), config, order.space, Path(order.told).parent)
+        shop = Shop(lab)
+        shop.pipeline = shop.build(slow=order.slow)
+        if order.backfill:
+            summary = shop.project().go_on(lab.ledger.backfill(order.backfill))
+        else:
+            summary = shop.backfill(1, order.days + 1, chunk=order.chunk, parallel=order.parallel)
+        code = summary.exit_code
+        Path(order.told).write_text(json.dumps(summary.to_json()))
+    except BaseException as error:
+        Path(order.told).write_text(json.dumps({"crashed": repr(error)}))
+        raise
+    finally:
+        os._exit(code)
+
+
+class Child:
+    """One process."""
+
+    def __init__(self, order: Order) -> None:
+        self._told = Path(order.told)
+        self._process = forks.Process(target=child, args=(order,), daemon=True)
+        self._process.start()
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+
+    def end(self) -> dict[str, object]:
+        """Wait for the end; return what it said, and its exit code."""
+        self._process.join(PATIENCE)
+        assert self._process.exitcode is not None, "the child still runs"
+        said = json.loads(self._told.read_text()) if self._told.exists() else {}
+        return {**said, "exit": self._process.exitcode}
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        self._process.join(PATIENCE)
+
+    def clean_up(self) -> None:
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join(10)
+
+
+class Nursery:
+    """All children of one test."""
+
+    def __init__(self, spark, folder: Path) -> None:
+        parameters = spark.sparkContext._gateway.gateway_parameters
+        self._gateway = (parameters.port, parameters.auth_token)
+        self._folder = folder
+        self._children: list[Child] = []
+
+    def start(self, lab, **how) -> Child:
+        told = self._folder / f"child-{len(self._children)}.json"
+        found = Child(Order(str(lab.config.source), lab.space, str(told), self._gateway, **how))
+        self._children.append(found)
+        return found
+
+    def clean_up(self) -> None:
+        for each in self._children:
+            each.clean_up()

@@ -1,0 +1,137 @@
+"""A small shop on real tables: raw orders that somebody else lands, facts, and a summary of each day."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+
+import pytest
+from pyspark.sql import functions as F
+
+from tests.backfill.children import Nursery
+from twice import Day, Overwrite, Pipeline, Table, Window
+from twice.backfill.api import Project
+from twice.backfill.request import Request
+from twice.engine.run import Workshop
+from twice.engine.stores import Stores
+from twice.model.grains import zone_of
+
+FIRST = date(2026, 1, 1)
+
+
+def day(number: int) -> str:
+    """Name the n-th day of January."""
+    return (FIRST + timedelta(days=number - 1)).isoformat()
+
+
+def january(first: int, end: int) -> Window:
+    """Return the days from `first` up to, and not including, `end`."""
+    zone = zone_of("UTC")
+    return Window(Day.parse(day(first), zone), Day.parse(day(end), zone))
+
+
+def among(numbers: Sequence[int]):
+    return F.col("d").isin([date.fromisoformat(day(number)) for number in numbers])
+
+
+@dataclass
+class Shop:
+    """The pipeline, its tables and what is heard of its backfills."""
+
+    lab: object
+    prefix: str = ""
+    notes: list = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.workshop = Workshop(self.lab.spark, Stores(self.lab.config), self.lab.ledger)
+        self.raw = Table(self.lab.name("raw"), partition=Day("d"))
+        self.facts = Table(self.lab.name(f"{self.prefix}facts"), partition=Day("d"), key=["id"], write=Overwrite())
+        self.sums = Table(
+            self.lab.name(f"{self.prefix}sums"), partition=Day("d"), key=["d", "customer"], write=Overwrite()
+        )
+        self.pipeline = self.build()
+
+    def land(self, days: int, rows: int = 4) -> None:
+        """Let somebody else land raw orders for the first days of January."""
+        self.lab.spark.sql(
+            f"create table {self.raw.name} (id bigint, d date, customer bigint, n bigint) using iceberg "
+            "partitioned by (d)"
+        )
+        self.more(1, days + 1, rows)
+
+    def more(self, first: int, end: int, rows: int = 4) -> None:
+        ids = self.lab.spark.range(rows * (first - 1), rows * (end - 1), 1, 1)
+        start = F.to_date(F.lit(FIRST.isoformat()))
+        found = ids.select(
+            F.col("id"),
+            F.date_add(start, (F.col("id") / rows).cast("int")).alias("d"),
+            (F.col("id") % 3).alias("customer"),
+            (F.col("id") * 7).alias("n"),
+        )
+        found.writeTo(self.raw.name).append()
+
+    def build(
+        self, *, bad: Sequence[int] = (), fixed: Sequence[int] = (), slow: float = 0.0, gates: Sequence = ()
+    ) -> Pipeline:
+        """Define the pipeline; `bad` days make the facts fail, `fixed` ones get other numbers."""
+        pipeline = Pipeline("shop", grain=Day)
+        table = Table(self.facts.name, partition=Day("d"), key=["id"], write=Overwrite(), gates=gates)
+
+        @pipeline.step(reads={"raw": self.raw}, writes=table, version=f"{bad}{fixed}")
+        def facts(raw):
+            if slow:
+                time.sleep(slow)
+            n = F.when(among(fixed), F.col("n") * 2).otherwise(F.col("n")) if fixed else F.col("n")
+            if bad:
+                n = F.when(among(bad), F.raise_error(F.lit("this day is rotten")).cast("bigint")).otherwise(n)
+            return raw.select("id", "d", "customer", n.alias("n"))
+
+        @pipeline.step(reads={"facts": self.facts}, writes=self.sums)
+        def sums(facts):
+            return facts.groupBy("d", "customer").agg(F.sum("n").alias("n"))
+
+        return pipeline
+
+    def project(self, pipeline: Pipeline | None = None) -> Project:
+        return Project(self.workshop, pipeline or self.pipeline, self.notes.append, "twice backfill shop")
+
+    def request(self, first: int = 1, end: int = 11, **how) -> Request:
+        return Request("shop", january(first, end), **how)
+
+    def backfill(self, first: int = 1, end: int = 11, pipeline: Pipeline | None = None, **how):
+        return self.project(pipeline).start(self.request(first, end, **how))
+
+    def digests(self) -> dict[tuple[str, str], tuple[int, str]]:
+        """What both tables hold, by partition."""
+        found = {}
+        for name, table in (("facts", self.facts), ("sums", self.sums)):
+            for output in self.lab.ledger.outputs(table.name):
+                found[name, str(output.scope)] = (output.rows, output.digest)
+        return found
+
+    def told(self, kind: str) -> list:
+        return [note for note in self.notes if note.kind == kind]
+
+    def jobs(self) -> int:
+        """Count the Spark jobs that were ever started."""
+        return self.lab.spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
+
+    def loop(self, first: int, end: int) -> None:
+        """Do it by hand: one run a day."""
+        for number in range(first, end):
+            self.lab.run(self.pipeline, day(number))
+
+
+@pytest.fixture
+def shop(lab):
+    return Shop(lab)
+
+
+@pytest.fixture
+def nursery(spark, tmp_path):
+    """Where child processes come from; none outlives the test."""
+    found = Nursery(spark, tmp_path)
+    yield found
+    found.clean_up()

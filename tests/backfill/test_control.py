@@ -1,0 +1,287 @@
+"""Backfills steered from elsewhere: paused, throttled, cancelled, killed, resumed and shared between processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from itertools import pairwise
+
+import pytest
+from pyspark.sql import functions as F
+
+from tests.backfill.children import until
+from tests.backfill.conftest import Shop, day, january
+from twice import Day, Overwrite, Pipeline, Table
+from twice.backfill.api import Project
+from twice.backfill.request import Request
+from twice.engine.costs import bill
+from twice.errors import ScopeHeld, UsageError
+
+pytestmark = [pytest.mark.spark, pytest.mark.crash]
+
+
+class Thread(threading.Thread):
+    """A backfill of this process, while the test does something else."""
+
+    def __init__(self, work) -> None:
+        super().__init__(daemon=True)
+        self._work, self.summary, self.error = work, None, None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.summary = self._work()
+        except BaseException as error:
+            self.error = error
+
+    def end(self):
+        self.join(120)
+        assert self.error is None, repr(self.error)
+        assert self.summary is not None, "it still runs"
+        return self.summary
+
+
+def twice(lab, *arguments: str) -> str:
+    """Call the command line in a process of its own."""
+    command = [sys.executable, "-m", "twice", "--config", str(lab.config.source), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def the_one(lab):
+    """Wait for the only backfill."""
+    until(lab.ledger.backfills)
+    return lab.ledger.backfills()[0]
+
+
+def runs_of(lab, backfill: str) -> list:
+    return [run for run in lab.ledger.runs(limit=500) if run.tags.get("backfill") == backfill]
+
+
+def test_s32_killed_at_60_percent_resume_does_the_rest_and_nothing_else(lab, nursery):
+    loop, shop = Shop(lab, "loop_"), Shop(lab)
+    loop.land(10)
+    loop.loop(1, 11)
+    child = nursery.start(lab, days=10, chunk=1, parallel=2)
+    info = the_one(lab)
+    # 12 of 20 partitions are done when it is killed
+    until(lambda: lab.ledger.backfill(info.id).count("done") >= 12)
+    child.kill()
+    killed = lab.ledger.backfill(info.id)
+    assert killed.status == "lost"
+    done = {(c.step, str(c.scope)) for c in lab.ledger.chunks(info.id, states=("done",))}
+    before = {run.id for run in runs_of(lab, info.id)}
+    # When it is resumed
+    summary = shop.project().go_on(killed)
+    # Then the rest is made and nothing else
+    assert (summary.status, [tally.done for tally in summary.tallies]) == ("done", [10, 10])
+    made = [run for run in runs_of(lab, info.id) if run.id not in before]
+    assert {(a.step, str(run.scope)) for run in made for a in run.attempts} & done == set()
+    assert len(made) == 20 - len(done)
+    assert shop.digests() == loop.digests()
+    assert lab.ledger.leases() == []
+    assert lab.refs("facts") == ["main"]
+
+
+def test_ctrl_c_lets_the_chunks_at_work_end_and_says_how_to_resume(lab, nursery):
+    shop = Shop(lab)
+    shop.land(6)
+    shop.pipeline = shop.build(slow=0.5)
+    child = nursery.start(lab, days=6, chunk=1, parallel=1, slow=0.5)
+    info = the_one(lab)
+    until(lambda: lab.ledger.backfill(info.id).count("done") >= 1)
+    os.kill(child.pid, signal.SIGINT)
+    said = child.end()
+    assert (said["exit"], said["status"]) == (130, "interrupted")
+    assert said["to_go_on"] == f"twice backfill resume {info.id}"
+    left = lab.ledger.backfill(info.id)
+    assert (left.status, left.count("running"), left.count("failed")) == ("interrupted", 0, 0)
+    assert 0 < left.count("done") < 12
+    assert lab.ledger.leases() == []
+    summary = shop.project().go_on(left)
+    assert (summary.status, [tally.done for tally in summary.tallies]) == ("done", [6, 6])
+
+
+def test_two_processes_share_one_backfill(lab, nursery):
+    shop = Shop(lab)
+    shop.land(8)
+    shop.pipeline = shop.build(slow=0.5)
+    child = nursery.start(lab, days=8, chunk=1, parallel=2, slow=0.5)
+    info = the_one(lab)
+    until(lambda: lab.ledger.backfill(info.id).count("done") >= 1)
+    with pytest.raises(ScopeHeld, match=f"overlaps with backfill {info.id}"):
+        shop.backfill(5, 7)
+    lab.ledger.set_parallel(info.id, 4)
+    summary = shop.project().go_on(lab.ledger.backfill(info.id))
+    assert child.end()["exit"] == 0
+    assert (summary.status, [tally.done for tally in summary.tallies]) == ("done", [8, 8])
+    assert len({chunk.owner for chunk in lab.ledger.chunks(info.id)}) == 2
+
+
+def test_s29_throttled_paused_and_sped_up_from_another_process_while_production_goes_on(lab):
+    shop = Shop(lab)
+    shop.land(12)
+    shop.pipeline = shop.build(slow=0.3)
+    work = Thread(lambda: shop.backfill(1, 11, steps=("facts",), chunk=1, parallel=1, pool="slow"))
+    info = the_one(lab)
+    until(lambda: lab.ledger.backfill(info.id).count("done") >= 2)
+    # Paused by a command elsewhere: what runs ends, nothing new starts
+    assert "is paused" in twice(lab, "backfill", "pause", info.id[:10])
+    until(lambda: lab.ledger.backfill(info.id).count("running") == 0)
+    started = len(shop.told("chunk started"))
+    time.sleep(2)
+    assert len(shop.told("chunk started")) == started
+    # Production runs another day meanwhile, in no pool or another
+    assert lab.run(shop.pipeline, day(12), steps=["facts"]).status == "done"
+    # Sped up and let go
+    twice(lab, "backfill", "set", info.id, "--parallel", "3")
+    assert "goes on" in twice(lab, "backfill", "resume", info.id)
+    until(lambda: lab.ledger.backfill(info.id).count("running") == 3)
+    assert work.end().status == "done"
+    # One at a time until then
+    ended = lab.ledger.chunks(info.id)[:started]
+    assert all(a.finished_at <= b.started_at for a, b in pairwise(ended))
+    assert "10 of 10" in twice(lab, "backfill", "list")
+
+
+def test_s29_a_source_is_called_no_more_often_than_declared_and_landed_data_is_reused(lab):
+    calls: list[float] = []
+    shop = Pipeline("shop", grain=Day)
+    raw = Table(lab.name("landed"), partition=Day("d"), key=["id"], write=Overwrite(), schema="id BIGINT, d DATE")
+
+    @shop.extract(writes=raw, rate="4/s", parallel=2)
+    def fetch(window, pace):
+        for page in range(2):
+            pace()
+            calls.append(time.monotonic())
+            yield {"id": page, "d": window.start.date()}
+
+    project = Project(Shop(lab).workshop, shop)
+    assert project.start(Request("shop", january(1, 6), parallel=3)).status == "done"
+    assert len(calls) == 10
+    # Never more than four calls in any second, whichever chunk made them
+    calls.sort()
+    assert all(later - earlier > 0.95 for earlier, later in zip(calls, calls[4:], strict=False))
+    # Landed days are not fetched again, unless asked for
+    assert project.start(Request("shop", january(1, 7), only=("all",))).tallies[0].done == 1
+    assert len(calls) == 12
+    assert project.start(Request("shop", january(1, 2), only=("all",), refetch=True)).tallies[0].done == 1
+    assert len(calls) == 14
+
+
+def test_a_cancel_ends_the_running_spark_jobs_and_leaves_nothing_behind(lab):
+    shop = Shop(lab)
+    shop.land(4)
+
+    def sleepy(raw):
+        def wait(n):
+            time.sleep(60)
+            return n
+
+        return raw.withColumn("n", F.udf(wait, "bigint")("n"))
+
+    slow = Pipeline("shop", grain=Day)
+    slow.step(reads={"raw": shop.raw}, writes=shop.facts, name="facts")(sleepy)
+    work = Thread(lambda: shop.backfill(1, 5, slow, chunk=1, parallel=2))
+    info = the_one(lab)
+    tracker = lab.spark.sparkContext.statusTracker()
+    until(lambda: len(tracker.getActiveStageIds()) >= 1)
+    started = time.monotonic()
+    twice(lab, "backfill", "cancel", info.id)
+    summary = work.end()
+    assert time.monotonic() - started < 30
+    assert (summary.status, summary.exit_code) == ("cancelled", 3)
+    assert summary.tallies[0].cancelled == 4
+    assert list(tracker.getActiveStageIds()) == []
+    assert lab.ledger.leases() == []
+    assert len(shop.told("chunk started")) == 2
+    with pytest.raises(UsageError, match="has ended: it is cancelled"):
+        shop.project(slow).go_on(lab.ledger.backfill(info.id))
+
+
+def test_resume_with_other_code_is_refused_until_one_says_what_is_meant(lab):
+    shop = Shop(lab)
+    shop.land(4)
+    seen = []
+
+    def stop_after_two(note) -> None:
+        seen.append(note)
+        if note.kind == "done" and len([each for each in seen if each.kind == "done"]) == 2:
+            lab.ledger.pause_backfill(note.backfill)
+            lab.ledger.finish_backfill(note.backfill, "interrupted")
+
+    project = Project(shop.workshop, shop.pipeline, stop_after_two)
+    first = project.start(shop.request(1, 5, steps=("facts",), chunk=1, parallel=1))
+    assert (first.status, first.exit_code, first.tallies[0].done) == ("interrupted", 130, 2)
+    assert first.to_go_on == f"twice backfill resume {first.backfill}"
+    info = lab.ledger.backfill(first.backfill)
+    fixed = shop.build(fixed=[1, 4])
+    with pytest.raises(UsageError, match="the code of facts changed") as refused:
+        shop.project(fixed).go_on(info)
+    assert "--new-code" in refused.value.to_go_on
+    assert "--restart" in refused.value.to_go_on
+    done = shop.project(fixed).go_on(info, restart=True)
+    # All four are made by the new code: two anew, and the others for the first time
+    assert (done.status, done.tallies[0].done) == ("done", 4)
+    assert sorted(row["n"] for row in lab.rows("facts", f"d = date'{day(1)}'")) == [0, 14, 28, 42]
+
+
+def test_s31_every_run_of_a_backfill_carries_its_tags_and_its_cost(lab):
+    shop = Shop(lab)
+    shop.land(3)
+    summary = shop.backfill(1, 4, tags={"project": "restate"})
+    found = runs_of(lab, summary.backfill)
+    assert len(found) == 2
+    assert {run.tags["project"] for run in found} == {"restate"}
+    (line,) = bill(lab.ledger.spent(), "project")
+    assert (line.name, line.attempts) == ("restate", 2)
+    assert line.total["executor_seconds"] > 0
+    # The next plan knows what it would cost
+    plan = shop.project().planner(shop.request(1, 4, only=("all",))).plan()
+    assert all(step.seconds > 0 for step in plan.steps)
+
+
+def test_the_dry_run_shows_what_a_run_executes(lab):
+    shop = Shop(lab)
+    shop.land(6)
+    jobs = shop.jobs()
+    plan = shop.project().planner(shop.request(1, 7)).plan()
+    assert shop.jobs() == jobs
+    facts, sums = plan.steps
+    assert (facts.batching.ok, facts.batching.why) == (True, "separable: proven from its plan")
+    assert "judged when its turn comes" in sums.batching.why or "cannot be told yet" in sums.batching.why
+    summary = shop.backfill(1, 7, steps=("facts",))
+    ran = [str(chunk.scope) for chunk in lab.ledger.chunks(summary.backfill)]
+    assert ran == [str(stage.scope) for stage in facts.stages]
+
+
+def test_a_merged_table_is_made_in_one_go_and_equals_the_loop(lab):
+    from twice import Merge
+
+    def build(prefix: str) -> Pipeline:
+        shop = Pipeline(f"{prefix}shop", grain=Day)
+        people = Table(lab.name(f"{prefix}people"), key=["customer"], write=Merge(version="v"))
+
+        @shop.step(reads={"raw": Table(lab.name("raw"), partition=Day("d"))}, writes=people)
+        def merge(raw):
+            return raw.groupBy("customer").agg(F.max("id").alias("v"), F.max("d").alias("last"))
+
+        return shop
+
+    Shop(lab).land(6)
+    loop, once = build("loop_"), build("once_")
+    for number in range(1, 7):
+        lab.run(loop, day(number))
+    summary = Project(Shop(lab).workshop, once).start(Request("shop", january(1, 7)))
+    assert (summary.status, len(lab.ledger.chunks(summary.backfill))) == ("done", 1)
+    rows = [
+        [{k: v for k, v in row.items() if not k.startswith("_twice")} for row in lab.rows(f"{prefix}people")]
+        for prefix in ("loop_", "once_")
+    ]
+    assert rows[0] == rows[1]
+    assert Project(Shop(lab).workshop, once).start(Request("shop", january(1, 7))).status == "nothing to do"
