@@ -97,13 +97,23 @@ def _create(session: SparkSession, table: Table, schema: T.StructType) -> None:
     }.items():
         properties.put(name, value)
     identifier = java.org.apache.iceberg.catalog.TableIdentifier.of(spaces, table.id.parts[-1])
+    _create_namespace(catalog, spaces)
     try:
-        if not catalog.namespaceExists(spaces):
-            catalog.createNamespace(spaces)
         catalog.createTable(identifier, columns, spec.build(), properties)
     except (Py4JJavaError, CapturedException) as error:
         # Another process was first: its table is checked like any other on the next look.
         if not jvm.java_class(error).endswith("AlreadyExistsException"):
+            raise
+
+
+def _create_namespace(catalog: Any, spaces: Any) -> None:
+    if catalog.namespaceExists(spaces):
+        return
+    try:
+        catalog.createNamespace(spaces)
+    except (Py4JJavaError, CapturedException):
+        # Another writer was first; catalogs say so in different ways.
+        if not catalog.namespaceExists(spaces):
             raise
 
 
