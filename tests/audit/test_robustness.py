@@ -234,3 +234,19 @@ def test_installed_packages_are_read_without_a_stumble():
         if one.code == "TW000" and ("stumbled" in one.message or "follow" in one.message)
     ]
     assert broken == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "unreadable"),
+    [
+        ("INSERT INTO {table} {query}", False),
+        ("INSERT INTO {table} (id, total) {query}", False),
+        ("INSERT INTO core.totals {query}", False),
+        ("INSERT INTO {table} (id, total) SELEC id FROM {query}", True),
+    ],
+)
+def test_an_insert_whose_query_is_handed_in_is_readable(statement, unreadable):
+    text = f'def load(hook, table, query):\n    hook.run(f"{statement}")\n'
+    codes = {one.code for one in audit_text("load.py", text, AuditConfig()).findings}
+    assert ("TW000" in codes) is unreadable
+    assert "TW301" in codes

@@ -36,6 +36,7 @@ class Source:
     kind: Literal["table", "path", "query", "function", "stream", "unknown"] = "table"
     path: Expr | None = None  # the path or table name as an expression, for its origins
     format: str = ""
+    server: str = ""  # the address of the database, for what is read over JDBC
 
 
 @dataclass

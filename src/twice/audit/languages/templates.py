@@ -343,6 +343,11 @@ class _Filler:
         tree = _tree(inner)
         if isinstance(tree, ast.Call):
             self.filled.config_line = self.filled.config_line or line
+            for given in tree.args:  # config({"materialized": "incremental", …})
+                if isinstance(given, ast.Dict):
+                    for key, value in zip(given.keys, given.values, strict=True):
+                        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                            self.filled.config[key.value] = value
             for keyword in tree.keywords:
                 if keyword.arg:
                     self.filled.config[keyword.arg] = keyword.value

@@ -44,7 +44,9 @@ def check(job: Job) -> Iterator[Finding]:
     for query, write in feeding(job):
         for column, expr in _named(query, write):
             for window in expr.calls(*_NUMBERS):
-                if window.kind != "window" or id(window) in seen or not is_key_column(column):
+                if window.kind != "window" or id(window) in seen or not (is_key_column(column) or column in write.key):
+                    continue
+                if query is not write.query and _only_filters(query, column, write):
                     continue
                 seen.add(id(window))
                 # Numbered on from the highest key of the table: that is TW202.
@@ -67,6 +69,33 @@ def _named(query: Query, write: Write) -> Iterator[tuple[str, Expr]]:
         yield from ((stored.column, stored.expr) for stored in stored_columns(write))
     else:
         yield from ((column.name, column.expr) for column in query.columns)
+
+
+def _only_filters(query: Query, column: str, write: Write) -> bool:
+    """Tell whether the number only chooses rows (`= 1`), or is left behind by every query that reads it."""
+    readers = [
+        one
+        for one in (write.query.walk() if write.query is not None else ())
+        if any(source.query is query for source in one.sources)
+    ]
+    return bool(readers) and all(_first_only(one, column) or not _hands_on(one, column) for one in readers)
+
+
+def _first_only(query: Query, column: str) -> bool:
+    return any(
+        part.kind == "op"
+        and part.name == "="
+        and {(arg.kind, str(arg.name or arg.value)) for arg in part.args} == {("column", column), ("literal", "1")}
+        for filter_ in query.filters
+        for part in filter_.conjuncts()
+    )
+
+
+def _hands_on(query: Query, column: str) -> bool:
+    """Tell whether a query selects a column, by its name or with a star."""
+    return not query.columns or any(
+        one.name in {"*", column} or one.expr.kind == "star" or column in one.expr.columns() for one in query.columns
+    )
 
 
 def _calendar(window: Expr, write: Write) -> bool:

@@ -17,15 +17,18 @@ With `twice`: `Table(…, key=["account_id", "balance_date"])`, and `key_of(…)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from twice.audit.findings import Finding, Severity
-from twice.audit.model import Job, Mode
+from twice.audit.model import Job, Mode, Write
 from twice.audit.places import Place
 from twice.audit.rules import finding
 from twice.audit.rules.stored import names_a_run, once, resolved
+from twice.audit.vocabulary import is_day_column
 
 SEVERITY = Severity.ERROR
+_CALENDAR = re.compile(r"^(dim_?)?(dates?|calendar|days?)(_?dim(ension)?)?$", re.IGNORECASE)
 _BY_KEY = frozenset({Mode.MERGE, Mode.UPSERT, Mode.INSERT_NEW, Mode.APPEND})
 
 
@@ -36,6 +39,8 @@ def check(job: Job) -> Iterator[Finding]:
         if write.query is None or write.mode not in _BY_KEY or write.target.is_scratch:
             continue
         for column in write.key:
+            if _is_calendar_row(write, column):
+                continue
             made = resolved(write.query, column)
             clock = next((origin for _, origin in made.find("clock")), None) if made is not None else None
             if clock is None:
@@ -46,7 +51,15 @@ def check(job: Job) -> Iterator[Finding]:
     for use in once(job.used("clock", "key")):
         if use.place in reported or names_a_run(use.column) or (use.write is not None and use.write.target.is_scratch):
             continue
+        if use.write is not None and _is_calendar_row(use.write, use.column):
+            continue
         yield _report(use.place, use.name, use.column, use.write.target.name if use.write is not None else "")
+
+
+def _is_calendar_row(write: Write, column: str) -> bool:
+    """Tell whether today's row is put into a table of days: its key is the day, and a rerun finds it there."""
+    by_key = write.mode in {Mode.MERGE, Mode.UPSERT, Mode.INSERT_NEW}
+    return by_key and is_day_column(column) and bool(_CALENDAR.search(write.target.last))
 
 
 def _report(place: Place, clock: str, column: str, table: str) -> Finding:

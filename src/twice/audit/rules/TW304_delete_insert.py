@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from twice.audit.findings import Finding, Severity
 from twice.audit.model import Job, Mode, Write
 from twice.audit.rules import finding
-from twice.audit.rules.appends import committed_between, is_record, is_staging, removed_before
+from twice.audit.rules.appends import committed_between, deletes, is_record, is_staging, removed_before
 from twice.audit.rules.TW302_whole_overwrite import replaces_all_by_part
 
 SEVERITY = Severity.ERROR
@@ -32,10 +32,13 @@ SEVERITY = Severity.ERROR
 def check(job: Job) -> Iterator[Finding]:
     """Look at every insert that follows a delete of the same table."""
     for write in job.writes:
-        if write.mode is not Mode.APPEND or is_record(write.target) or is_staging(write.target):
+        if write.mode is not Mode.APPEND or is_record(write.target):
             continue
         before = removed_before(job, write)
-        if before is None or before.mode is not Mode.DELETE or before.origin == "pre-hook":
+        # A staging table is filled anew each time; one that keeps the other rows is more than that.
+        if is_staging(write.target) and not _keeps_rows(before, write):
+            continue
+        if before is None or not deletes(before) or before.origin == "pre-hook":
             continue
         apart = _apart(job, before, write)
         if apart and replaces_all_by_part(job, write) is None:
@@ -50,6 +53,16 @@ def check(job: Job) -> Iterator[Finding]:
                 with_twice='Table("…", key=[…], write=Overwrite()) publishes in one transaction',
                 severity=None if _is_sure(before, write) else Severity.WARNING,
             )
+
+
+def _keeps_rows(before: Write | None, write: Write) -> bool:
+    """Tell whether only the keys that are inserted again are deleted: `WHERE id IN (SELECT id FROM batch)`."""
+    predicate = before.predicate if before is not None else None
+    return predicate is not None and any(
+        part.name == "in" and arg.query is not None and set(arg.query.tables()) & set(write.sources)
+        for part in predicate.conjuncts()
+        for arg in part.args
+    )
 
 
 def _apart(job: Job, before: Write, write: Write) -> str:

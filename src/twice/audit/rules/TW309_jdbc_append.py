@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from twice.audit.findings import Finding, Severity
-from twice.audit.model import Job
+from twice.audit.model import Job, Write
 from twice.audit.rules import finding
-from twice.audit.rules.appends import doubles
+from twice.audit.rules.appends import doubles, is_staging
 
 SEVERITY = Severity.ERROR
 
@@ -28,7 +28,7 @@ SEVERITY = Severity.ERROR
 def check(job: Job) -> Iterator[Finding]:
     """Look at every JDBC write."""
     for write in job.writes:
-        if write.via == "jdbc" and doubles(job, write):
+        if write.via == "jdbc" and doubles(job, write, in_batches=_only_labelled(write)):
             name = write.target.name or "the database table"
             yield finding(
                 __name__,
@@ -38,3 +38,9 @@ def check(job: Job) -> Iterator[Finding]:
                 "one transaction, or upsert by key",
                 with_twice='Table("serving.…", key=[…], write=Overwrite()) with a SQL store',
             )
+
+
+def _only_labelled(write: Write) -> bool:
+    """Tell whether a micro-batch stores its number without looking for it: JDBC has nothing that refuses a repeat."""
+    batch = write.batch_id_used if write.stream_batch_id else write.stream  # without the number it is TW701
+    return batch and not write.checkpointed and not is_staging(write.target)

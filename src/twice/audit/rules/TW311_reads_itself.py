@@ -19,6 +19,7 @@ again and is not reported.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from twice.audit.expressions import Expr
@@ -33,6 +34,8 @@ from twice.audit.rules.windows import same_value
 SEVERITY = Severity.ERROR
 
 _FILES = frozenset({"parquet", "csv", "json", "orc", "text", "avro"})
+_UNKNOWN = re.compile(r"\{([^{}]+)\}")
+_HOLDS = frozenset({"cache", "persist", "checkpoint", "localCheckpoint", "collect", "toPandas"})
 _EXCLUDES = frozenset({"<>", "not", "not in", "is distinct", "<", "<=", "is"})
 
 
@@ -53,6 +56,16 @@ def check(job: Job) -> Iterator[Finding]:
                 instead="write to another path and swap them, or keep the data in Delta or Iceberg, where an overwrite "
                 "is one commit",
                 with_twice='Table("…", key=[…], write=Whole()): what is read stays readable until the publish',
+            )
+            continue
+        if _empties_database_table(job, write):
+            yield finding(
+                __name__,
+                write.place,
+                f"Spark empties {write.target.name} in the database before it has read it: the old rows are lost",
+                instead="write the new rows to a staging table over JDBC, then DELETE and INSERT … SELECT in one "
+                "transaction of the database",
+                with_twice='Table("serving.…", key=[…], write=Overwrite()) with a SQL store',
             )
             continue
         union = _union_with_itself(write)
@@ -76,6 +89,25 @@ def _empties_what_it_reads(write: Write) -> bool:
         and write.target.kind == "path"
         and write.format in _FILES
         and write.mode is Mode.OVERWRITE
+    )
+
+
+def _empties_database_table(job: Job, write: Write) -> bool:
+    """Tell whether a table is overwritten over JDBC that is read, only then, from the same database."""
+    server = write.options.get("url", "")
+    if write.via != "jdbc" or write.mode is not Mode.OVERWRITE or not server or "…" in server:
+        return False
+    if any(
+        len(re.findall(rf"^\s*{re.escape(name)}\s*=[^=]", job.text, re.MULTILINE)) > 1
+        for name in _UNKNOWN.findall(server)
+    ):
+        return False  # one name for several addresses
+    if any(call.last in _HOLDS for call in job.calls):  # the rows may be kept before the table is emptied
+        return False
+    return write.query is not None and any(
+        source.server == server and same_table(write.target.name, source.name)
+        for query in write.query.walk()
+        for source in query.sources
     )
 
 

@@ -21,10 +21,10 @@ from collections.abc import Iterator
 
 from twice.audit.expressions import Expr
 from twice.audit.findings import Finding, Severity
-from twice.audit.model import Job, When
+from twice.audit.model import Job, Mode, When, Write
 from twice.audit.queries import Query
 from twice.audit.rules import finding
-from twice.audit.rules.merging import merges, pairs
+from twice.audit.rules.merging import made_here, merges, pairs
 
 SEVERITY = Severity.WARNING
 
@@ -46,7 +46,7 @@ def check(job: Job) -> Iterator[Finding]:
         if write.query is None or not any(_inserts(when) for when in whens):
             continue
         for pair in pairs(write):
-            why = "" if pair.null_safe else _nullable(write.query, pair.source) or _declared(job, pair.target)
+            why = "" if pair.null_safe else _nullable(job, write, pair.source) or _declared(job, pair.target)
             if why:
                 yield finding(
                     __name__,
@@ -72,10 +72,11 @@ def _inserts(when: When) -> bool:
     return when.action == "insert" and not when.matched
 
 
-def _nullable(query: Query, name: str) -> str:
-    """Say why a column of a query can be null, following it down; nothing if the query does not show it."""
+def _nullable(job: Job, write: Write, name: str) -> str:
+    """Say why a column of the source can be null, following it down; nothing if the file does not show it."""
+    query = write.query
     for _ in range(20):
-        if query.branches or _required(query, name):
+        if query is None or query.branches or _required(query, name):
             return ""
         column = query.column(name)
         expr = column.expr if column is not None and any(column is one for one in query.columns) else None
@@ -90,10 +91,20 @@ def _nullable(query: Query, name: str) -> str:
             for source in query.sources
             if source.query is not None and (not table or table in {source.alias, source.name})
         ]
-        if not inner:
-            return ""
-        query = inner[0]
+        query = inner[0] if inner else _filled_here(job, write, query)
     return ""
+
+
+def _filled_here(job: Job, write: Write, query: Query) -> Query | None:
+    """Return the query by which the file itself has filled the only table that a query reads."""
+    if len(query.sources) != 1:
+        return None
+    made = made_here(job, write, query.sources[0].name)
+    if made is None or made.query is query:
+        return None
+    # UPDATE work SET key = -1 WHERE key IS NULL, or a DELETE of such rows.
+    repaired = any(one.order < write.order and one.mode in {Mode.UPDATE, Mode.DELETE} for one in job.later(made))
+    return None if repaired else made.query
 
 
 def _why(expr: Expr) -> str:

@@ -49,13 +49,16 @@ _REMOVES = frozenset(
 )  # fmt: skip
 
 
-def doubles(job: Job, write: Write) -> bool:
-    """Tell whether a second run adds the rows of an append again, and nothing in the file takes the first ones away."""
+def doubles(job: Job, write: Write, *, in_batches: bool = False) -> bool:
+    """Tell whether a second run adds the rows of an append again, and nothing in the file takes the first ones away.
+
+    What a stream writes is left out; with `in_batches` it counts too.
+    """
     return (
         write.mode is Mode.APPEND
         and not is_record(write.target)
         and write.target.kind not in {"topic", "view", "variable"}
-        and not (write.stream or write.checkpointed or write.stream_batch_id)
+        and (in_batches or not (write.stream or write.checkpointed or write.stream_batch_id))
         and not (was_done_before(write.guarded_by) or write.conditional or "txnappid" in write.options)
         and not (write.target.expr is not None and (write.target.expr.has("clock") or write.target.expr.has("random")))
         and removed_before(job, write) is None
@@ -97,10 +100,17 @@ def is_staging(target: Target) -> bool:
     return target.is_scratch or bool(_STAGING.search(target.name))
 
 
+def deletes(write: Write) -> bool:
+    """Tell whether a statement deletes rows: DELETE, or a MERGE that does nothing else."""
+    if write.mode is Mode.MERGE and write.merge is not None:
+        return bool(write.merge.whens) and all(when.action == "delete" for when in write.merge.whens)
+    return write.mode is Mode.DELETE
+
+
 def removed_before(job: Job, write: Write) -> Write | None:
     """Return the earlier statement that removes what the last run wrote; a deletion of old rows is none."""
     for other in job.earlier(write):
-        if other.mode not in _REMOVES or (other.mode is Mode.CREATE and not _makes_anew(other)):
+        if not (other.mode in _REMOVES or deletes(other)) or (other.mode is Mode.CREATE and not _makes_anew(other)):
             continue
         if other.mode is Mode.DELETE and _is_retention(other):
             continue

@@ -86,9 +86,11 @@ def table_frame(
     kind: str = "table",
     stream: bool = False,
     format_: str = "",
+    server: str = "",
 ) -> Frame:
     """Return the DataFrame of a table or a path."""
     source = Source(name.lower(), "", None, place=place, kind="stream" if stream else kind, path=path, format=format_)  # type: ignore[arg-type]
+    source = replace(source, server=server) if server else source
     view = interp.builder.views.get(name.lower())
     if view is not None:
         source = replace(source, name="", query=view, kind="query")

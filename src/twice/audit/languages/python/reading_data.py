@@ -62,7 +62,8 @@ def method(
         return _frame(interp, reader, path, node, kind="path", format_=format_)
     if name == "jdbc":
         table = keywords.get("table") or (arguments[1] if len(arguments) > 1 else None)
-        return _database(interp, replace(reader, options={**reader.options, "dbtable": table or Value()}), node)
+        given = {"dbtable": table or Value(), "url": keywords.get("url") or first or Value()}
+        return _database(interp, replace(reader, options={**reader.options, **given}), node)
     return reader
 
 
@@ -88,7 +89,8 @@ def _database(interp: Interpreter, reader: Reader, node: ast.AST) -> Frame:
                 query = databases.query_of(interp, _unwrapped(one), node)
                 if query is not None:
                     return Frame(query=query)
-            return frames.table_frame(interp, text, interp.place(node), path_expr(interp, one, node))
+            server = shown(reader.options.get("url"))
+            return frames.table_frame(interp, text, interp.place(node), path_expr(interp, one, node), server=server)
     return frames.unknown_frame("", interp.place(node), origins_of(given) if given is not None else frozenset())
 
 

@@ -211,6 +211,7 @@ def _save(
         table = writer.options.get("dbtable") or writer.options.get("table") or writer.options.get("sfdatabase")
         if name == "jdbc":
             table = keywords.get("table") or (arguments[1] if len(arguments) > 1 else None)
+            options["url"] = shown(keywords.get("url") or first)
             if "mode" not in keywords and len(arguments) > 2:
                 mode, explicit = _mode(interp, replace(writer, state={**writer.state, "mode": arguments[2]}))
         target_value = table or target_value

@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import cast
 
 from sqlglot import exp
@@ -227,6 +228,7 @@ def _parse_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: Sql
         reading.items.extend(found)
         known = any(isinstance(item, Write) and item.api for item in found)  # BULK INSERT and LOAD DATA are understood
         known = known or (bool(found) and chunk[-1].text.upper() == "VALUES")  # the driver brings the rows
+        known = known or (bool(found) and _query_is_given(chunk))
         if node is None and len(chunk) > 3 and not known:
             reading.problems.append(Problem(f"the statement that starts with {_start(chunk)} cannot be parsed", place))
         return
@@ -242,6 +244,14 @@ def _parse_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: Sql
             reading.items.append(Control("assign", item.place, item.target.name, expr=expr))
         else:
             reading.items.append(item)
+
+
+def _query_is_given(chunk: Sequence[Token]) -> bool:
+    """Tell whether the query of an INSERT is handed in as a whole: `INSERT INTO {table} {query}`."""
+    named = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.R_PAREN}
+    return chunk[0].text.upper() == "INSERT" and any(
+        HOLE.fullmatch(token.text) and before.token_type in named for before, token in pairwise(chunk[2:])
+    )
 
 
 def _first_variable(source: SqlText, dialect: str, chunk: list[Token], reading: SqlReading, place: Place) -> None:
