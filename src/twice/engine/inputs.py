@@ -16,7 +16,7 @@ from twice.model.scopes import Scope
 from twice.model.tables import Cut, Read
 from twice.model.targets import Target
 from twice.model.windows import Window
-from twice.store.protocol import Cutting
+from twice.store.protocol import CANNOT_TELL, Cutting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -94,7 +94,14 @@ def _moved(job: Job, pinned: Pinned, version: str | None) -> bool:
     if not before:
         return version != pinned.version
     # The version counts publishes; an edit by hand shows only in what the partitions hold.
-    return before != _partitions(job, pinned.read, pinned.cut, version)
+    after = _partitions(job, pinned.read, pinned.cut, version)
+    return before.keys() != after.keys() or any(_differ(text, after[at]) for at, text in before.items())
+
+
+def _differ(before: str, after: str) -> bool:
+    """Compare two fingerprints; of rows that their source cannot compare, nobody can say that they moved."""
+    cannot_tell = f"files:{CANNOT_TELL}"
+    return before != after and not (before.startswith(cannot_tell) and after.startswith(cannot_tell))
 
 
 def _no_past(job: Job, pinned: Pinned) -> DataFrame:
@@ -208,7 +215,7 @@ def _partitions(job: Job, read: Read, cut: Cut, version: str | None) -> dict[str
     if cut.partitions is None and read.mode == "window" and cut.event is not None:
         seen = job.stores.source(read.table).seen(job.session, read.table, cut.event, job.pipeline.zone)
         # What cannot be told may have changed: no later run takes it for the same.
-        return {"window": f"seen:{seen}" if seen is not None else f"unknown:{job.run}"}
+        return {"window": f"seen:{seen}" if seen is not None else f"{CANNOT_TELL}{job.run}"}
     if cut.partitions is None:
         return _as_a_whole(job, read, version) if read.mode == "as_of" else {}
     scope = Scope.of(cut.partitions, dict(job.scope.dimensions))

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from twice.model.windows import Window
 
 
+# How the fingerprint of a partition begins that a source cannot compare; what follows never comes twice.
+CANNOT_TELL = "unknown:"
+
+
 @dataclass(frozen=True)
 class Abilities:
     """What a store can promise.

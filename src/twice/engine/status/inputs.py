@@ -13,6 +13,7 @@ from twice.ledger import Holding, second
 from twice.model.scopes import Scope
 from twice.model.targets import Target
 from twice.model.windows import Window
+from twice.store.protocol import CANNOT_TELL
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
     from twice.ledger import Ledger
     from twice.model.pipelines import Pipeline
     from twice.model.tables import Read, Table
-
-
-# What a source says of rows that it cannot compare.
-_CANNOT_TELL = "unknown:"
 
 
 class Sources(Protocol):
@@ -159,7 +156,7 @@ class Inputs:
                 found = {
                     second(each.window.start): text
                     for each, text in files.items()
-                    if each.window and not text.startswith(_CANNOT_TELL)
+                    if each.window and not text.startswith(CANNOT_TELL)
                 }
             self._files[key] = found
         return self._files[key]

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from twice.errors import ConfigError, StoreRefused
 from twice.model.names import quote
-from twice.store.protocol import Abilities
+from twice.store.protocol import CANNOT_TELL, Abilities
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -63,7 +63,7 @@ class CatalogSource:
 
     def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:  # noqa: ARG002
         """Say of each partition that it is unknown, in words that never come twice: no record equals them."""
-        return {partition: f"unknown:{uuid.uuid4().hex}" for partition in target.partitions}
+        return {partition: f"{CANNOT_TELL}{uuid.uuid4().hex}" for partition in target.partitions}
 
     def seen(self, session: SparkSession, table: Table, event: Window, zone: ZoneInfo) -> str | None:  # noqa: ARG002
         """Say that the source cannot tell."""

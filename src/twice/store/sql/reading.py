@@ -17,6 +17,7 @@ from twice.errors import Conflict, StoreRefused
 from twice.model.scopes import Scope
 from twice.model.tables import Table
 from twice.model.targets import Target
+from twice.store.protocol import CANNOT_TELL
 from twice.store.sql import books, jdbc, prints, splitting, wire
 from twice.store.sql.snapshots import Snapshot, Snapshots
 from twice.store.sql.splitting import Span
@@ -125,7 +126,7 @@ def files(database: Database, session: SparkSession, target: Target, version: st
     if database.dialect == "postgres" and (snapshot := _snapshots.find(database, session)) is not None:
         with snapshot.look() as connection:
             if _rows_if_told(connection, database, target.table) is None:
-                return {partition: f"unknown:{uuid4().hex}" for partition in target.partitions}
+                return {partition: f"{CANNOT_TELL}{uuid4().hex}" for partition in target.partitions}
             return _files(connection, database, target)
     with database.look() as connection:
         return _files(connection, database, target)
