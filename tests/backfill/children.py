@@ -29,6 +29,8 @@ class Order:
     chunk: int | None = 1
     parallel: int = 1
     slow: float = 0.0
+    swap: bool = False
+    fail_point: str = ""
 
 
 def until(reached: Callable[[], object], patience: float = PATIENCE) -> None:
@@ -45,6 +47,7 @@ def child(order: Order) -> None:
     from tests.conftest import Lab
     from tests.crash.driver import attach
     from twice import config as configuration
+    from twice.backfill.shadows import ShadowOf
     from twice.ledger import open_ledger
 
     os.setpgid(0, 0)
@@ -54,6 +57,11 @@ def child(order: Order) -> None:
         lab = Lab(attach(*order.gateway), open_ledger(config.ledger), config, order.space, Path(order.told).parent)
         shop = Shop(lab)
         shop.pipeline = shop.build(slow=order.slow)
+        if order.fail_point:
+            os.environ["TWICE_FAILPOINT"] = order.fail_point
+        if order.swap:
+            ShadowOf(shop.workshop, shop.pipeline, lab.ledger.backfill(order.backfill)).swap()
+            os._exit(0)
         if order.backfill:
             summary = shop.project().go_on(lab.ledger.backfill(order.backfill))
         else:

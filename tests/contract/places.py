@@ -82,6 +82,10 @@ class Place:
         """List stages and journals that are still there."""
         raise AssertionError(f"{self.kind} hides its leftovers")
 
+    def everything(self) -> object:
+        """Return all that the store keeps of the tests' tables and of what lies beside them."""
+        raise AssertionError(f"{self.kind} cannot be looked at")
+
     def close(self) -> None:
         """Leave nothing behind."""
 
@@ -118,6 +122,17 @@ class Iceberg(Place):
 
     def leftovers(self, table: str) -> list[str]:
         return sorted(str(name) for name in self._live(table).refs().keySet() if str(name) != "main")
+
+    def everything(self) -> object:
+        found = {}
+        for row in self.spark.sql(f"show tables in lake.{quote(self.space)}").collect():
+            live = jvm.load(self.spark, Table(str(TableName((self.store, self.space, row["tableName"])))).id)
+            columns = [str(column.name()) for column in live.schema().columns()]
+            refs = sorted(str(name) for name in live.refs().keySet())
+            properties = sorted(str(name) for name in live.properties().keySet())
+            data = _below(Path(str(live.location()).removeprefix("file:")) / "data")
+            found[row["tableName"]] = columns, refs, properties, data
+        return found
 
     def _sql(self, table: str) -> str:
         return Table(self.name(table)).id.sql
@@ -159,6 +174,9 @@ class Delta(Place):
 
     def leftovers(self, table: str) -> list[str]:
         return _below(self.path(table) / "_twice")
+
+    def everything(self) -> object:
+        return _below(self.folder / "delta")
 
     def _sql(self, table: str) -> str:
         return f"delta.{quote(str(self.path(table)))}"
@@ -279,6 +297,16 @@ class Sql(Place):
     def leftovers(self, table: str) -> list[str]:
         names = sa.inspect(self.engine).get_table_names(schema=self.schema)
         return sorted(name for name in names if name.startswith("twice_stage"))
+
+    def everything(self) -> object:
+        inspector = sa.inspect(self.engine)
+        found: dict[str, list[str]] = {}
+        for name in inspector.get_table_names(schema=self.schema):
+            columns = [str(column["name"]) for column in inspector.get_columns(name, schema=self.schema)]
+            with self.engine.connect() as connection:
+                rows = connection.execute(sa.select(*map(sa.column, columns)).select_from(self._table(name, columns)))
+                found[name] = sorted(map(str, rows))
+        return found
 
     def close(self) -> None:
         self.engine.dispose()

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from twice.backfill.execution import Crew
 from twice.backfill.notes import Note, Tell
 from twice.backfill.planning import Plan, Planner
-from twice.backfill.request import Request, chosen
+from twice.backfill.request import ONLY, Request, chosen
 from twice.backfill.summary import Summary, summarise
 from twice.backfill.weighing import weigh
 from twice.engine.fingerprint import fingerprint
 from twice.engine.live import Live
 from twice.engine.separating import separability
+from twice.engine.shadowing import begin, shadowed, shadows_of
 from twice.errors import UsageError
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class Project:
 
     def start(self, request: Request) -> Summary:
         """Do what was asked for; with nothing to do, no backfill is begun."""
+        if request.shadow:
+            return self._start_shadow(request)
         planner = self.planner(request)
         plan = planner.plan()
         if plan.nothing_to_do:
@@ -68,6 +71,62 @@ class Project:
         self.tell(Note("started", backfill))
         return self._work(planner, backfill, plan)
 
+    def shadow_request(self, request: Request) -> Request:
+        """Fix the steps of a shadow: landed raw data is read as it is, unless it is to be fetched again."""
+        steps = chosen(self.pipeline, request)
+        extracts = [step for step in steps if step.kind == "extract"]
+        if request.refetch or not extracts:
+            return replace(request, steps=tuple(step.name for step in steps))
+        if len(extracts) == len(steps):
+            raise UsageError(
+                "a shadow of extracts alone would show what is there already",
+                safe="nothing was started",
+                to_go_on="add --refetch to fetch everything again",
+            )
+        raw = replace(request, shadow=False, steps=tuple(step.name for step in extracts), only=ONLY)
+        for step in self.planner(raw).plan().steps:
+            if step.needed or step.blocked:
+                raise UsageError(
+                    f"step {step.step.name} has not landed {step.partitions or len(step.blocked)} partitions of the "
+                    "range, which the shadow would be made from",
+                    safe="nothing was started",
+                    to_go_on=raw.command(self.pipeline, raw.window),
+                )
+        return replace(request, steps=tuple(step.name for step in steps if step.kind != "extract"))
+
+    def on_shadows(self, request: Request, mark: str) -> Project:
+        """Return the same project on shadows of the tables that the steps write."""
+        shadows = shadows_of(self.workshop.stores, chosen(self.pipeline, request), mark)
+        return replace(self, pipeline=shadowed(self.pipeline, shadows, mark))
+
+    def _start_shadow(self, request: Request) -> Summary:
+        ledger = self.workshop.ledger
+        request = self.shadow_request(request)
+        mark = ledger.new_backfill_id()
+        unseen = self.on_shadows(request, mark)
+        steps = chosen(unseen.pipeline, request)
+        backfill = ledger.start_backfill(
+            self.pipeline.name,
+            request.scope,
+            [step.writes.name for step in steps],
+            request=request.to_json(),
+            code=code_of(self.pipeline, request),
+            parallel=request.parallel,
+            ttl=self.workshop.lease,
+            command=self.command,
+            id_=mark,
+        )
+        self.tell(Note("started", backfill))
+        return unseen.build_shadows(request, backfill)
+
+    def build_shadows(self, request: Request, backfill: str) -> Summary:
+        """Let the shadows begin, and make what they lack."""
+        steps = chosen(self.pipeline, request)
+        tables = {step.shadow_of.writes.name: step.writes.name for step in steps if step.shadow_of}
+        self.workshop.ledger.begin_shadow(backfill, tables)
+        begin(self.workshop, steps)
+        return self._work(self.planner(request), backfill, None)
+
     def go_on(self, info: BackfillInfo, *, new_code: bool = False, restart: bool = False) -> Summary:
         """Do what is left of a backfill, beside other processes that may work on it."""
         request = Request.from_json(info.request)
@@ -76,6 +135,8 @@ class Project:
             raise code_changed(info, changed)
         self.workshop.ledger.join_backfill(info.id, ttl=self.workshop.lease, code=now, restart=restart)
         self.tell(Note("started", info.id))
+        if request.shadow:
+            return self.on_shadows(request, info.id).build_shadows(request, info.id)
         return self._work(self.planner(request), info.id, None)
 
     def _work(self, planner: Planner, backfill: str, plan: Plan | None) -> Summary:

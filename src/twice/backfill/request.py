@@ -33,6 +33,8 @@ class Request:
     pool: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     refetch: bool = False
+    # Build everything where no reader looks, to be swapped in or dropped.
+    shadow: bool = False
 
     def __post_init__(self) -> None:
         if self.parallel < 1:
@@ -41,6 +43,11 @@ class Request:
             raise UsageError(f"--chunk {self.chunk}: a job computes at least one partition")
         if unknown := sorted(set(self.only) - {*ONLY, "all"}):
             raise UsageError(f"--only {unknown[0]}: choose from {', '.join(ONLY)}, all")
+        if self.shadow and self.only not in (ONLY, ("all",)):
+            raise UsageError(
+                f"--only {self.only[0]} does not go with --shadow: a shadow is built as a whole, so that it can be "
+                "swapped in at once"
+            )
         if "backfill" in self.tags:
             raise UsageError("--tag backfill=…: this tag holds the backfill's id")
 
@@ -67,6 +74,7 @@ class Request:
             "pool": self.pool,
             "tags": dict(self.tags),
             "refetch": self.refetch,
+            "shadow": self.shadow,
         }
 
     @classmethod
@@ -84,6 +92,7 @@ class Request:
             pool=value["pool"],
             tags=dict(value["tags"]),
             refetch=value["refetch"],
+            shadow=value.get("shadow", False),
         )
 
     def command(self, pipeline: Pipeline, window: Window, more: Sequence[str] = ()) -> str:
@@ -96,6 +105,8 @@ class Request:
         for option, values in (("--set", self.dimensions), ("--tag", self.tags)):
             for name, value in values.items():
                 parts += [option, f"{name}={value}"]
+        if self.shadow:
+            parts.append("--shadow")
         if self.pool:
             parts += ["--pool", self.pool]
         if self.parallel != Request.parallel:

@@ -101,12 +101,21 @@ def summarise(ledger: Ledger, pipeline: Pipeline, request: Request, backfill: st
     to_go_on = ""
     if status in ("interrupted", "lost", "paused", "running"):
         to_go_on = f"twice backfill resume {backfill}"
+    elif request.shadow and status in ("done", "partly", "cancelled"):
+        to_go_on = _next_of_shadow(backfill, status)
     elif windows:
         units = _units(pipeline, windows)
         to_go_on = request.command(pipeline, Window(units[0].start, units[-1].end))
     elif status == "cancelled":
         to_go_on = request.command(pipeline, request.window)
     return Summary(pipeline.name, status, backfill, ledger.tallies(backfill), tuple(failures), to_go_on)
+
+
+def _next_of_shadow(backfill: str, status: str) -> str:
+    if status == "done":
+        return f"twice backfill diff {backfill}, then twice backfill swap {backfill}, or drop {backfill}"
+    again = f"twice backfill resume {backfill} --restart; or " if status == "partly" else ""
+    return f"{again}twice backfill drop {backfill}"
 
 
 def _unmade(pipeline: Pipeline, chunk: Chunk) -> Iterator[tuple[str, Window, str]]:

@@ -1,4 +1,4 @@
-"""`twice backfill`: reprocess a range, and watch, pause, resume or cancel it from anywhere."""
+"""`twice backfill`: reprocess a range, and watch, pause, resume, cancel or swap it from anywhere."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from twice.cli.options import pairs
 from twice.cli.output import json_option, print_json, print_text
 from twice.cli.plans import lines as plan_lines
 from twice.cli.settings import Settings, pass_settings
+from twice.cli.shadows import diff, drop, swap
 from twice.cli.working import told
 from twice.errors import ScopeHeld, UsageError
 from twice.loading import find_pipeline
@@ -49,6 +50,7 @@ def backfill() -> None:
     twice backfill shop --from 2026-01-01 --to 2026-04-01 --dry-run
     twice backfill shop --from 2026-01-01 --to 2026-04-01 --parallel 4 --tag project=restate
     twice backfill resume 06ksm4
+    twice backfill shop --from 2026-01-01 --to 2026-04-01 --shadow
     """
 
 
@@ -71,6 +73,7 @@ def backfill() -> None:
 @click.option("--pool", metavar="NAME", help="The pool of [pools] in which its Spark jobs run.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A remark kept with each of its runs.")
 @click.option("--refetch", is_flag=True, help="Also fetch again what extracts have landed already.")
+@click.option("--shadow", is_flag=True, help="Build everything unseen; then look with diff, and swap or drop it.")
 @click.option("--dry-run", is_flag=True, help="Only show the plan: the same stages that a run executes.")
 @json_option
 @pass_settings
@@ -90,6 +93,7 @@ def start(
     pool: str | None,
     tags: tuple[str, ...],
     refetch: bool,
+    shadow: bool,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -119,13 +123,15 @@ def start(
         pool=_known_pool(settings.config, pool),
         tags=pairs(tags, "--tag"),
         refetch=refetch,
+        shadow=shadow,
     )
     list(found.grain.partitions(request.window, found.zone))  # off the grain: refused before Spark is started
     chosen(found, request)
     if dry_run:
         _plan(settings, found, request, as_json=as_json)
         return
-    _refuse_early(settings, found, request)
+    if not shadow:  # a shadow holds nobody up until it is swapped in
+        _refuse_early(settings, found, request)
     with told(settings) as tell, settings.workshop(_details(settings)) as workshop:
         from twice.backfill.api import Project
 
@@ -150,10 +156,13 @@ def resume(settings: Settings, backfill_id: str, new_code: bool, restart: bool, 
     """
     ledger = settings.ledger()
     info = ledger.backfill(backfill_id)
-    if info.status in ("done", "partly", "cancelled"):
+    completed = info.status == "partly" and restart and info.shadow is not None
+    if info.status in ("done", "partly", "cancelled") and not completed:
         raise UsageError(
             f"backfill {info.id} has ended: it is {info.status}",
-            to_go_on="start a new one: it makes only what is still missing, failed or stale",
+            to_go_on=f"twice backfill resume {info.id} --restart makes what its shadow lacks"
+            if info.shadow and info.status == "partly"
+            else "start a new one: it makes only what is still missing, failed or stale",
         )
     if info.workers and not join:
         if info.status == "paused":
@@ -179,7 +188,7 @@ def resume(settings: Settings, backfill_id: str, new_code: bool, restart: bool, 
     _end(summary, as_json=as_json)
 
 
-for _command in (list_, show, watch, pause, cancel, set_):
+for _command in (list_, show, watch, pause, cancel, set_, diff, swap, drop):
     backfill.add_command(_command)
 
 
@@ -214,7 +223,11 @@ def _plan(settings: Settings, pipeline: Pipeline, request: Request, *, as_json: 
     with settings.workshop() as workshop:
         from twice.backfill.api import Project
 
-        plan = Project(workshop, pipeline).planner(request).plan()
+        project = Project(workshop, pipeline)
+        if request.shadow:
+            request = project.shadow_request(request)
+            project = project.on_shadows(request, "shadow")
+        plan = project.planner(request).plan()
     if as_json:
         print_json(plan.to_json())
         return

@@ -14,7 +14,7 @@ from twice.cli.settings import Settings, pass_settings
 from twice.errors import UsageError
 
 if TYPE_CHECKING:
-    from twice.ledger import BackfillInfo, Ledger
+    from twice.ledger import BackfillInfo, Ledger, Shadow
 
 _OVER = ("done", "partly", "cancelled", "interrupted", "lost")
 
@@ -33,7 +33,7 @@ def list_(settings: Settings, limit: int, as_json: bool) -> None:
         print_text("no backfills yet")
     else:
         rows = [
-            [info.id, info.pipeline, info.scope, info.status, _far(info), moment(info.started_at)] for info in found
+            [info.id, info.pipeline, info.scope, _status(info), _far(info), moment(info.started_at)] for info in found
         ]
         print_table(["backfill", "pipeline", "scope", "status", "partitions", "started"], rows)
 
@@ -131,11 +131,22 @@ def _told(ledger: Ledger, backfill_id: str, text: str, *, as_json: bool) -> None
         print_text(text)
 
 
+def _status(info: BackfillInfo) -> str:
+    return f"{info.status}, shadow {info.shadow.state}" if info.shadow else info.status
+
+
 def _far(info: BackfillInfo) -> str:
     failed = info.count("failed") + info.count("blocked")
     more = f", {failed} failed" if failed else ""
     running = f", {info.count('running')} running" if info.count("running") else ""
     return f"{info.count('done')} of {sum(tally.total for tally in info.tallies)}{running}{more}"
+
+
+def _shadow_lines(shadow: Shadow) -> Iterator[str]:
+    yield f"  shadow    {shadow.state}"
+    for table, name in shadow.tables.items():
+        seen = "shows the new rows" if table in shadow.swapped else f"as before; new rows in {name}"
+        yield f"    {table}: {seen if shadow.state != 'dropped' else 'as before'}"
 
 
 def _lines(info: BackfillInfo) -> Iterator[str]:
@@ -150,6 +161,8 @@ def _lines(info: BackfillInfo) -> Iterator[str]:
     yield f"  parallel  {info.parallel}"
     if info.command:
         yield f"  command   {info.command}"
+    if info.shadow:
+        yield from _shadow_lines(info.shadow)
     known = {tally.step: tally for tally in info.tallies}
     for step in info.plan:
         tally = known.get(str(step["step"]))

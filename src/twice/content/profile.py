@@ -64,19 +64,19 @@ def profile(
     ]
     places = [f"p{i}" for i in range(len(partition))]
     if key and not unique:
-        by_key = df.groupBy(*_places(df.schema, partition), _key_hash(df.schema, key).alias("k")).agg(*sums)
+        by_key = df.groupBy(*place_columns(df.schema, partition), _key_hash(df.schema, key).alias("k")).agg(*sums)
         names = [column for column in by_key.columns if column not in {*places, "k"}]
         repeated = F.count(F.when(F.col("k").isNotNull() & (F.col("n") > 1), 1)).alias("repeated")
         grouped = by_key.groupBy(*places).agg(*(F.sum(name).alias(name) for name in names), repeated)
     else:
-        grouped = df.groupBy(*_places(df.schema, partition)).agg(*sums, F.lit(0).alias("repeated"))
+        grouped = df.groupBy(*place_columns(df.schema, partition)).agg(*sums, F.lit(0).alias("repeated"))
     rows = grouped.collect()
     duplicates = _duplicates(df, partition, key) if any(row["repeated"] for row in rows) else {}
     schema = schema_fingerprint(df.schema)
     result = {}
     for row in rows:
         if row["n"]:  # without partition columns, no rows are still one group
-            place = _place(row, df.schema, partition)
+            place = place_of(row, df.schema, partition)
             result[place] = PartitionProfile(
                 digest=_digest(row, schema),
                 duplicate_keys=duplicates.get(place, 0),
@@ -94,10 +94,10 @@ def _key_hash(schema: T.StructType, key: Sequence[str]) -> Column:
 def _duplicates(df: DataFrame, partition: Sequence[str], key: Sequence[str]) -> dict[tuple[object, ...], int]:
     """Count keys that occur more than once, by the keys themselves and not by their hashes."""
     names = list(dict.fromkeys([*partition, *key]))
-    each = df.where(~_any_null(key)).groupBy(*_places(df.schema, names)).agg(F.count(F.lit(1)).alias("n"))
+    each = df.where(~_any_null(key)).groupBy(*place_columns(df.schema, names)).agg(F.count(F.lit(1)).alias("n"))
     places = [f"p{i}" for i in range(len(partition))]
     rows = each.where(F.col("n") > 1).groupBy(*places).agg(F.count(F.lit(1)).alias("n")).collect()
-    return {_place(row, df.schema, partition): row["n"] for row in rows}
+    return {place_of(row, df.schema, partition): row["n"] for row in rows}
 
 
 def _count_where(condition: Column) -> Column:
@@ -108,11 +108,13 @@ def _any_null(names: Sequence[str]) -> Column:
     return reduce(lambda left, right: left | right, (column(name).isNull() for name in names), F.lit(False))
 
 
-def _places(schema: T.StructType, names: Sequence[str]) -> list[Column]:
+def place_columns(schema: T.StructType, names: Sequence[str]) -> list[Column]:
+    """Name the columns that tell partitions apart `p0`, `p1`, …, so that rows can be grouped by them."""
     return [_comparable(schema, name).alias(f"p{i}") for i, name in enumerate(names)]
 
 
-def _place(row: Row, schema: T.StructType, names: Sequence[str]) -> tuple[object, ...]:
+def place_of(row: Row, schema: T.StructType, names: Sequence[str]) -> tuple[object, ...]:
+    """Return the values of those columns, as Python knows them."""
     return tuple(_python(row[f"p{i}"], schema[name].dataType) for i, name in enumerate(names))
 
 
@@ -151,14 +153,14 @@ def _samples(
     _require(df.schema, names)
     # Sorted, so that the same rows give the same message.
     found = (
-        df.groupBy(*_places(df.schema, names))
+        df.groupBy(*place_columns(df.schema, names))
         .agg(F.count(F.lit(1)).alias("_rows"))
         .where(having)
         .orderBy(*(f"p{i}" for i in range(len(names))))
         .limit(limit)
         .collect()
     )
-    keys = (_place(row, df.schema, names) for row in found)
+    keys = (place_of(row, df.schema, names) for row in found)
     return [{**dict(zip(names, key, strict=True)), "_rows": row["_rows"]} for key, row in zip(keys, found, strict=True)]
 
 

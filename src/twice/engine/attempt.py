@@ -6,6 +6,7 @@ next attempt can go on; the fail points between them are where the crash tests k
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from twice.engine import freshness, gating
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from twice.engine.inputs import Pinned
     from twice.engine.job import Job
     from twice.ledger import Claim, Output
+    from twice.model.scopes import Scope
 
 
 def attempt(job: Job, row: int) -> Finding:
@@ -93,20 +95,38 @@ def publish(
     verdict: Verdict,
 ) -> Finding:
     """Make the partitions that differ visible in one commit; nothing differs: nothing is committed."""
+
+    def described(files: Mapping[Scope, str], version: str | None) -> list[Output]:
+        return outputs_of(job, inputs, verdict, files, version)
+
+    return commit(job, claim, row, heartbeat, staged, verdict, described, lambda: require_unmoved(job, inputs))
+
+
+def commit(
+    job: Job,
+    claim: Claim,
+    row: int,
+    heartbeat: Heartbeat,
+    staged: Staged,
+    verdict: Verdict,
+    described: Callable[[Mapping[Scope, str], str | None], list[Output]],
+    look_again: Callable[[], None] = lambda: None,
+) -> Finding:
+    """Make a judged stage visible; `described` says what is recorded of it, `look_again` may refuse it at last."""
     changed = freshness.changed_partitions(job, staged, verdict)
     files = freshness.files_after(job, staged, changed)
     remember, details = freshness.marks(job), staged.details(verdict, changed)
     if not changed:
         job.store.discard(job.session, staged.stage, remember)
-        return _found(job, "unchanged", outputs_of(job, inputs, verdict, files, staged.stage.base), verdict, details)
-    require_unmoved(job, inputs)
+        return _found(job, "unchanged", described(files, staged.stage.base), verdict, details)
+    look_again()
     heartbeat.require()
     # Saved before the commit, so that whoever finds the commit without its record can complete it.
-    job.ledger.prepare(claim, row, outputs_of(job, inputs, verdict, files, None))
+    job.ledger.prepare(claim, row, described(files, None))
     notes = {"twice.run": job.run, "twice.step": f"{job.pipeline.name}.{job.step.name}"}
     version = job.store.publish(job.session, staged.stage, changed, notes, remember)
     fail_point("publish.committed")
-    return _found(job, "published", outputs_of(job, inputs, verdict, files, version), verdict, details)
+    return _found(job, "published", described(files, version), verdict, details)
 
 
 def _found(job: Job, status: str, outputs: list[Output], verdict: Verdict, details: dict[str, object]) -> Finding:

@@ -57,6 +57,7 @@ def changed_parts(before: Mapping[str, str], now: Mapping[str, str]) -> tuple[st
 
 
 def _texts(step: Step) -> dict[str, str]:
+    step = step.shadow_of or step
     seen: dict[str, str] = {}
     if step.function is not None:
         _collect(step.function, seen)

@@ -11,6 +11,7 @@ from twice.ledger.infos import AttemptInfo, Health, LeaseInfo, PruneReport, Revi
 from twice.ledger.moving import MoveReport
 from twice.ledger.opening import Ledger, find_ledger, open_ledger, revision_at
 from twice.ledger.redaction import redact
+from twice.ledger.shadows import Shadow
 from twice.ledger.values import Abandoned, Claim, InputRecord, Output, Owner
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "PruneReport",
     "Revision",
     "RunInfo",
+    "Shadow",
     "Spent",
     "SystemClock",
     "Tally",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from twice.ledger.shadows import Shadow
 from twice.ledger.values import Owner
 from twice.model.scopes import Scope
 
@@ -113,6 +114,7 @@ class BackfillInfo:
     finished_at: datetime | None
     workers: tuple[Owner, ...]
     tallies: tuple[Tally, ...]
+    shadow: Shadow | None = None
 
     def count(self, state: str) -> int:
         """Sum up one state over all steps."""
@@ -134,4 +136,5 @@ class BackfillInfo:
             "finished_at": self.finished_at.isoformat() if self.finished_at else None,
             "workers": [worker.to_json() for worker in self.workers],
             "steps": [tally.to_json() for tally in self.tallies],
+            "shadow": self.shadow.to_json() if self.shadow else None,
         }

@@ -21,9 +21,12 @@ from twice.ledger.dialect import insert_missing
 from twice.ledger.encoding import scope_columns, scope_of, storable, to_text
 from twice.ledger.runs import new_id
 from twice.ledger.schema import backfills, chunks
+from twice.ledger.shadows import Shadow, shadow_of
 from twice.ledger.values import Owner
 from twice.ledger.workers import forget_worker, live_workers, register
 from twice.model.scopes import Scope
+
+_NONE = Shadow({}, "none")
 
 
 class Backfills(Book):
@@ -41,6 +44,7 @@ class Backfills(Book):
         ttl: timedelta,
         command: str = "",
         owner: Owner | None = None,
+        id_: str | None = None,
     ) -> str:
         """Begin a backfill, with this process as its first worker; refused while another works on its partitions."""
         owner = owner or Owner.here()
@@ -49,7 +53,7 @@ class Backfills(Book):
             now = self._now(connection)
             _refuse_overlap(connection, now, scope, tables, but="")
             row = {
-                "id": new_id(now),
+                "id": id_ or new_id(now),
                 "pipeline": pipeline,
                 **scope_columns(scope),
                 "tables": to_text(list(tables)),
@@ -61,12 +65,18 @@ class Backfills(Book):
                 "parallel": parallel,
                 "stage": 0,
                 "error": "",
+                "shadow": "",
                 "started_at": now,
             }
             while not insert_missing(connection, backfills, [row]):
                 row["id"] = new_id(now)
             register(connection, str(row["id"]), owner, now + ttl)
         return str(row["id"])
+
+    def new_backfill_id(self) -> str:
+        """Return an id for a backfill whose tables are named after it."""
+        with self._read() as connection:
+            return new_id(self._now(connection))
 
     def join_backfill(
         self,
@@ -83,7 +93,9 @@ class Backfills(Book):
             self._database.lock(connection, backfills)
             now = self._now(connection)
             row = _row(connection, backfill)
-            if row.status not in OPEN_STATES:
+            # A shadow of which something failed can be completed: nobody has seen it yet.
+            unseen = row.status == "partly" and restart and (shadow_of(row.shadow) or _NONE).state == "building"
+            if row.status not in OPEN_STATES and not unseen:
                 raise UsageError(f"backfill {backfill} has ended: it is {row.status}", to_go_on="start a new one")
             _refuse_overlap(connection, now, scope_of(row), json.loads(row.tables), but=backfill)
             values: dict[str, object] = {"status": "running", "error": "", "finished_at": None}
@@ -251,4 +263,5 @@ def _info(connection: sa.Connection, row: Any, now: datetime) -> BackfillInfo:
         finished_at=row.finished_at,
         workers=found,
         tallies=tallies(connection, row.id),
+        shadow=shadow_of(row.shadow),
     )

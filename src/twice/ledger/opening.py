@@ -26,13 +26,27 @@ from twice.ledger.publishing import Publishing
 from twice.ledger.reading import Reading
 from twice.ledger.runs import Runs
 from twice.ledger.schema import REVISIONS
+from twice.ledger.shadows import Shadows
 from twice.ledger.sqlite import SqliteDatabase
 
 _WRITE = "write sqlite:///path/to/ledger.db or postgresql://user@host/database in twice.toml"
 
 
 class Ledger(
-    Runs, Leases, Publishing, Reading, Holdings, Codes, Costs, Backfills, Chunks, History, Pacing, Housekeeping, Moving
+    Runs,
+    Leases,
+    Publishing,
+    Reading,
+    Holdings,
+    Codes,
+    Costs,
+    Backfills,
+    Chunks,
+    Shadows,
+    History,
+    Pacing,
+    Housekeeping,
+    Moving,
 ):
     """The record of runs, attempts, leases, outputs, inputs and backfills."""
 

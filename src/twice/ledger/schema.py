@@ -206,6 +206,8 @@ backfills = sa.Table(
     # How many of its steps have been cut into chunks.
     sa.Column("stage", sa.Integer, nullable=False),
     sa.Column("error", _Text, nullable=False),
+    # Where it builds its tables unseen; empty if it works on the tables themselves.
+    sa.Column("shadow", _Text, nullable=False),
     sa.Column("started_at", Instant, nullable=False),
     sa.Column("finished_at", Instant),
     sa.Index("backfills_by_status", "status", "started_at"),

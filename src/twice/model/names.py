@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from hashlib import sha256
 
 from twice.errors import DefinitionError
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Postgres cuts longer names off, without a word.
+_NAME_BYTES = 63
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
 
@@ -45,6 +48,8 @@ class TableName:
     """A table's full name: store, namespace(s), table."""
 
     parts: tuple[str, ...]
+    # The backfill that builds the table anew where no reader looks; empty for the table itself.
+    shadow: str = ""
 
     @classmethod
     def parse(cls, text: str) -> TableName:
@@ -88,8 +93,17 @@ class TableName:
         """What stands between store and table."""
         return self.parts[1:-1]
 
+    def beside(self, mark: str) -> TableName:
+        """Name a table of its own beside this one, within what any database takes as a name."""
+        last = f"{self.parts[-1]}__{mark}"
+        if len(last.encode()) > _NAME_BYTES:
+            known = f"_{sha256(self.parts[-1].encode()).hexdigest()[:10]}__{mark}"
+            last = self.parts[-1].encode()[: _NAME_BYTES - len(known)].decode(errors="ignore") + known
+        return TableName((*self.parts[:-1], last))
+
     def __str__(self) -> str:
-        return ".".join(part if _PLAIN.fullmatch(part) else quote(part) for part in self.parts)
+        name = ".".join(part if _PLAIN.fullmatch(part) else quote(part) for part in self.parts)
+        return f"{name}@{self.shadow}" if self.shadow else name
 
     @property
     def sql(self) -> str:

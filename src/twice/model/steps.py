@@ -50,6 +50,8 @@ class Step:
     retry: Retry = field(default_factory=Retry)
     rate: Rate | None = None
     parallel: int | None = None
+    # The step whose work this one does on shadows of its tables.
+    shadow_of: Step | None = None
 
     @property
     def wants(self) -> frozenset[str]:

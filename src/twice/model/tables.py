@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -158,6 +159,13 @@ class Table:
 
     def __repr__(self) -> str:
         return f"Table({self.name})"
+
+    def named(self, name: TableName) -> Table:
+        """Return the same contract for another table."""
+        found = copy.copy(self)
+        object.__setattr__(found, "id", name)
+        object.__setattr__(found, "name", str(name))
+        return found
 
     @property
     def partition_columns(self) -> tuple[str, ...]:

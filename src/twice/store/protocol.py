@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from twice.model.names import TableName
     from twice.model.tables import Cut, Table
     from twice.model.targets import Target
     from twice.model.windows import Window
@@ -177,3 +178,20 @@ class Store(Source, Protocol):
 
     def discard(self, session: SparkSession, stage: Stage, remember: Mapping[str, str]) -> None:
         """Drop a stage that changes nothing; LeaseLost if it was fenced, Conflict if the scope has changed."""
+
+
+@runtime_checkable
+class Shadowing(Protocol):
+    """A store that can build a table anew beside the one that readers see, and put it in its place."""
+
+    def shadow(self, name: TableName, mark: str) -> TableName:
+        """Name the shadow of a table."""
+
+    def fork(self, session: SparkSession, table: Table, shadow: Table) -> None:
+        """Begin a shadow with what the table holds now; one that has begun stays as it is."""
+
+    def adopt(self, session: SparkSession, stage: Stage, shadow: Table) -> None:
+        """Fill a stage of the table with what its shadow holds of the scope."""
+
+    def drop_shadow(self, session: SparkSession, table: Table, shadow: Table) -> None:
+        """Remove a shadow, what only it held, and a table that was made for it; nothing there is fine."""

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from twice.content.filters import scope_filter
 from twice.errors import StoreRefused
-from twice.store.delta import history, jvm, publishing, staging, tables
+from twice.store.delta import history, jvm, publishing, shadows, staging, tables
 from twice.store.delta.claims import Claims
 from twice.store.delta.layout import conditions
 from twice.store.delta.places import Places
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from twice.model.names import TableName
     from twice.model.scopes import Scope
     from twice.model.tables import Table
     from twice.model.targets import Target
@@ -173,6 +175,23 @@ class DeltaStore:
         """Drop the files of a stage that changes nothing; it must still be ours to drop."""
         publishing.drop(session, _mine(stage), remember)
         self._stages.pop((stage.target.table.name, stage.token), None)
+
+    def shadow(self, name: TableName, mark: str) -> TableName:
+        """Name the shadow: a table of its own beside the first."""
+        return name.beside(mark)
+
+    def fork(self, session: SparkSession, table: Table, shadow: Table) -> None:
+        """Clone the table without copying its files."""
+        shadows.fork(session, self._places, table.id, shadow.id)
+
+    def adopt(self, session: SparkSession, stage: Stage, shadow: Table) -> None:
+        """Stage the shadow's rows of the scope."""
+        rows = self.read(session, shadow, self.version(session, shadow)).where(scope_filter(stage.target))
+        self.stage(session, stage, rows)
+
+    def drop_shadow(self, session: SparkSession, table: Table, shadow: Table) -> None:  # noqa: ARG002
+        """Drop the shadow's table with its files."""
+        shadows.drop(session, self._places, shadow.id)
 
 
 def _mine(stage: Stage) -> DeltaStage:

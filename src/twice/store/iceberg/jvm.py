@@ -7,7 +7,6 @@ Spark SQL cannot publish staged files, set a token and drop the branch in one co
 from __future__ import annotations
 
 import hashlib
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-TOKEN = "twice.token"  # noqa: S105 - a fencing token, no secret
-MAIN = "main"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _ATTEMPTS = 12
 
@@ -51,11 +48,6 @@ class FileInfo:
 def gateway(session: SparkSession) -> Any:
     """Return the way to Java classes; private in PySpark by name only."""
     return session._jvm
-
-
-def branch_of(token: int) -> str:
-    """Name the branch of a claim."""
-    return f"twice_{token}"
 
 
 def java_class(error: BaseException) -> str:
@@ -95,14 +87,6 @@ def history(table: Any, head: Any | None, stop: int | None = None) -> Iterator[A
         yield head
         parent = head.parentId()
         head = table.snapshot(parent) if parent is not None else None
-
-
-def find_token(table: Any, token: int) -> str | None:
-    """Return the version on main that a token published; None if it is not there."""
-    for snapshot in history(table, table.currentSnapshot()):
-        if snapshot.summary().get(TOKEN) == str(token):
-            return str(snapshot.snapshotId())
-    return None
 
 
 def files_in(session: SparkSession, table: Any, snapshot_id: int, expression: Any) -> list[FileInfo]:
@@ -231,9 +215,3 @@ def retried(operation: Callable[[], Result]) -> Result:
                 raise
         time.sleep(min(0.05 * 2**attempt, 2.0))
     raise AssertionError("unreachable")
-
-
-def branch_tokens(table: Any) -> list[int]:
-    """List the tokens of the branches that claims left, or hold now."""
-    names = [str(name) for name in table.refs().keySet()]
-    return [int(name.removeprefix("twice_")) for name in names if re.fullmatch(r"twice_\d+", name)]

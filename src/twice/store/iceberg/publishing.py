@@ -18,6 +18,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 from twice.errors import Conflict, LeaseLost
 from twice.failpoints import fail_point
 from twice.store.iceberg import jvm
+from twice.store.iceberg.lines import TOKEN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,18 +44,18 @@ def publish(session: SparkSession, publication: Publication) -> str:
     stage = publication.stage
     for attempt in range(_ATTEMPTS):
         table = jvm.load(session, stage.target.table.id)
-        if table is None or jvm.branch_of(stage.token) not in table.refs():
+        if table is None or stage.line.branch_of(stage.token) not in table.refs():
             return _landed_or_lost(table, stage)
         _require_unchanged(session, table, stage)
-        seen = _main(table)
+        seen = _head(table, stage)
         try:
             _commit(session, table, publication)
         except (Py4JError, CapturedException) as error:
             now = _look_up(session, stage)
-            if now is not None and (landed := jvm.find_token(now, stage.token)) is not None:
+            if now is not None and (landed := stage.line.find_token(now, stage.token)) is not None:
                 return landed
             # Iceberg's own words for a commit of somebody else differ: what counts is that main moved.
-            raced = jvm.is_commit_race(error) or (_is_refusal(error) and _main(now) != seen)
+            raced = jvm.is_commit_race(error) or (_is_refusal(error) and _head(now, stage) != seen)
             if not raced or attempt == _ATTEMPTS - 1:
                 raise
             time.sleep(min(0.05 * 2**attempt, 2.0))
@@ -70,7 +71,7 @@ def drop(session: SparkSession, stage: IcebergStage, remember: Mapping[str, str]
     def attempt() -> None:
         nonlocal tried
         table = jvm.load(session, stage.target.table.id)
-        if table is None or jvm.branch_of(stage.token) not in table.refs():
+        if table is None or stage.line.branch_of(stage.token) not in table.refs():
             if tried:  # our own removal, whose answer was lost; the ledger knows if it was not
                 return
             raise LeaseLost(
@@ -79,12 +80,12 @@ def drop(session: SparkSession, stage: IcebergStage, remember: Mapping[str, str]
             )
         _require_unchanged(session, table, stage)
         transaction = table.newTransaction()
-        if any(table.properties().get(name) != value for name, value in remember.items()):
+        if any(stage.line.property(table, name) != value for name, value in remember.items()):
             properties = transaction.updateProperties()
             for name, value in remember.items():
-                properties.set(name, value)
+                properties.set(stage.line.key(name), value)
             properties.commit()
-        transaction.manageSnapshots().removeBranch(jvm.branch_of(stage.token)).commit()
+        transaction.manageSnapshots().removeBranch(stage.line.branch_of(stage.token)).commit()
         tried = True
         transaction.commitTransaction()
 
@@ -93,13 +94,13 @@ def drop(session: SparkSession, stage: IcebergStage, remember: Mapping[str, str]
 
 def _commit(session: SparkSession, table: Any, publication: Publication) -> None:
     stage, wanted = publication.stage, set(publication.partitions)
-    head = jvm.snapshot_of(table, jvm.branch_of(stage.token))
+    head = jvm.snapshot_of(table, stage.line.branch_of(stage.token))
     added, removed = stage.changed_files(session, table)
     expression = jvm.partitions_expression(session, stage.target, publication.partitions)
     transaction = table.newTransaction()
-    overwrite = transaction.newOverwrite().conflictDetectionFilter(expression)
+    overwrite = transaction.newOverwrite().toBranch(stage.line.name).conflictDetectionFilter(expression)
     overwrite.validateNoConflictingData().validateNoConflictingDeletes()
-    if (current := table.currentSnapshot()) is not None:
+    if (current := stage.line.head(table)) is not None:
         overwrite.validateFromSnapshot(current.snapshotId())
     if stage.replaces:
         overwrite.overwriteByRowFilter(expression)
@@ -113,23 +114,23 @@ def _commit(session: SparkSession, table: Any, publication: Publication) -> None
         overwrite.addFile(file.java)
     # An older engine's snapshot expiry would otherwise take the branch's files for reverted ones.
     overwrite.set("source-snapshot-id", str(head.snapshotId() if head is not None else ""))
-    overwrite.set(jvm.TOKEN, str(stage.token))
+    overwrite.set(TOKEN, stage.line.mark(stage.token))
     for name, value in publication.notes.items():
         overwrite.set(name, value)
     overwrite.commit()
     properties = transaction.updateProperties()
-    known = int(table.properties().get(jvm.TOKEN) or 0)
-    properties.set(jvm.TOKEN, str(max(known, stage.token)))
+    known = int(table.properties().get(stage.line.key(TOKEN)) or 0)
+    properties.set(stage.line.key(TOKEN), str(max(known, stage.token)))
     for name, value in publication.remember.items():
-        properties.set(name, value)
+        properties.set(stage.line.key(name), value)
     properties.commit()
-    transaction.manageSnapshots().removeBranch(jvm.branch_of(stage.token)).commit()
+    transaction.manageSnapshots().removeBranch(stage.line.branch_of(stage.token)).commit()
     fail_point("publish.ready")
     transaction.commitTransaction()
 
 
 def _landed_or_lost(table: Any, stage: IcebergStage) -> str:
-    landed = jvm.find_token(table, stage.token) if table is not None else None
+    landed = stage.line.find_token(table, stage.token) if table is not None else None
     if landed is None:
         raise LeaseLost(
             f"{stage.target.table.name}, {stage.target.scope}: the claim {stage.token} was taken over by another run",
@@ -138,8 +139,8 @@ def _landed_or_lost(table: Any, stage: IcebergStage) -> str:
     return landed
 
 
-def _main(table: Any | None) -> int | None:
-    current = table.currentSnapshot() if table is not None else None
+def _head(table: Any | None, stage: IcebergStage) -> int | None:
+    current = stage.line.head(table) if table is not None else None
     return int(current.snapshotId()) if current is not None else None
 
 
@@ -161,7 +162,7 @@ def _look_up(session: SparkSession, stage: IcebergStage) -> Any | None:
 
 def _require_unchanged(session: SparkSession, table: Any, stage: IcebergStage) -> None:
     """Refuse if somebody changed the scope since the stage was opened; compaction is no change."""
-    current = table.currentSnapshot()
+    current = stage.line.head(table)
     if current is None or str(current.snapshotId()) == stage.base:
         if current is not None or stage.base is None:
             return

@@ -13,6 +13,7 @@ from twice.content.rows import column
 from twice.errors import Conflict, LeaseLost
 from twice.model.names import quote
 from twice.store.iceberg import jvm
+from twice.store.iceberg.lines import Line
 from twice.store.protocol import Stage, Stray
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from twice.model.scopes import Scope
     from twice.model.targets import Target
 
-_KEEP_ALL = 2**31 - 1
+KEEP_ALL = 2**31 - 1
 
 
 @dataclass
@@ -35,9 +36,14 @@ class IcebergStage(Stage):
     _changed: tuple[int, list[jvm.FileInfo], list[jvm.FileInfo]] | None = None
 
     @property
+    def line(self) -> Line:
+        """The line of versions that the stage is made for."""
+        return Line.of(self.target.table.id)
+
+    @property
     def branch(self) -> str:
         """The branch's name for Spark: the table's name with one more part."""
-        return f"{self.target.table.id.sql}.{quote('branch_' + jvm.branch_of(self.token))}"
+        return f"{self.target.table.id.sql}.{quote('branch_' + self.line.branch_of(self.token))}"
 
     def place(self, file: jvm.FileInfo) -> Scope | None:
         """Return the partition of the target that a file belongs to; None if it is outside."""
@@ -57,7 +63,7 @@ class IcebergStage(Stage):
 
     def changed_files(self, session: SparkSession, table: Any) -> tuple[list[jvm.FileInfo], list[jvm.FileInfo]]:
         """List the files that the branch added to, and removed from, what it started with."""
-        head = jvm.snapshot_of(table, jvm.branch_of(self.token))
+        head = jvm.snapshot_of(table, self.line.branch_of(self.token))
         if self._changed and head is not None and self._changed[0] == head.snapshotId():
             return self._changed[1], self._changed[2]
         base = int(self.base) if self.base is not None else None
@@ -86,7 +92,8 @@ class IcebergStage(Stage):
 
 def open_stage(session: SparkSession, target: Target, token: int) -> IcebergStage:
     """Create the branch from what readers see now."""
-    branch = jvm.branch_of(token)
+    line = Line.of(target.table.id)
+    branch = line.branch_of(token)
 
     def attempt() -> IcebergStage:
         table = jvm.load(session, target.table.id)
@@ -95,11 +102,11 @@ def open_stage(session: SparkSession, target: Target, token: int) -> IcebergStag
         if branch in table.refs():  # our own, from an answer that was lost: it may be older than main
             table.manageSnapshots().removeBranch(branch).commit()
             table.refresh()
-        current = table.currentSnapshot()
+        current = line.head(table)
         refs = table.manageSnapshots()
         refs = refs.createBranch(branch, current.snapshotId()) if current else refs.createBranch(branch)
         # Somebody's snapshot expiry must not take what the stage started from, or its first batches.
-        refs.setMinSnapshotsToKeep(branch, _KEEP_ALL).commit()
+        refs.setMinSnapshotsToKeep(branch, KEEP_ALL).commit()
         files = (
             jvm.files_in(session, table, current.snapshotId(), jvm.scope_expression(session, target)) if current else []
         )
@@ -120,7 +127,7 @@ def write(session: SparkSession, stage: IcebergStage, rows: DataFrame, *, first:
         writer.overwrite(scope_filter(stage.target))
     else:
         writer.append()
-    _look(session, stage)
+    look(session, stage)
 
 
 def write_changes(session: SparkSession, stage: IcebergStage, changes: DataFrame, *, insert_only: bool) -> None:
@@ -143,7 +150,7 @@ def write_changes(session: SparkSession, stage: IcebergStage, changes: DataFrame
             )
         finally:
             session.catalog.dropTempView(view)
-    _look(session, stage)
+    look(session, stage)
 
 
 def stray_rows(session: SparkSession, stage: IcebergStage, limit: int) -> list[Mapping[str, object]]:
@@ -171,10 +178,10 @@ def _fits_in_memory(session: SparkSession, rows: DataFrame) -> bool:
     return expected <= int(jvm.gateway(session).java.lang.Runtime.getRuntime().maxMemory()) // 4
 
 
-def _look(session: SparkSession, stage: IcebergStage) -> None:
+def look(session: SparkSession, stage: IcebergStage) -> None:
     """Find the staged version and the files that lie outside the scope, from metadata alone."""
     table = jvm.load(session, stage.target.table.id)
-    head = jvm.snapshot_of(table, jvm.branch_of(stage.token)) if table is not None else None
+    head = jvm.snapshot_of(table, stage.line.branch_of(stage.token)) if table is not None else None
     if table is None or head is None:
         raise LeaseLost(
             f"{stage.target.table.name}, {stage.target.scope}: the claim {stage.token} was taken over by another run",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from twice.content.filters import scope_filter
 from twice.errors import StoreRefused
-from twice.store.iceberg import jvm, publishing, staging, tables
+from twice.store.iceberg import jvm, publishing, shadows, staging, tables
+from twice.store.iceberg.lines import Line
 from twice.store.iceberg.staging import IcebergStage
 from twice.store.protocol import Abilities
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from twice.model.names import TableName
     from twice.model.scopes import Scope
     from twice.model.tables import Table
     from twice.model.targets import Target
@@ -47,26 +50,23 @@ class IcebergStore:
     def token(self, session: SparkSession, table: Table) -> int:
         """Return the highest token in the table's properties or among its leftover branches."""
         live = jvm.load(session, table.id)
-        if live is None:
-            return 0
-        return max([int(live.properties().get(jvm.TOKEN) or 0), *jvm.branch_tokens(live)])
+        return Line.of(table.id).token(live) if live is not None else 0
 
     def stages(self, session: SparkSession, table: Table) -> Sequence[int]:
         """List the tokens whose branches are there."""
         live = jvm.load(session, table.id)
-        return jvm.branch_tokens(live) if live is not None else []
+        return Line.of(table.id).branch_tokens(live) if live is not None else []
 
     def version(self, session: SparkSession, table: Table) -> str | None:
-        """Return the id of main's snapshot."""
+        """Return the id of the newest snapshot."""
         live = jvm.load(session, table.id)
-        current = live.currentSnapshot() if live is not None else None
+        current = Line.of(table.id).head(live) if live is not None else None
         return str(current.snapshotId()) if current is not None else None
 
     def property(self, session: SparkSession, table: Table, name: str) -> str | None:
         """Return a table property."""
         live = jvm.load(session, table.id)
-        value = live.properties().get(name) if live is not None else None
-        return str(value) if value is not None else None
+        return Line.of(table.id).property(live, name) if live is not None else None
 
     def read(self, session: SparkSession, table: Table, version: str | None) -> DataFrame:
         """Read the table as of a snapshot; None reads nothing, with the table's columns."""
@@ -122,9 +122,10 @@ class IcebergStore:
             live = jvm.load(session, table.id)
             if live is None:
                 return None
-            landed = jvm.find_token(live, token)
-            if landed is None and jvm.branch_of(token) in live.refs():
-                live.manageSnapshots().removeBranch(jvm.branch_of(token)).commit()
+            line = Line.of(table.id)
+            landed = line.find_token(live, token)
+            if landed is None and line.branch_of(token) in live.refs():
+                live.manageSnapshots().removeBranch(line.branch_of(token)).commit()
             return landed
 
         return jvm.retried(attempt)
@@ -173,6 +174,24 @@ class IcebergStore:
     def discard(self, session: SparkSession, stage: Stage, remember: Mapping[str, str]) -> None:
         """Drop the branch of a stage that changes nothing; it must still be ours to drop."""
         publishing.drop(session, _mine(stage), remember)
+
+    def shadow(self, name: TableName, mark: str) -> TableName:
+        """Name the shadow: a branch of the same table."""
+        return replace(name, shadow=mark)
+
+    def fork(self, session: SparkSession, table: Table, shadow: Table) -> None:
+        """Branch off what readers see now."""
+        shadows.fork(session, table, shadow)
+
+    def adopt(self, session: SparkSession, stage: Stage, shadow: Table) -> None:
+        """Put the shadow's files on the stage's branch."""
+        shadows.adopt(session, _mine(stage), shadow)
+        if stage.version is not None:
+            self._seen.pop((stage.target.table.name, stage.version, stage.target.scope), None)
+
+    def drop_shadow(self, session: SparkSession, table: Table, shadow: Table) -> None:
+        """Remove the branch, and the files that only it held."""
+        shadows.drop(session, table, shadow)
 
 
 def _mine(stage: Stage) -> IcebergStage:

@@ -14,6 +14,7 @@ from twice.errors import SchemaRefused, StoreRefused
 from twice.model.names import quote
 from twice.model.patterns import Merge
 from twice.store.iceberg import jvm
+from twice.store.iceberg.lines import CREATED, Line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,6 +95,7 @@ def _create(session: SparkSession, table: Table, schema: T.StructType) -> None:
         "write.parquet.compression-codec": "zstd",
         **({"comment": table.description} if table.description else {}),
         **({"owner": table.owner} if table.owner else {}),
+        **({Line.of(table.id).key(CREATED): "true"} if table.id.shadow else {}),
     }.items():
         properties.put(name, value)
     identifier = java.org.apache.iceberg.catalog.TableIdentifier.of(spaces, table.id.parts[-1])
@@ -120,7 +122,7 @@ def _create_namespace(catalog: Any, spaces: Any) -> None:
 def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any) -> None:
     there = {field.name: field.dataType for field in session.table(table.id.sql).schema.fields}
     here = {field.name: field.dataType for field in schema.fields}
-    if gone := [name for name in there if name not in here and name in _published(live)]:
+    if gone := [name for name in there if name not in here and name in published(live)]:
         raise SchemaRefused(
             f"{table.name} has the column{'s' if len(gone) > 1 else ''} {', '.join(gone)}, which the step no longer "
             "makes: dropping columns is never done on the side",
@@ -159,7 +161,7 @@ def _kept(kind: T.DataType) -> T.DataType:
     return kind
 
 
-def _published(live: Any) -> set[str]:
+def published(live: Any) -> set[str]:
     """Name the columns of the version that readers see: a refused attempt may have added more."""
     current = live.currentSnapshot()
     schema = live.schemas().get(current.schemaId()) if current is not None else None

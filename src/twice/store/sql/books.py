@@ -86,6 +86,21 @@ def books(database: Database, table: TableName) -> Books:
 
 def ensure(database: Database, table: TableName) -> None:
     """Create the bookkeeping tables and the table's own row; another process may do the same at this moment."""
+    found = ensure_tables(database, table)
+    with database.look() as connection:
+        if read_entry(connection, found, table) is not None:
+            return
+    try:
+        with database.settled() as connection:
+            add_entry(connection, found, table, Entry(0, 0))
+    except TwiceError:
+        with database.look() as connection:
+            if read_entry(connection, found, table) is None:
+                raise
+
+
+def ensure_tables(database: Database, table: TableName) -> Books:
+    """Create the bookkeeping tables of a table's schema where they are missing."""
     found = books(database, table)
     for each in (found.tables, found.claims, found.partitions):
         with database.look() as connection:
@@ -98,18 +113,7 @@ def ensure(database: Database, table: TableName) -> None:
                 with database.look() as connection:
                     if not sa.inspect(connection).has_table(each.name, schema=each.schema):
                         raise
-    with database.look() as connection:
-        if read_entry(connection, found, table) is not None:
-            return
-    try:
-        with database.settled() as connection:
-            connection.execute(
-                found.tables.insert().values(table_name=_key(table), token=0, version=0, columns="", properties="{}")
-            )
-    except TwiceError:
-        with database.look() as connection:
-            if read_entry(connection, found, table) is None:
-                raise
+    return found
 
 
 def exist(connection: sa.Connection, found: Books) -> bool:
@@ -152,6 +156,25 @@ def write_entry(connection: sa.Connection, found: Books, table: TableName, entry
             properties=json.dumps(dict(entry.properties), sort_keys=True),
         )
     )
+
+
+def add_entry(connection: sa.Connection, found: Books, table: TableName, entry: Entry) -> None:
+    """Write a table's row for the first time."""
+    connection.execute(
+        found.tables.insert().values(
+            table_name=_key(table),
+            token=entry.token,
+            version=entry.version,
+            columns=entry.columns,
+            properties=json.dumps(dict(entry.properties), sort_keys=True),
+        )
+    )
+
+
+def forget(connection: sa.Connection, found: Books, table: TableName) -> None:
+    """Remove everything that is written down about a table that is gone."""
+    for each in (found.partitions, found.claims, found.tables):
+        connection.execute(each.delete().where(each.c.table_name == _key(table)))
 
 
 def claim_state(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from twice.content.filters import scope_filter
 from twice.errors import Conflict
 from twice.store.protocol import Abilities
-from twice.store.sql import books, checks, prints, publishing, reading, staging, tables
+from twice.store.sql import books, checks, prints, publishing, reading, shadows, staging, tables
 from twice.store.sql.staging import SqlStage
 from twice.store.sql.types import read_schema, restored
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from twice.model.names import TableName
     from twice.model.scopes import Scope
     from twice.model.tables import Cut, Table
     from twice.model.targets import Target
@@ -176,6 +178,23 @@ class SqlStore:
         """Drop a stage that changes nothing; it must still be ours to drop."""
         publishing.discard(self.database, _mine(stage), remember)
         self._stages.pop((stage.target.table.name, stage.token), None)
+
+    def shadow(self, name: TableName, mark: str) -> TableName:
+        """Name the shadow: a table of its own in the same schema."""
+        return name.beside(mark)
+
+    def fork(self, session: SparkSession, table: Table, shadow: Table) -> None:  # noqa: ARG002
+        """Copy the table, in one transaction of the database."""
+        shadows.fork(self.database, table, shadow)
+
+    def adopt(self, session: SparkSession, stage: Stage, shadow: Table) -> None:
+        """Stage the shadow's rows of the scope."""
+        rows = self.read(session, shadow, self.version(session, shadow)).where(scope_filter(stage.target))
+        self.stage(session, stage, rows)
+
+    def drop_shadow(self, session: SparkSession, table: Table, shadow: Table) -> None:  # noqa: ARG002
+        """Drop the shadow's table, its staging tables and its lines in the books."""
+        shadows.drop(self.database, shadow.id)
 
     def _base(self, session: SparkSession, table: Table, version: str | None) -> reading.Base | None:
         """Return what the session's own stage of the table started from, if that is what is to be read."""

@@ -36,6 +36,7 @@ def upgrade() -> None:
         sa.Column("parallel", sa.Integer, nullable=False),
         sa.Column("stage", sa.Integer, nullable=False),
         sa.Column("error", _TEXT, nullable=False),
+        sa.Column("shadow", _TEXT, nullable=False),
         sa.Column("started_at", _INSTANT, nullable=False),
         sa.Column("finished_at", _INSTANT),
     )

@@ -1,0 +1,232 @@
+"""The shadow of a backfill: look at what it would change, swap it in, or drop it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from twice.backfill.request import Request, chosen
+from twice.content.difference import Difference, difference
+from twice.content.filters import scope_filter
+from twice.engine.interrupts import plain_interrupts
+from twice.engine.run import job_of
+from twice.engine.shadowing import remove, shadows_of
+from twice.engine.swapping import Swap, built, swap
+from twice.errors import Interrupted, ScopeHeld, UsageError
+
+if TYPE_CHECKING:
+    from twice.engine.run import Workshop
+    from twice.ledger import BackfillInfo, Shadow
+    from twice.model.pipelines import Pipeline
+    from twice.model.scopes import Scope
+    from twice.model.targets import Target
+
+
+@dataclass(frozen=True)
+class TableDifference:
+    """One table, old against new: the partitions that differ, and how many do not."""
+
+    step: str
+    table: str
+    partitions: Mapping[str, Difference]
+    same: int
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "step": self.step,
+            "table": self.table,
+            "same": self.same,
+            "partitions": {
+                name: {
+                    "rows": list(found.rows),
+                    "added": found.added,
+                    "removed": found.removed,
+                    "changed": found.changed,
+                    "sums": {column: [_plain(old), _plain(new)] for column, (old, new) in found.sums.items()},
+                }
+                for name, found in self.partitions.items()
+            },
+        }
+
+
+@dataclass(frozen=True)
+class Swapped:
+    """One table after its swap."""
+
+    table: str
+    status: str
+    rows: int
+    version: str
+
+    def to_json(self) -> dict[str, object]:
+        return dict(self.__dict__)
+
+
+@dataclass(frozen=True)
+class ShadowOf:
+    """The shadow of one backfill; `pipeline` is the one on the tables themselves."""
+
+    workshop: Workshop
+    pipeline: Pipeline
+    info: BackfillInfo
+
+    @cached_property
+    def swaps(self) -> list[Swap]:
+        """What is to be swapped, each table after those that it is made from."""
+        shadow = _shadow(self.info)
+        request = Request.from_json(self.info.request)
+        steps = [step for step in chosen(self.pipeline, request) if step.writes.name in shadow.tables]
+        made = shadows_of(self.workshop.stores, steps, self.info.id)
+        live_names = {name: table for table, name in shadow.tables.items()}
+        return [Swap(self.pipeline, step, made[step.writes.name], request.scope, live_names) for step in steps]
+
+    def diff(self) -> Iterator[TableDifference]:
+        """Compare every table with its shadow; what is not built yet is compared as it is."""
+        if _shadow(self.info).state in ("swapped", "dropped"):
+            raise UsageError(f"the shadow of backfill {self.info.id} is {_shadow(self.info).state}: nothing to compare")
+        for wanted in self.swaps:
+            yield _difference(self.workshop, wanted)
+
+    def swap(self, *, force: bool = False, tell: Callable[[str], None] = lambda _text: None) -> list[Swapped]:
+        """Put every table's shadow in its place, one after the other; killed between two, it goes on there."""
+        ledger, info = self.workshop.ledger, self.info
+        _require_finished(info)
+        for wanted in self.swaps:
+            built(self.workshop, wanted)
+            if not force:
+                self._require_untouched(wanted)
+        shadow = ledger.begin_swap(info.id)
+        scope = self.swaps[0].scope
+        command = f"twice backfill swap {info.id}"
+        run = ledger.start_run(self.pipeline.name, scope, command=command, tags={"backfill": info.id, "swap": info.id})
+        done = []
+        try:
+            with plain_interrupts():
+                for wanted in self.swaps:
+                    table = wanted.step.writes.name
+                    if table not in shadow.swapped:
+                        tell(f"{table}: swapping {scope}")
+                        finding = swap(self.workshop, wanted, run)
+                        shadow = ledger.table_swapped(info.id, table, finding.version or "")
+                        done.append(Swapped(table, finding.status, finding.rows, finding.version or ""))
+        except BaseException as error:
+            status = "held" if isinstance(error, ScopeHeld) else "failed"
+            status = "interrupted" if isinstance(error, KeyboardInterrupt) else status
+            ledger.finish_run(run, status, str(error))
+            if isinstance(error, KeyboardInterrupt):
+                raise Interrupted(
+                    f"the swap of backfill {info.id} was interrupted: {len(shadow.swapped)} of {len(shadow.tables)} "
+                    "tables show the new rows",
+                    safe="each table is whole, old or new",
+                    to_go_on=command,
+                ) from None
+            raise
+        ledger.finish_run(run, "done")
+        self._remove()
+        return done
+
+    def drop(self) -> None:
+        """Remove the shadow and everything that it held; readers never saw it."""
+        shadow = _shadow(self.info)
+        if self.info.workers:
+            raise UsageError(
+                f"backfill {self.info.id} is at work on {self.info.workers[0]}",
+                safe="nothing was dropped",
+                to_go_on=f"twice backfill cancel {self.info.id}",
+            )
+        if shadow.state == "swapping":
+            raise UsageError(
+                f"the shadow of backfill {self.info.id} is swapped halfway: {len(shadow.swapped)} of "
+                f"{len(shadow.tables)} tables show the new rows",
+                safe="nothing was dropped",
+                to_go_on=f"twice backfill swap {self.info.id} completes it",
+            )
+        self._remove()
+
+    def _remove(self) -> None:
+        for wanted in self.swaps:
+            remove(self.workshop, wanted.step.writes, wanted.shadow)
+        self.workshop.ledger.end_shadow(self.info.id)
+
+    def _require_untouched(self, wanted: Swap) -> None:
+        """Refuse to put a shadow over what others published after it began."""
+        shadow, table = _shadow(self.info), wanted.step.writes.name
+        target = wanted.stage.target
+        if shadow.begun_at is None or table in shadow.swapped:
+            return
+        newer = self.workshop.ledger.changed_since(table, target.scope.window, shadow.begun_at)
+        # A swap that was killed before it could say so has published its own rows.
+        mine = {output.scope: output.digest for output in built(self.workshop, wanted).values()}
+        newer = [each for each in newer if each.scope.overlaps(target.scope) and mine.get(each.scope) != each.digest]
+        if newer:
+            more = f" and {len(newer) - 1} more" if len(newer) > 1 else ""
+            raise UsageError(
+                f"{table}, {target.name(newer[0].scope)}{more} changed after the shadow began (run {newer[0].run})",
+                safe="nothing was swapped",
+                to_go_on=f"twice backfill drop {self.info.id} and build it again; or twice backfill swap "
+                f"{self.info.id} --force puts the shadow over it",
+            )
+
+
+def _shadow(info: BackfillInfo) -> Shadow:
+    if info.shadow is None:
+        raise UsageError(
+            f"backfill {info.id} has no shadow: it works on the tables themselves",
+            to_go_on="start one with twice backfill … --shadow",
+        )
+    return info.shadow
+
+
+def _require_finished(info: BackfillInfo) -> None:
+    state = _shadow(info).state
+    if state in ("swapped", "dropped"):
+        raise UsageError(f"the shadow of backfill {info.id} is {state} already", safe="nothing was changed")
+    if info.status != "done":
+        more = " --restart" if info.status == "partly" else ""
+        raise UsageError(
+            f"the shadow of backfill {info.id} is not finished: it is {info.status}",
+            safe="nothing was swapped",
+            to_go_on=f"twice backfill resume {info.id}{more}; or twice backfill drop {info.id}"
+            if info.status != "cancelled"
+            else f"twice backfill drop {info.id}",
+        )
+
+
+def _difference(workshop: Workshop, wanted: Swap) -> TableDifference:
+    job = job_of(workshop, wanted.pipeline, wanted.stage, f"diff-{wanted.step.name}")
+    table, store, target = wanted.step.writes, job.store, job.target
+    there = store.exists(job.session, wanted.shadow)
+    if not there:
+        return TableDifference(wanted.step.name, table.name, {}, len(target.partitions))
+    try:
+        new = store.read(job.session, wanted.shadow, store.version(job.session, wanted.shadow))
+        version = store.version(job.session, table) if store.exists(job.session, table) else None
+        old = store.read(job.session, table, version) if version is not None else new.limit(0)
+        shadow_target = replace(target, table=wanted.shadow)
+        found = difference(
+            old.where(scope_filter(target)),
+            new.where(scope_filter(shadow_target)),
+            partition=table.partition_columns,
+            key=table.key,
+        )
+    finally:
+        job.stores.release(job.session)
+    named = _by_partition(target, found)
+    differing = {name: each for name, each in named.items() if not each.same}
+    return TableDifference(wanted.step.name, table.name, differing, len(target.partitions) - len(differing))
+
+
+def _by_partition(target: Target, found: Mapping[tuple[object, ...], Difference]) -> dict[str, Difference]:
+    """Sum up what belongs to one partition of the target; dimensions that it leaves open are several."""
+    summed: dict[Scope, Difference] = {}
+    for values, each in found.items():
+        value, dimensions = (values[0], values[1:]) if target.table.partition else (None, values)
+        if (partition := target.partition_of(value, dimensions)) is not None:
+            summed[partition] = summed[partition] + each if partition in summed else each
+    return {target.name(partition): summed[partition] for partition in target.partitions if partition in summed}
+
+
+def _plain(value: object) -> object:
+    return value if value is None or isinstance(value, int | float) else str(value)

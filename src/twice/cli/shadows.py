@@ -1,0 +1,115 @@
+"""`twice backfill diff|swap|drop`: look at what a shadow would change, put it in place, or remove it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from twice.cli.output import json_option, print_json, print_table, print_text
+from twice.cli.settings import Settings, pass_settings
+from twice.loading import find_pipeline
+
+if TYPE_CHECKING:
+    from twice.backfill.shadows import ShadowOf, TableDifference
+    from twice.content.difference import Difference
+    from twice.engine.run import Workshop
+    from twice.ledger import BackfillInfo
+
+
+@click.command(short_help="What a shadow would change.")
+@click.argument("backfill_id", metavar="ID")
+@json_option
+@pass_settings
+def diff(settings: Settings, backfill_id: str, as_json: bool) -> None:
+    """Compare the tables with their shadows, old against new, partition by partition.
+
+    Shown are the partitions that differ: rows, keys that come, go or change, and the sums of numeric columns.
+
+    \b
+    twice backfill diff 06ksm4
+    """
+    info = settings.ledger().backfill(backfill_id)
+    with settings.workshop() as workshop:
+        found = list(_shadow(settings, workshop, info).diff())
+    if as_json:
+        print_json({"backfill": info.id, "tables": [table.to_json() for table in found]})
+        return
+    for table in found:
+        _print(table)
+    print_text(f"twice backfill swap {info.id} puts it in place; twice backfill drop {info.id} removes it")
+
+
+@click.command(short_help="Put a shadow in place.")
+@click.argument("backfill_id", metavar="ID")
+@click.option("--force", is_flag=True, help="Also over partitions that others published after the shadow began.")
+@json_option
+@pass_settings
+def swap(settings: Settings, backfill_id: str, force: bool, as_json: bool) -> None:
+    """Let readers see what a shadow holds: each table in one commit, after those that it is made from.
+
+    A swap that was killed between two tables goes on when it is called again; `twice backfill show` tells which
+    tables show the new rows.
+
+    \b
+    twice backfill swap 06ksm4
+    """
+    info = settings.ledger().backfill(backfill_id)
+    with settings.workshop() as workshop:
+        shadow = _shadow(settings, workshop, info)
+        done = shadow.swap(force=force, tell=lambda text: click.echo(text, err=True))
+    if as_json:
+        print_json({"backfill": info.id, "status": "swapped", "tables": [each.to_json() for each in done]})
+        return
+    for each in done:
+        print_text(f"{each.table}: {each.status}, {each.rows} rows")
+    print_text(f"the shadow of backfill {info.id} is in place")
+
+
+@click.command(short_help="Remove a shadow.")
+@click.argument("backfill_id", metavar="ID")
+@json_option
+@pass_settings
+def drop(settings: Settings, backfill_id: str, as_json: bool) -> None:
+    """Remove a shadow and everything that it held; the tables stay as they are.
+
+    \b
+    twice backfill drop 06ksm4
+    """
+    info = settings.ledger().backfill(backfill_id)
+    with settings.workshop() as workshop:
+        _shadow(settings, workshop, info).drop()
+    if as_json:
+        print_json({"backfill": info.id, "status": "dropped"})
+    else:
+        print_text(f"the shadow of backfill {info.id} is gone")
+
+
+def _shadow(settings: Settings, workshop: Workshop, info: BackfillInfo) -> ShadowOf:
+    from twice.backfill.request import Request
+    from twice.backfill.shadows import ShadowOf
+
+    pipeline = find_pipeline(settings.config, Request.from_json(info.request).place)
+    return ShadowOf(workshop, pipeline, info)
+
+
+def _print(table: TableDifference) -> None:
+    same = f"{table.same} partition{'s' if table.same != 1 else ''} as before"
+    if not table.partitions:
+        print_text(f"{table.table}: nothing differs, {same}")
+        return
+    print_text(f"{table.table}: {len(table.partitions)} differ, {same}")
+    sums = list(dict.fromkeys(name for found in table.partitions.values() for name in found.sums))
+    rows = [
+        [name, _change(*found.rows), f"+{found.added}", f"-{found.removed}", f"~{found.changed}", *_sums(found, sums)]
+        for name, found in table.partitions.items()
+    ]
+    print_table(["partition", "rows", "added", "removed", "changed", *(f"sum of {name}" for name in sums)], rows)
+
+
+def _sums(found: Difference, names: list[str]) -> list[str]:
+    return [_change(*found.sums[name]) if name in found.sums else "" for name in names]
+
+
+def _change(old: object, new: object) -> str:
+    return str(new) if old == new else f"{'-' if old is None else old} → {'-' if new is None else new}"

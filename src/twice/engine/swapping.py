@@ -1,0 +1,164 @@
+"""Swap: what a shadow holds of a range becomes what readers see, in one commit per table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+from twice.content.digest import Digest
+from twice.engine import gating
+from twice.engine.attempt import commit, record, recover
+from twice.engine.claiming import claim_scope, give_up
+from twice.engine.gating import Verdict, profiled
+from twice.engine.heartbeat import Heartbeat
+from twice.engine.interrupts import apart
+from twice.engine.plan import Stage
+from twice.engine.run import job_of
+from twice.engine.staging import Staged
+from twice.errors import StoreRefused
+from twice.failpoints import fail_point
+from twice.model.patterns import Whole
+from twice.model.scopes import Scope
+from twice.model.targets import Target
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from twice.engine.job import Job
+    from twice.engine.outputs import Finding
+    from twice.engine.run import Workshop
+    from twice.ledger import Claim, Output
+    from twice.model.pipelines import Pipeline
+    from twice.model.steps import Step
+    from twice.model.tables import Table
+    from twice.store.protocol import Shadowing
+
+
+@dataclass(frozen=True)
+class Swap:
+    """One table whose shadow takes its place; `live_names` says which table each shadow stands for."""
+
+    pipeline: Pipeline
+    step: Step
+    shadow: Table
+    scope: Scope
+    live_names: Mapping[str, str]
+
+    @property
+    def stage(self) -> Stage:
+        """What is replaced: the range, and for a table that is written as a whole its newest unit."""
+        scope = self.scope
+        if isinstance(self.step.writes.write, Whole) and scope.window is not None:
+            last = list(self.pipeline.grain.partitions(scope.window, self.pipeline.zone))[-1]
+            scope = replace(scope, window=last)
+        return Stage(self.step, scope, Target.of(self.step.writes, scope, self.pipeline.zone))
+
+
+def swap(workshop: Workshop, wanted: Swap, run: str) -> Finding:
+    """Publish a shadow by the protocol's own verbs; done twice, the second time changes nothing."""
+    job = job_of(workshop, wanted.pipeline, wanted.stage, run)
+    table = job.step.writes
+    job.store.check(job.session, table)
+    row = job.ledger.start_attempt(run, job.step.name, table.name, 1, job.target.scope, code=job.code)
+    job = replace(job, attempt=row)
+    try:
+        finding = _swap(job, wanted, row)
+    except BaseException as error:
+        status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        job.ledger.finish_attempt(row, status, error=str(error))
+        raise
+    fail_point("swap.table")
+    return finding
+
+
+def built(workshop: Workshop, wanted: Swap) -> dict[Scope, Output]:
+    """Return what the ledger says of every partition of a shadow; one that was never made is refused."""
+    target = wanted.stage.target
+    known = {output.scope: output for output in workshop.ledger.outputs(wanted.shadow.name, target.scope.window)}
+    missing = [target.name(partition) for partition in target.partitions if partition not in known]
+    if missing:
+        raise StoreRefused(
+            f"the shadow of {wanted.step.writes.name} has no {missing[0]}"
+            + (f" and {len(missing) - 1} more" if len(missing) > 1 else ""),
+            safe="nothing was swapped",
+        )
+    return {partition: known[partition] for partition in target.partitions}
+
+
+def _swap(job: Job, wanted: Swap, row: int) -> Finding:
+    claim, _ = claim_scope(job)
+    with Heartbeat(job.ledger, claim, job.lease, on_lost=job.cancel) as heartbeat:
+        try:
+            recover(job, claim)
+            finding = _publish(job, wanted, claim, row, heartbeat)
+            record(job, claim, row, finding)
+        except KeyboardInterrupt:
+            apart(job.cancel, lambda: give_up(job, claim))
+            raise
+        except BaseException:
+            give_up(job, claim)
+            raise
+        finally:
+            job.stores.release(job.session)
+    return finding
+
+
+def _publish(job: Job, wanted: Swap, claim: Claim, row: int, heartbeat: Heartbeat) -> Finding:
+    known = {output.scope: output for output in job.ledger.outputs(wanted.shadow.name, job.target.scope.window)}
+    job.store.prepare(job.session, job.step.writes, _schema(job, wanted.shadow))
+    stage = job.store.open(job.session, job.target, claim.token)
+    job.ledger.bind_attempt(row, claim, base_version=stage.base, inputs=())
+    heartbeat.require()
+    cast("Shadowing", job.store).adopt(job.session, stage, wanted.shadow)
+    gating.refuse_strays(job, stage)
+    verdict = Verdict({partition: Digest.parse(known[partition].digest) for partition in job.target.partitions})
+    if not _is_as_built(job, wanted.shadow, known):
+        _require_as_built(job, Staged(stage), verdict)
+
+    def described(files: Mapping[Scope, str], version: str | None) -> list[Output]:
+        return [_recorded(job, wanted, known[partition], files[partition], version) for partition in verdict.digests]
+
+    return commit(job, claim, row, heartbeat, Staged(stage), verdict, described)
+
+
+def _schema(job: Job, shadow: Table) -> StructType:
+    return job.store.read(job.session, shadow, job.store.version(job.session, shadow)).schema
+
+
+def _is_as_built(job: Job, shadow: Table, known: Mapping[Scope, Output]) -> bool:
+    """Tell from files alone whether the very files that were judged are the ones that are published."""
+    if not shadow.id.shadow:  # rows were copied, not files moved
+        return False
+    target = replace(job.target, table=shadow)
+    files = job.store.files(job.session, target, job.store.version(job.session, shadow))
+    return all(known[partition].files == fingerprint for partition, fingerprint in files.items())
+
+
+def _require_as_built(job: Job, staged: Staged, verdict: Verdict) -> None:
+    """Refuse a shadow whose rows are no longer those that passed the gates."""
+    found = profiled(job, job.store.staged(job.session, staged.stage), key=())
+    for partition, digest in verdict.digests.items():
+        now = found[partition].digest
+        if now != digest and (now.rows or digest.rows):
+            raise StoreRefused(
+                f"the shadow of {job.step.writes.name}, {job.target.name(partition)} is not as it was built: "
+                f"it had {digest.rows} rows, and holds {now.rows} (or others)",
+                safe="nothing was swapped for this table",
+                to_go_on="drop the shadow and build it again",
+            )
+
+
+def _recorded(job: Job, wanted: Swap, made: Output, files: str, version: str | None) -> Output:
+    """Describe a partition as a run on the tables themselves would have."""
+    inputs = tuple(replace(each, table=wanted.live_names.get(each.table, each.table)) for each in made.inputs)
+    return replace(
+        made,
+        table=job.step.writes.name,
+        files=files,
+        version=version,
+        pipeline=job.pipeline.name,
+        step=job.step.name,
+        inputs=inputs,
+        run=None,
+    )

@@ -1,0 +1,73 @@
+"""Lines of versions within one table: main, which readers see, and shadows that backfills build beside it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from twice.store.iceberg import jvm
+
+if TYPE_CHECKING:
+    from twice.model.names import TableName
+
+TOKEN = "twice.token"  # noqa: S105 - a fencing token, no secret
+# Says of a table that it was made for a shadow.
+CREATED = "twice.created"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of versions, with its own claims: a shadow knows nothing of main's, and main nothing of its."""
+
+    shadow: str = ""
+
+    @classmethod
+    def of(cls, name: TableName) -> Line:
+        """Return the line that a table's name speaks of."""
+        return cls(name.shadow)
+
+    @property
+    def name(self) -> str:
+        """The branch that holds the line."""
+        return f"twice_shadow_{self.shadow}" if self.shadow else "main"
+
+    def head(self, table: Any) -> Any | None:
+        """Return the newest snapshot; None if the line is empty or missing."""
+        return jvm.snapshot_of(table, self.name) if self.shadow else table.currentSnapshot()
+
+    def branch_of(self, token: int) -> str:
+        """Name the branch of a claim."""
+        return f"twice_{self.shadow}_{token}" if self.shadow else f"twice_{token}"
+
+    def branch_tokens(self, table: Any) -> list[int]:
+        """List the tokens of the branches that claims left, or hold now."""
+        start = self.branch_of(0).removesuffix("0")
+        names = [str(name) for name in table.refs().keySet()]
+        return [int(name.removeprefix(start)) for name in names if re.fullmatch(re.escape(start) + r"\d+", name)]
+
+    def mark(self, token: int) -> str:
+        """Say a token so that no other line's is taken for it: a shadow begins with main's versions."""
+        return f"{self.shadow}:{token}" if self.shadow else str(token)
+
+    def find_token(self, table: Any, token: int) -> str | None:
+        """Return the version that a token published; None if it is not there."""
+        for snapshot in jvm.history(table, self.head(table)):
+            if snapshot.summary().get(TOKEN) == self.mark(token):
+                return str(snapshot.snapshotId())
+        return None
+
+    def key(self, name: str) -> str:
+        """Name a property of the table that belongs to this line."""
+        return f"{name}@{self.shadow}" if self.shadow else name
+
+    def property(self, table: Any, name: str) -> str | None:
+        """Return a property of the line; a shadow begins with main's."""
+        for key in dict.fromkeys((self.key(name), name)):
+            if (value := table.properties().get(key)) is not None:
+                return str(value)
+        return None
+
+    def token(self, table: Any) -> int:
+        """Return the highest token that the line remembers."""
+        return max([int(table.properties().get(self.key(TOKEN)) or 0), *self.branch_tokens(table)])

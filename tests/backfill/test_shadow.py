@@ -1,0 +1,186 @@
+"""A range built unseen, looked at, swapped in while people read, or dropped."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from datetime import date
+
+import pytest
+
+from tests.backfill.conftest import Shop, day, january
+from twice import Day, Overwrite, Pipeline, Table
+from twice.backfill.request import Request
+from twice.backfill.shadows import ShadowOf
+from twice.errors import UsageError
+
+pytestmark = pytest.mark.spark
+
+
+def shadow_of(shop: Shop, backfill: str, pipeline: Pipeline | None = None) -> ShadowOf:
+    return ShadowOf(shop.workshop, pipeline or shop.pipeline, shop.lab.ledger.backfill(backfill))
+
+
+def totals(shop: Shop) -> tuple[int, int]:
+    """What a reader makes of both tables: the sum of all facts, and of all sums."""
+    spark = shop.lab.spark.newSession()
+    return tuple(spark.table(table.name).selectExpr("sum(n)").first()[0] for table in (shop.facts, shop.sums))
+
+
+class Readers(threading.Thread):
+    """Read both tables again and again; remember every total that was seen."""
+
+    def __init__(self, shop: Shop) -> None:
+        super().__init__(daemon=True)
+        self.shop, self.seen, self.over = shop, [], threading.Event()
+
+    def run(self) -> None:
+        while not self.over.is_set():
+            self.seen.append(totals(self.shop))
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.over.set()
+        self.join(60)
+
+
+def test_s30_readers_see_the_old_range_until_the_swap_then_the_new_one_and_never_a_mixture(shop):
+    shop.land(6)
+    shop.backfill(1, 7)
+    new = shop.build(fixed=[2, 3, 4])
+    before = totals(shop)
+
+    with Readers(shop) as readers:
+        summary = shop.backfill(1, 7, new, shadow=True)
+        assert summary.status == "done", list(summary.lines)
+        assert "twice backfill diff" in summary.to_go_on
+        assert totals(shop) == before
+        facts, sums = shadow_of(shop, summary.backfill, new).diff()
+        shadow_of(shop, summary.backfill, new).swap()
+        after = totals(shop)
+
+    assert after[0] == after[1] != before[0]
+    # Each table changes in one step, facts before the sums that are made from them.
+    assert set(readers.seen) <= {before, (after[0], before[1]), after}
+    assert {before, after} <= {*readers.seen, after}
+    assert (list(facts.partitions), facts.same) == ([day(2), day(3), day(4)], 3)
+    assert [(found.added, found.removed, found.changed) for found in facts.partitions.values()] == [(0, 0, 4)] * 3
+    old, now = facts.partitions[day(2)].sums["n"]
+    assert now == 2 * old
+    assert list(sums.partitions) == [day(2), day(3), day(4)]
+    # The tables are as if the fix had been run on them: nothing is stale, and nothing is left of the shadow.
+    assert shop.backfill(1, 7, new).status == "nothing to do"
+    assert shop.lab.refs(shop.facts.name.split(".")[-1]) == ["main"]
+    assert {lease.table for lease in shop.lab.ledger.leases()} == set()
+
+
+@pytest.mark.crash
+def test_s30_a_swap_that_is_killed_between_two_tables_shows_how_far_it_is_and_goes_on(shop, nursery):
+    shop.land(4)
+    shop.backfill(1, 5)
+    other = Shop(shop.lab)
+    other.pipeline = other.build(slow=0.001)
+    summary = other.backfill(1, 5, only=("all",), shadow=True)
+    before = shop.digests()
+
+    child = nursery.start(shop.lab, backfill=summary.backfill, swap=True, fail_point="swap.table:kill")
+
+    assert child.end()["exit"] == -signal.SIGKILL
+    info = shop.lab.ledger.backfill(summary.backfill)
+    assert (info.shadow.state, set(info.shadow.swapped)) == ("swapping", set())
+    with pytest.raises(UsageError, match="swapped halfway"):
+        shadow_of(shop, summary.backfill).drop()
+    assert nursery.start(shop.lab, backfill=summary.backfill, swap=True).end()["exit"] == 0
+    info = shop.lab.ledger.backfill(summary.backfill)
+    assert (info.shadow.state, set(info.shadow.swapped)) == ("swapped", {shop.facts.name, shop.sums.name})
+    assert shop.digests() == before
+
+
+def test_a_shadow_holds_nobody_up_and_is_not_put_over_what_others_published_meanwhile(shop):
+    shop.land(4)
+    shop.backfill(1, 5)
+    new = shop.build(fixed=[1, 2, 3, 4])
+    summary = shop.backfill(1, 5, new, shadow=True)
+    fixed = shop.build(fixed=[3])
+    shop.lab.run(fixed, day(3))
+    before = totals(shop)
+
+    with pytest.raises(UsageError, match=f"{day(3)} changed after the shadow began") as refused:
+        shadow_of(shop, summary.backfill, new).swap()
+
+    assert "--force" in refused.value.to_go_on
+    assert totals(shop) == before
+    shadow_of(shop, summary.backfill, new).swap(force=True)
+    assert totals(shop)[0] == totals(shop)[1] != before[0]
+
+
+def test_an_unfinished_shadow_is_not_swapped_and_can_be_completed(shop):
+    shop.land(4)
+    shop.backfill(1, 5)
+    summary = shop.backfill(1, 5, shop.build(bad=[3]), shadow=True)
+    assert summary.status == "partly"
+    assert "--restart" in summary.to_go_on
+    with pytest.raises(UsageError, match="is not finished: it is partly"):
+        shadow_of(shop, summary.backfill).swap()
+    with pytest.raises(UsageError, match="has ended"):
+        shop.lab.ledger.join_backfill(summary.backfill, ttl=shop.workshop.lease)
+
+    new = shop.build(fixed=[3])
+    info = shop.lab.ledger.backfill(summary.backfill)
+    summary = shop.project(new).go_on(info, restart=True)
+
+    assert summary.status == "done", list(summary.lines)
+    facts, _ = shadow_of(shop, summary.backfill, new).diff()
+    assert list(facts.partitions) == [day(3)]
+
+
+def test_a_shadow_that_adds_a_column_and_is_dropped_leaves_the_columns_as_they_were(shop):
+    shop.land(3)
+    shop.backfill(1, 4)
+    new = Pipeline("shop", grain=Day)
+    new.sql("facts", reads={"raw": shop.raw}, writes=shop.facts, query="select id, d, customer, n, 1 as more from raw")
+    summary = shop.backfill(1, 4, new, shadow=True)
+    assert summary.status == "done", list(summary.lines)
+    shadow_of(shop, summary.backfill, new).drop()
+    assert shop.lab.read("facts").columns == ["id", "d", "customer", "n"]
+    with pytest.raises(UsageError, match="nothing to compare"):
+        list(shadow_of(shop, summary.backfill, new).diff())
+
+
+def test_landed_data_is_read_as_it_is_and_must_be_there(lab):
+    shop = Shop(lab)
+    fetched = []
+    pipeline = Pipeline("shop", grain=Day)
+    raw = Table(lab.name("landed"), partition=Day("d"), write=Overwrite(), schema="id bigint, d date")
+    facts = Table(lab.name("facts"), partition=Day("d"), key=["id"], write=Overwrite())
+
+    @pipeline.extract(writes=raw)
+    def landed(window):
+        fetched.append(window)
+        return [{"id": 1, "d": date.fromisoformat(window.start.date().isoformat())}]
+
+    pipeline.sql("facts", reads={"raw": raw}, writes=facts, query="select * from raw")
+    request = Request("shop", january(1, 4), shadow=True)
+    with pytest.raises(UsageError, match="landed has not landed 3 partitions") as refused:
+        shop.project(pipeline).start(request)
+    assert "--step landed" in refused.value.to_go_on
+
+    shop.project(pipeline).start(Request("shop", january(1, 4), steps=("landed",)))
+    assert len(fetched) == 3
+    assert shop.project(pipeline).start(request).status == "done"
+    assert len(fetched) == 3
+    with pytest.raises(UsageError, match="extracts alone"):
+        shop.project(pipeline).start(Request("shop", january(1, 4), steps=("landed",), shadow=True))
+
+
+def test_what_does_not_go_with_a_shadow_is_said(shop):
+    with pytest.raises(UsageError, match="--only failed does not go with --shadow"):
+        shop.request(1, 4, only=("failed",), shadow=True)
+    shop.land(2)
+    summary = shop.backfill(1, 3)
+    for verb in ("swap", "drop"):
+        with pytest.raises(UsageError, match="has no shadow"):
+            getattr(shadow_of(shop, summary.backfill), verb)()

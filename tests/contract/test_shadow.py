@@ -1,0 +1,135 @@
+"""Shadows, on every store: built unseen, compared, swapped in or dropped without a trace."""
+
+from __future__ import annotations
+
+import pytest
+
+from twice import Day, Merge, Overwrite, Pipeline, Table, Window, days
+from twice.backfill.api import Project
+from twice.backfill.request import Request
+from twice.backfill.shadows import ShadowOf
+from twice.engine.api import run
+from twice.engine.run import Workshop
+from twice.engine.stores import Stores
+from twice.errors import StoreRefused, UsageError
+
+pytestmark = pytest.mark.spark
+
+
+def shop(ground, query: str) -> Pipeline:
+    """Facts of each day, and a sum that also looks at the day before."""
+    pipeline = Pipeline("shadowed", grain=Day)
+    raw = Table(ground.lab.name("raw"), partition=Day("d"))
+    facts = ground.table("t", partition=Day("d"), key=["id"], write=Overwrite())
+    both = ground.table("u", partition=Day("d"), write=Overwrite())
+    pipeline.sql("t", reads={"raw": raw}, writes=facts, query=query)
+    pipeline.sql(
+        "u",
+        reads={"t": facts.window(lookback=days(1))},
+        writes=both,
+        query="select cast(:window_start as date) as d, cast(sum(n) as bigint) as n, count(*) as id from t",
+    )
+    return pipeline
+
+
+def land(ground) -> None:
+    raw = ground.lab.name("raw")
+    ground.lab.spark.sql(f"create table {raw} (id bigint, d date, n bigint) using iceberg partitioned by (d)")
+    ground.lab.spark.sql(
+        f"insert into {raw} select id, date_add(date'2026-04-20', cast(id % 4 as int)), id from range(8)"
+    )
+
+
+def project(ground, pipeline: Pipeline) -> Project:
+    return Project(Workshop(ground.lab.spark, Stores(ground.config), ground.lab.ledger), pipeline)
+
+
+def middle(pipeline: Pipeline, **how) -> Request:
+    zone = pipeline.zone
+    window = Window(Day.parse("2026-04-21", zone), Day.parse("2026-04-23", zone))
+    return Request("shadowed", window, shadow=True, **how)
+
+
+OLD = "select id, d, n from raw"
+NEW = "select id, d, n + 10 as n from raw where id <> 5"
+
+
+def test_a_shadow_is_built_unseen_and_swapped_in_at_once(ground):
+    land(ground)
+    old, new = shop(ground, OLD), shop(ground, NEW)
+    for number in range(20, 24):
+        run(old, for_=f"2026-04-{number}", spark=ground.lab.spark, ledger=ground.lab.ledger, config=ground.config)
+    before = ground.rows("id", "n"), ground.place.rows("u", "id", "n")
+    if ground.place.kind == "parquet":
+        with pytest.raises(StoreRefused, match="cannot build a table unseen"):
+            project(ground, new).start(middle(new))
+        return
+
+    summary = project(ground, new).start(middle(new))
+
+    assert summary.status == "done", list(summary.lines)
+    assert (ground.rows("id", "n"), ground.place.rows("u", "id", "n")) == before
+    shadow = ShadowOf(project(ground, new).workshop, new, ground.lab.ledger.backfill(summary.backfill))
+    facts, sums = shadow.diff()
+    seen = {name: (found.rows, found.added, found.removed, found.changed) for name, found in facts.partitions.items()}
+    assert seen == {
+        "2026-04-21": ((2, 1), 0, 1, 1),
+        "2026-04-22": ((2, 2), 0, 0, 2),
+    }
+    assert facts.partitions["2026-04-22"].sums == {"n": (8, 28)}
+    assert [found.rows for found in sums.partitions.values()] == [(1, 1), (1, 1)]
+
+    assert [each.status for each in shadow.swap()] == ["published", "published"]
+
+    assert ground.rows("id", "n") == [(0, 0), (1, 11), (2, 12), (3, 3), (4, 4), (6, 16), (7, 7)]
+    # The first day of the range looks back at a day that the shadow did not build.
+    assert sorted(ground.place.rows("u", "n", "id")) == [(4, 2), (15, 3), (18, 4), (39, 3)]
+    ground.picture("t")
+    ground.picture("u")
+    assert ground.lab.ledger.backfill(summary.backfill).shadow.state == "swapped"
+
+
+def test_a_dropped_shadow_leaves_nothing_behind(ground):
+    land(ground)
+    old, new = shop(ground, OLD), shop(ground, NEW)
+    if ground.place.kind == "parquet":
+        return
+    for number in range(20, 24):
+        run(old, for_=f"2026-04-{number}", spark=ground.lab.spark, ledger=ground.lab.ledger, config=ground.config)
+    with ground.untouched("t"), ground.untouched("u"):
+        before = ground.place.everything()
+        summary = project(ground, new).start(middle(new))
+        assert ground.place.everything() != before
+        info = ground.lab.ledger.backfill(summary.backfill)
+        ShadowOf(project(ground, new).workshop, new, info).drop()
+        assert ground.place.everything() == before
+    with pytest.raises(UsageError, match="dropped already"):
+        ShadowOf(project(ground, new).workshop, new, ground.lab.ledger.backfill(summary.backfill)).swap()
+
+
+def test_the_shadow_of_a_table_that_is_not_there_yet_can_be_swapped_in_or_dropped(ground):
+    land(ground)
+    new = shop(ground, NEW)
+    if ground.place.kind == "parquet":
+        return
+    summary = project(ground, new).start(middle(new))
+    info = ground.lab.ledger.backfill(summary.backfill)
+    ShadowOf(project(ground, new).workshop, new, info).drop()
+    table = new.steps["t"].writes
+    assert not ground.store(table).exists(ground.lab.spark, table)
+
+    summary = project(ground, new).start(middle(new))
+    ShadowOf(project(ground, new).workshop, new, ground.lab.ledger.backfill(summary.backfill)).swap()
+
+    assert ground.rows("id", "n") == [(1, 11), (2, 12), (6, 16)]
+
+
+def test_a_merged_table_has_no_shadow(ground):
+    pipeline = Pipeline("shadowed", grain=Day)
+    raw = Table(ground.lab.name("raw"), partition=Day("d"))
+    table = ground.table(key=["id"], write=Merge(version="n"))
+    if not ground.can(table):
+        return
+    pipeline.sql("t", reads={"raw": raw}, writes=table, query=OLD)
+    with pytest.raises(UsageError, match="merges into"):
+        project(ground, pipeline).start(middle(pipeline))
