@@ -40,6 +40,10 @@ type = "delta"
 path = "delta"
 [lease]
 seconds = {lease}
+[pools.slow]
+weight = 1
+[pools.production]
+weight = 4
 [profiles.default.spark]
 "spark.master" = "local[2]"
 "spark.sql.shuffle.partitions" = "2"

@@ -30,22 +30,27 @@ def test_a_backfill_makes_every_partition_in_few_jobs_and_again_does_nothing(sho
     assert [tally.total for tally in shop.backfill().tallies] == [1, 1]
 
 
-def test_s27_forward_backward_in_parallel_and_in_chunks_equal_a_loop_over_dates(lab):
+def test_s27_forward_backward_shuffled_in_parallel_and_in_chunks_equal_a_loop_over_dates(lab):
     loop = Shop(lab, "loop_")
-    loop.land(7)
-    loop.loop(1, 8)
+    loop.land(31)
+    loop.loop(1, 32)
     ways = {
-        "back_": {"order": "backward", "parallel": 3, "chunk": 2},
-        "single_": {"chunk": 1, "parallel": 2},
+        "back_": {"order": "backward", "parallel": 3, "chunk": 8},
         "auto_": {},
     }
     for prefix, how in ways.items():
         shop = Shop(lab, prefix)
-        assert shop.backfill(1, 8, **how).status == "done"
+        assert shop.backfill(1, 32, **how).status == "done"
         assert shop.digests() == loop.digests(), prefix
+    # Shuffled: a few days here and there, one by one and together, then what is left
+    shop = Shop(lab, "shuffled_")
+    for first, end in ((28, 30), (3, 4), (17, 23), (9, 10)):
+        assert shop.backfill(first, end, chunk=1, parallel=2).status == "done"
+    assert shop.backfill(1, 32, chunk=5).status == "done"
+    assert shop.digests() == loop.digests()
     # Made again, nothing changes
     versions = lab.versions("auto_facts")
-    assert Shop(lab, "auto_").backfill(1, 8, only=("all",)).status == "done"
+    assert Shop(lab, "auto_").backfill(1, 32, only=("all",)).status == "done"
     assert lab.versions("auto_facts") == versions
 
 

@@ -149,6 +149,37 @@ def test_s29_throttled_paused_and_sped_up_from_another_process_while_production_
     assert "10 of 10" in twice(lab, "backfill", "list")
 
 
+def test_s29_production_does_not_wait_for_a_backfill_in_a_pool_of_the_same_spark(lab):
+    shop = Shop(lab)
+    shop.land(2, rows=200)
+
+    def sleepy(raw):
+        def wait(n):
+            time.sleep(0.5)
+            return n
+
+        return raw.repartition(200).withColumn("n", F.udf(wait, "bigint")("n"))
+
+    slow = Pipeline("slow", grain=Day)
+    spread = Table(lab.name("spread"), partition=Day("d"), key=["id"], write=Overwrite())
+    slow.step(reads={"raw": shop.raw}, writes=spread, name="spread")(sleepy)
+    production = Shop(lab, "daily_")
+    project = Project(shop.workshop, slow)
+    work = Thread(lambda: project.start(Request("slow", january(1, 2), chunk=1, parallel=1, pool="slow")))
+    tracker = lab.spark.sparkContext.statusTracker()
+
+    def busy():
+        found = (tracker.getStageInfo(number) for number in tracker.getActiveStageIds())
+        return [stage for stage in found if stage and stage.numTasks >= 20 and stage.numCompletedTasks]
+
+    until(busy)
+    # The backfill fills both cores, with many tasks waiting: a run beside it gets its share at once
+    assert lab.run(production.pipeline, day(2), steps=["facts"]).status == "done"
+    assert [stage for stage in busy() if stage.numCompletedTasks < stage.numTasks]
+    lab.ledger.cancel_backfill(the_one(lab).id)
+    assert work.end().status == "cancelled"
+
+
 def test_s29_a_source_is_called_no_more_often_than_declared_and_landed_data_is_reused(lab):
     calls: list[float] = []
     shop = Pipeline("shop", grain=Day)

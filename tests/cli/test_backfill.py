@@ -31,6 +31,7 @@ RANGE = ("--from", "2026-01-01", "--to", "2026-02-01")
         (("shop", *RANGE, "--set", "shop=x"), "has no dimension 'shop'"),
         (("shop", *RANGE, "--tag", "backfill=x"), "holds the backfill's id"),
         (("nothing", *RANGE), "no pipeline 'nothing'"),
+        (("swap", "zzz"), "there is no ledger"),
         (("resume", "zzz"), "there is no ledger"),
         (("show", "zzz"), "no backfill begins with 'zzz'"),
     ],
@@ -44,7 +45,7 @@ def test_bad_input_is_refused_before_anything_starts(project, arguments, words):
 
 def test_only_known_words_are_taken(project):
     assert project.call("backfill", "shop", *RANGE, "--only", "fresh").code == 2
-    assert project.call("backfill", "shop", *RANGE, "--shadow").code == 2
+    assert project.call("backfill", "shop", *RANGE, "--shadow", "--only", "failed").code == 2
 
 
 def test_pools_are_read_from_the_configuration(project):
@@ -118,3 +119,26 @@ def test_a_second_backfill_of_the_same_range_is_told_who_holds_it(project, begun
     assert answer.code == 4
     assert f"overlaps with backfill {begun}" in answer.err
     assert f"twice backfill watch {begun}" in answer.err
+
+
+def test_what_a_shadow_is_not_ready_for_is_refused_before_spark_starts(project, begun):
+    for command in ("diff", "swap", "drop"):
+        assert "has no shadow: it works on the tables themselves" in project.call("backfill", command, begun).err
+    ledger = open_ledger(f"sqlite:///{project.ledger}")
+    ledger.begin_shadow(begun, {"lake.core.facts": "lake.core.facts@x"})
+    swap = project.call("backfill", "swap", begun)
+    assert (swap.code, "is not finished: it is running" in swap.err) == (2, True)
+    drop = project.call("backfill", "drop", begun)
+    assert (drop.code, "is at work on elsewhere (pid 7)" in drop.err) == (2, True)
+    shown = project.call("backfill", "show", begun).out
+    assert "shadow    building" in shown
+    assert "lake.core.facts: as before; new rows in lake.core.facts@x" in shown
+    assert "running, shadow building" in project.call("backfill", "list").out
+
+    ledger.begin_swap(begun)
+    ledger.table_swapped(begun, "lake.core.facts", "7")
+    ledger.end_shadow(begun)
+
+    assert "shows the new rows" in project.call("backfill", "show", begun).out
+    assert "is swapped: nothing to compare" in project.call("backfill", "diff", begun).err
+    assert "is swapped already" in project.call("backfill", "swap", begun).err

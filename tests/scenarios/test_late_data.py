@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from twice import Day, Overwrite, Pipeline, Table, days
+from twice import Day, Overwrite, Pipeline, Table, Window, days
+from twice.backfill.api import Project
+from twice.backfill.request import Request
 from twice.engine.live import Live
 from twice.engine.run import Workshop
 from twice.engine.status import status
@@ -139,6 +141,18 @@ def test_s21_fail_stops_until_somebody_decides(lab, landed):
     assert house.ids(10) == [10, 11, 12, 99]
     assert house.status(10).state == "done"
     assert house.build(10).status == "unchanged"
+
+
+def test_s21_a_backfill_leaves_out_what_is_refused_until_somebody_decides(lab):
+    house = closed(lab, "fail", landed=True)
+    project = Project(Workshop(lab.spark, Stores(lab.config), lab.ledger), house.pipeline)
+    zone = house.pipeline.zone
+    window = Window(Day.parse("2026-04-10", zone), Day.parse("2026-04-11", zone))
+    refused = project.start(Request("house", window, steps=("facts",)))
+    assert (refused.status, refused.failures[0].span) == ("partly", "2026-04-10")
+    assert house.ids(10) == [10, 11, 12]
+    assert project.start(Request("house", window, steps=("facts",), accept_late=True)).status == "done"
+    assert house.ids(10) == [10, 11, 12, 99]
 
 
 def test_s21_an_open_day_takes_what_comes_whatever_the_policy(lab):

@@ -166,7 +166,7 @@ class Planner:
         if step.depends_on_past and wanted:
             # What is built on a partition that changes is looked at again, one by one.
             wanted = [unit for unit in units if unit.window.start >= wanted[0].window.start]
-        blocked = [(unit, why) for unit in wanted if (why := unit.late or self._unmade(step, unit, unmade))]
+        blocked = [(unit, why) for unit in wanted if (why := self._late(unit) or self._unmade(step, unit, unmade))]
         if step.depends_on_past and blocked:
             first = blocked[0][0].window.start
             later = [unit for unit in wanted if unit.window.start > first]
@@ -193,6 +193,9 @@ class Planner:
         if step.kind != "extract" or self.request.refetch:
             return False
         return unit.state == "done" or unit.code_only
+
+    def _late(self, unit: Unit) -> str:
+        return "" if self.request.accept_late else unit.late
 
     def _unmade(self, step: Step, unit: Unit, unmade: Mapping[str, Sequence[Window]]) -> str:
         """Name the step before that did not make what a unit reads."""

@@ -33,6 +33,8 @@ class Request:
     pool: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     refetch: bool = False
+    # Make closed partitions of tables with late="fail" anew, too.
+    accept_late: bool = False
     # Build everything where no reader looks, to be swapped in or dropped.
     shadow: bool = False
 
@@ -74,6 +76,7 @@ class Request:
             "pool": self.pool,
             "tags": dict(self.tags),
             "refetch": self.refetch,
+            "accept_late": self.accept_late,
             "shadow": self.shadow,
         }
 
@@ -92,7 +95,8 @@ class Request:
             pool=value["pool"],
             tags=dict(value["tags"]),
             refetch=value["refetch"],
-            shadow=value.get("shadow", False),
+            accept_late=value["accept_late"],
+            shadow=value["shadow"],
         )
 
     def command(self, pipeline: Pipeline, window: Window, more: Sequence[str] = ()) -> str:
@@ -105,8 +109,7 @@ class Request:
         for option, values in (("--set", self.dimensions), ("--tag", self.tags)):
             for name, value in values.items():
                 parts += [option, f"{name}={value}"]
-        if self.shadow:
-            parts.append("--shadow")
+        parts += [option for option, on in (("--accept-late", self.accept_late), ("--shadow", self.shadow)) if on]
         if self.pool:
             parts += ["--pool", self.pool]
         if self.parallel != Request.parallel:

@@ -84,15 +84,14 @@ class ShadowOf:
 
     def diff(self) -> Iterator[TableDifference]:
         """Compare every table with its shadow; what is not built yet is compared as it is."""
-        if _shadow(self.info).state in ("swapped", "dropped"):
-            raise UsageError(f"the shadow of backfill {self.info.id} is {_shadow(self.info).state}: nothing to compare")
+        require_comparable(self.info)
         for wanted in self.swaps:
             yield _difference(self.workshop, wanted)
 
     def swap(self, *, force: bool = False, tell: Callable[[str], None] = lambda _text: None) -> list[Swapped]:
         """Put every table's shadow in its place, one after the other; killed between two, it goes on there."""
         ledger, info = self.workshop.ledger, self.info
-        _require_finished(info)
+        require_finished(info)
         for wanted in self.swaps:
             built(self.workshop, wanted)
             if not force:
@@ -129,20 +128,7 @@ class ShadowOf:
 
     def drop(self) -> None:
         """Remove the shadow and everything that it held; readers never saw it."""
-        shadow = _shadow(self.info)
-        if self.info.workers:
-            raise UsageError(
-                f"backfill {self.info.id} is at work on {self.info.workers[0]}",
-                safe="nothing was dropped",
-                to_go_on=f"twice backfill cancel {self.info.id}",
-            )
-        if shadow.state == "swapping":
-            raise UsageError(
-                f"the shadow of backfill {self.info.id} is swapped halfway: {len(shadow.swapped)} of "
-                f"{len(shadow.tables)} tables show the new rows",
-                safe="nothing was dropped",
-                to_go_on=f"twice backfill swap {self.info.id} completes it",
-            )
+        require_droppable(self.info)
         self._remove()
 
     def _remove(self) -> None:
@@ -179,7 +165,32 @@ def _shadow(info: BackfillInfo) -> Shadow:
     return info.shadow
 
 
-def _require_finished(info: BackfillInfo) -> None:
+def require_comparable(info: BackfillInfo) -> None:
+    """Refuse to compare what is no longer there."""
+    if (state := _shadow(info).state) in ("swapped", "dropped"):
+        raise UsageError(f"the shadow of backfill {info.id} is {state}: nothing to compare")
+
+
+def require_droppable(info: BackfillInfo) -> None:
+    """Refuse to drop a shadow that somebody works on, or that readers see in part."""
+    shadow = _shadow(info)
+    if info.workers:
+        raise UsageError(
+            f"backfill {info.id} is at work on {info.workers[0]}",
+            safe="nothing was dropped",
+            to_go_on=f"twice backfill cancel {info.id}",
+        )
+    if shadow.state == "swapping":
+        raise UsageError(
+            f"the shadow of backfill {info.id} is swapped halfway: {len(shadow.swapped)} of {len(shadow.tables)} "
+            "tables show the new rows",
+            safe="nothing was dropped",
+            to_go_on=f"twice backfill swap {info.id} completes it",
+        )
+
+
+def require_finished(info: BackfillInfo) -> None:
+    """Refuse to swap in a shadow that is not built, or not there any more."""
     state = _shadow(info).state
     if state in ("swapped", "dropped"):
         raise UsageError(f"the shadow of backfill {info.id} is {state} already", safe="nothing was changed")

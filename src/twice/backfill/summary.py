@@ -73,6 +73,15 @@ class Summary:
         if self.to_go_on:
             yield f"  to go on: {self.to_go_on}"
 
+    @property
+    def error(self) -> str:
+        """The first thing that went wrong, in one line; empty if nothing did."""
+        if not self.failures:
+            return ""
+        first = self.failures[0]
+        more = f" (and {len(self.failures) - 1} more)" if len(self.failures) > 1 else ""
+        return f"{first.step} {first.span}: {first.reason}{more}"
+
     def to_json(self) -> dict[str, object]:
         return {
             "backfill": self.backfill,

@@ -83,6 +83,7 @@ class Worker:
                 partial=isinstance(step.writes.write, Overwrite),
                 solo=_witness(stage) if chunk.solo else None,
                 pool=request.pool,
+                accept_late=request.accept_late,
             )
         except TwiceError as error:
             return self._failed(chunk, step, run, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 import sys
 from collections.abc import Sequence
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from twice.engine.events import Listener
     from twice.ledger import BackfillInfo
     from twice.model.pipelines import Pipeline
+
+log = logging.getLogger(__name__)
 
 
 class DefaultGroup(click.Group):
@@ -73,6 +76,9 @@ def backfill() -> None:
 @click.option("--pool", metavar="NAME", help="The pool of [pools] in which its Spark jobs run.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A remark kept with each of its runs.")
 @click.option("--refetch", is_flag=True, help="Also fetch again what extracts have landed already.")
+@click.option(
+    "--accept-late", is_flag=True, help='Make closed partitions of tables with late="fail" anew, late rows included.'
+)
 @click.option("--shadow", is_flag=True, help="Build everything unseen; then look with diff, and swap or drop it.")
 @click.option("--dry-run", is_flag=True, help="Only show the plan: the same stages that a run executes.")
 @json_option
@@ -93,6 +99,7 @@ def start(
     pool: str | None,
     tags: tuple[str, ...],
     refetch: bool,
+    accept_late: bool,
     shadow: bool,
     dry_run: bool,
     as_json: bool,
@@ -123,6 +130,7 @@ def start(
         pool=_known_pool(settings.config, pool),
         tags=pairs(tags, "--tag"),
         refetch=refetch,
+        accept_late=accept_late,
         shadow=shadow,
     )
     list(found.grain.partitions(request.window, found.zone))  # off the grain: refused before Spark is started
@@ -136,7 +144,7 @@ def start(
         from twice.backfill.api import Project
 
         summary = Project(workshop, found, tell, shlex.join(["twice", *settings.arguments])).start(request)
-    _end(summary, as_json=as_json)
+    _end(settings, summary, as_json=as_json)
 
 
 @backfill.command(short_help="Go on with one.")
@@ -185,7 +193,7 @@ def resume(settings: Settings, backfill_id: str, new_code: bool, restart: bool, 
     with told(settings) as tell, settings.workshop(_details(settings)) as workshop:
         command = shlex.join(["twice", *settings.arguments])
         summary = Project(workshop, found, tell, command).go_on(info, new_code=new_code, restart=restart)
-    _end(summary, as_json=as_json)
+    _end(settings, summary, as_json=as_json)
 
 
 for _command in (list_, show, watch, pause, cancel, set_, diff, swap, drop):
@@ -209,7 +217,9 @@ def _tell_going(info: BackfillInfo, *, as_json: bool) -> None:
         print_text(f"backfill {info.id} goes on, on {where}; twice backfill resume {info.id} --join works beside it")
 
 
-def _end(summary: Summary, *, as_json: bool) -> None:
+def _end(settings: Settings, summary: Summary, *, as_json: bool) -> None:
+    if summary.failures:
+        _tell_hook(settings, summary)
     if as_json:
         print_json(summary.to_json())
     else:
@@ -217,6 +227,15 @@ def _end(summary: Summary, *, as_json: bool) -> None:
             print_text(line)
     if summary.exit_code:
         raise click.exceptions.Exit(summary.exit_code)
+
+
+def _tell_hook(settings: Settings, summary: Summary) -> None:
+    """Tell `on_failure` once of everything that a backfill could not make."""
+    from twice.engine.hooks import on_failure
+
+    told = summary.to_json() | {"command": shlex.join(["twice", *settings.arguments]), "error": summary.error}
+    if problem := on_failure(settings.config, told):
+        log.error("the failure hook failed: %s", problem)
 
 
 def _plan(settings: Settings, pipeline: Pipeline, request: Request, *, as_json: bool) -> None:

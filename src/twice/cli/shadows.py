@@ -29,7 +29,10 @@ def diff(settings: Settings, backfill_id: str, as_json: bool) -> None:
     \b
     twice backfill diff 06ksm4
     """
+    from twice.backfill.shadows import require_comparable
+
     info = settings.ledger().backfill(backfill_id)
+    require_comparable(info)
     with settings.workshop() as workshop:
         found = list(_shadow(settings, workshop, info).diff())
     if as_json:
@@ -54,7 +57,10 @@ def swap(settings: Settings, backfill_id: str, force: bool, as_json: bool) -> No
     \b
     twice backfill swap 06ksm4
     """
+    from twice.backfill.shadows import require_finished
+
     info = settings.ledger().backfill(backfill_id)
+    require_finished(info)
     with settings.workshop() as workshop:
         shadow = _shadow(settings, workshop, info)
         done = shadow.swap(force=force, tell=lambda text: click.echo(text, err=True))
@@ -76,7 +82,10 @@ def drop(settings: Settings, backfill_id: str, as_json: bool) -> None:
     \b
     twice backfill drop 06ksm4
     """
+    from twice.backfill.shadows import require_droppable
+
     info = settings.ledger().backfill(backfill_id)
+    require_droppable(info)
     with settings.workshop() as workshop:
         _shadow(settings, workshop, info).drop()
     if as_json:

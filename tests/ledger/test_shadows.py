@@ -1,0 +1,92 @@
+"""Shadows in the ledger: from building to swapped or dropped, and what others published meanwhile."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from twice.errors import UsageError
+from twice.ledger import Owner
+
+MINUTE = timedelta(minutes=1)
+T, UNSEEN = "lake.core.fct_orders", "lake.core.fct_orders@b1"
+TABLES = {T: UNSEEN, "lake.core.sums": "lake.core.sums@b1"}
+
+
+@pytest.fixture
+def backfill(ledger, day):
+    found = ledger.start_backfill(
+        "shop", day(1, 10), list(TABLES.values()), request={}, code={}, parallel=1, ttl=MINUTE, owner=Owner("far", 7)
+    )
+    ledger.begin_shadow(found, TABLES)
+    return found
+
+
+@pytest.fixture
+def publish(ledger, work):
+    def publish(*new, table=T):
+        _, attempt, claim = work(table, new)
+        ledger.record(claim, attempt, new)
+
+    return publish
+
+
+def test_a_swap_goes_table_by_table_and_can_be_taken_up_again(ledger, backfill):
+    assert ledger.begin_swap(backfill).state == "swapping"
+    assert ledger.table_swapped(backfill, T, "7").state == "swapping"
+    assert ledger.begin_swap(backfill).swapped == {T: "7"}
+    assert ledger.backfill(backfill).shadow.swapped == {T: "7"}
+    assert ledger.table_swapped(backfill, "lake.core.sums", "8").state == "swapped"
+    with pytest.raises(UsageError, match="is swapped already"):
+        ledger.begin_swap(backfill)
+    ledger.end_shadow(backfill)
+    assert ledger.shadow(backfill).state == "swapped"
+
+
+def test_a_dropped_shadow_takes_what_it_held_along(ledger, backfill, day, made, publish):
+    publish(made(T, day(1)))
+    publish(made(UNSEEN, day(1)), table=UNSEEN)
+    ledger.end_shadow(backfill)
+    assert ledger.shadow(backfill).state == "dropped"
+    assert (len(ledger.outputs(T)), ledger.outputs(UNSEEN)) == (1, [])
+    with pytest.raises(UsageError, match="is dropped already"):
+        ledger.begin_swap(backfill)
+
+
+def test_when_a_shadow_began_does_not_change_when_it_goes_on(ledger, backfill, clock):
+    begun = ledger.shadow(backfill).begun_at
+    clock.advance(MINUTE)
+    ledger.begin_shadow(backfill, TABLES)
+    assert ledger.shadow(backfill).begun_at == begun
+
+
+def test_only_other_content_counts_as_changed_since(ledger, day, made, publish, clock):
+    publish(made(T, day(1), rows=1), made(T, day(2), rows=2), made(T, day(3), rows=3))
+    moment = clock.now()
+    clock.advance(MINUTE)
+    publish(made(T, day(1), rows=1))  # run again: the same rows
+    publish(made(T, day(2), rows=22), made(T, day(4), rows=4))
+    clock.advance(MINUTE)
+    publish(made(T, day(2), rows=23))
+    found = ledger.changed_since(T, day(1, 10).window, moment)
+    assert [(output.scope, output.rows) for output in found] == [(day(2), 23), (day(4), 4)]
+    assert ledger.changed_since(T, day(3).window, moment) == []
+
+
+def test_a_shadow_that_nobody_ended_is_not_forgotten(ledger, backfill, clock):
+    ledger.finish_backfill(backfill, "done")
+    ledger.leave_backfill(backfill, owner=Owner("far", 7))
+    clock.advance(timedelta(days=400))
+    ledger.prune(keep=timedelta(days=30))
+    assert [info.id for info in ledger.backfills()] == [backfill]
+    ledger.end_shadow(backfill)
+    ledger.prune(keep=timedelta(days=30))
+    assert ledger.backfills() == []
+
+
+def test_a_backfill_on_the_tables_themselves_has_no_shadow(ledger, day):
+    found = ledger.start_backfill("shop", day(1), [T], request={}, code={}, parallel=1, ttl=MINUTE)
+    assert ledger.shadow(found) is None
+    with pytest.raises(UsageError, match="has no shadow"):
+        ledger.begin_swap(found)
