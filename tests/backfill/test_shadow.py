@@ -119,6 +119,22 @@ def test_a_shadow_holds_nobody_up_and_is_not_put_over_what_others_published_mean
     assert totals(shop)[0] == totals(shop)[1] != before[0]
 
 
+def test_what_somebody_wrote_by_hand_meanwhile_is_noticed_too(shop):
+    shop.land(3)
+    shop.backfill(1, 4)
+    shop.lab.spark.sql(f"delete from {shop.facts.name} where id = 0")
+    new = shop.build(fixed=[1, 2, 3])
+    first, second = (shop.backfill(1, 4, new, shadow=True).backfill for _ in range(2))
+    shop.lab.spark.sql(f"delete from {shop.facts.name} where id = 5")
+    with pytest.raises(UsageError, match=rf"{day(2)} changed after the shadow began \(by hand\)"):
+        shadow_of(shop, first, new).swap()
+    # What was there before it began is what it was built to replace
+    shadow_of(shop, first, new).drop()
+    shop.lab.run(shop.pipeline, day(2))
+    shadow_of(shop, second, new).swap(force=True)
+    assert len(shop.lab.rows("facts")) == 12
+
+
 def test_an_unfinished_shadow_is_not_swapped_and_can_be_completed(shop):
     shop.land(4)
     shop.backfill(1, 5)
@@ -146,8 +162,13 @@ def test_a_shadow_that_adds_a_column_and_is_dropped_leaves_the_columns_as_they_w
     new.sql("facts", reads={"raw": shop.raw}, writes=shop.facts, query="select id, d, customer, n, 1 as more from raw")
     summary = shop.backfill(1, 4, new, shadow=True)
     assert summary.status == "done", list(summary.lines)
+    # Nightly runs of the old code go on meanwhile
+    for number in (2, 3):
+        assert shop.lab.run(shop.build(fixed=[number]), day(number)).status == "done"
     shadow_of(shop, summary.backfill, new).drop()
     assert shop.lab.read("facts").columns == ["id", "d", "customer", "n"]
+    assert len(shop.lab.rows("facts")) == 12
+    assert shop.lab.refs("facts") == ["main"]
     with pytest.raises(UsageError, match="nothing to compare"):
         list(shadow_of(shop, summary.backfill, new).diff())
 

@@ -31,7 +31,7 @@ RANGE = ("--from", "2026-01-01", "--to", "2026-02-01")
         (("shop", *RANGE, "--set", "shop=x"), "has no dimension 'shop'"),
         (("shop", *RANGE, "--tag", "backfill=x"), "holds the backfill's id"),
         (("nothing", *RANGE), "no pipeline 'nothing'"),
-        (("swap", "zzz"), "there is no ledger"),
+        (("swap", "zzz"), "no backfill begins with 'zzz'"),
         (("resume", "zzz"), "there is no ledger"),
         (("show", "zzz"), "no backfill begins with 'zzz'"),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from twice import Day, Merge, Overwrite, Pipeline, Table, Window, days
@@ -87,6 +89,9 @@ def test_a_shadow_is_built_unseen_and_swapped_in_at_once(ground):
     ground.picture("t")
     ground.picture("u")
     assert ground.lab.ledger.backfill(summary.backfill).shadow.state == "swapped"
+    # As if it had been made in place: nothing is stale.
+    again = project(ground, new).start(replace(middle(new), shadow=False))
+    assert again.status == "nothing to do", [*again.lines]
 
 
 def test_a_dropped_shadow_leaves_nothing_behind(ground):

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from twice.errors import UsageError
+from twice.errors import ScopeHeld, UsageError
 from twice.ledger import Owner
 
 MINUTE = timedelta(minutes=1)
@@ -47,6 +47,13 @@ def test_a_swap_goes_table_by_table_and_can_be_taken_up_again(ledger, backfill):
 def test_a_dropped_shadow_takes_what_it_held_along(ledger, backfill, day, made, publish):
     publish(made(T, day(1)))
     publish(made(UNSEEN, day(1)), table=UNSEEN)
+    with pytest.raises(UsageError, match="at work on far"):
+        ledger.begin_drop(backfill)
+    ledger.leave_backfill(backfill, owner=Owner("far", 7))
+    assert ledger.begin_drop(backfill).state == "dropping"
+    assert ledger.backfill(backfill).status == "cancelled"
+    with pytest.raises(UsageError, match="nothing can be added to it"):
+        ledger.join_backfill(backfill, ttl=MINUTE)
     ledger.end_shadow(backfill)
     assert ledger.shadow(backfill).state == "dropped"
     assert (len(ledger.outputs(T)), ledger.outputs(UNSEEN)) == (1, [])
@@ -80,6 +87,7 @@ def test_a_shadow_that_nobody_ended_is_not_forgotten(ledger, backfill, clock):
     clock.advance(timedelta(days=400))
     ledger.prune(keep=timedelta(days=30))
     assert [info.id for info in ledger.backfills()] == [backfill]
+    ledger.begin_drop(backfill)
     ledger.end_shadow(backfill)
     ledger.prune(keep=timedelta(days=30))
     assert ledger.backfills() == []
@@ -90,3 +98,21 @@ def test_a_backfill_on_the_tables_themselves_has_no_shadow(ledger, day):
     assert ledger.shadow(found) is None
     with pytest.raises(UsageError, match="has no shadow"):
         ledger.begin_swap(found)
+
+
+def test_a_shadow_begins_with_what_is_recorded_around_its_range(ledger, backfill, day, made):
+    ledger.inherit(backfill, T, [made(T, day(20), rows=5)], {"2026-01-03": "abc"})
+    (found,) = ledger.outputs(UNSEEN)
+    assert (found.table, found.scope, found.rows, found.token, found.run) == (UNSEEN, day(20), 5, 0, None)
+    assert ledger.outputs(T) == []
+    assert ledger.shadow(backfill).odd == {T: {"2026-01-03": "abc"}}
+
+
+def test_a_swap_waits_for_another_backfill_that_works_on_the_tables(ledger, backfill, day):
+    other = ledger.start_backfill(
+        "shop", day(5), [T], request={}, code={}, parallel=1, ttl=MINUTE, owner=Owner("far", 9)
+    )
+    with pytest.raises(ScopeHeld, match=f"overlaps with backfill {other}"):
+        ledger.begin_swap(backfill)
+    ledger.leave_backfill(other, owner=Owner("far", 9), interrupted=True)
+    assert ledger.begin_swap(backfill).state == "swapping"

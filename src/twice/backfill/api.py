@@ -124,7 +124,7 @@ class Project:
         steps = chosen(self.pipeline, request)
         tables = {step.shadow_of.writes.name: step.writes.name for step in steps if step.shadow_of}
         self.workshop.ledger.begin_shadow(backfill, tables)
-        begin(self.workshop, steps)
+        begin(self.workshop, self.pipeline, steps, backfill, request.scope)
         return self._work(self.planner(request), backfill, None)
 
     def go_on(self, info: BackfillInfo, *, new_code: bool = False, restart: bool = False) -> Summary:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from twice.backfill.request import Request, chosen
+from twice.backfill.request import Request
 from twice.content.difference import Difference, difference
 from twice.content.filters import scope_filter
 from twice.engine.interrupts import plain_interrupts
+from twice.engine.live import Live
 from twice.engine.run import job_of
 from twice.engine.shadowing import remove, shadows_of
 from twice.engine.swapping import Swap, built, swap
@@ -77,10 +78,16 @@ class ShadowOf:
         """What is to be swapped, each table after those that it is made from."""
         shadow = _shadow(self.info)
         request = Request.from_json(self.info.request)
-        steps = [step for step in chosen(self.pipeline, request) if step.writes.name in shadow.tables]
+        steps = [step for step in self.pipeline.ordered() if step.writes.name in shadow.tables]
+        if gone := sorted(set(shadow.tables) - {step.writes.name for step in steps}):
+            raise UsageError(
+                f"pipeline {self.pipeline.name} no longer writes {gone[0]}, which backfill {self.info.id} has built",
+                safe="nothing was changed",
+                to_go_on=f"take up the code that it was built with, or twice backfill drop {self.info.id}",
+            )
         made = shadows_of(self.workshop.stores, steps, self.info.id)
-        live_names = {name: table for table, name in shadow.tables.items()}
-        return [Swap(self.pipeline, step, made[step.writes.name], request.scope, live_names) for step in steps]
+        names = {name: table for table, name in shadow.tables.items()}
+        return [Swap(self.pipeline, step, made[step.writes.name], request.scope, names, self.info.id) for step in steps]
 
     def diff(self) -> Iterator[TableDifference]:
         """Compare every table with its shadow; what is not built yet is compared as it is."""
@@ -92,6 +99,9 @@ class ShadowOf:
         """Put every table's shadow in its place, one after the other; killed between two, it goes on there."""
         ledger, info = self.workshop.ledger, self.info
         require_finished(info)
+        if _shadow(info).state == "swapped":  # killed before it could clean up
+            self._remove()
+            return []
         for wanted in self.swaps:
             built(self.workshop, wanted)
             if not force:
@@ -107,7 +117,8 @@ class ShadowOf:
                     table = wanted.step.writes.name
                     if table not in shadow.swapped:
                         tell(f"{table}: swapping {scope}")
-                        finding = swap(self.workshop, wanted, run)
+                        again = partial(self._require_untouched, wanted) if not force else _nothing
+                        finding = swap(self.workshop, wanted, run, again)
                         shadow = ledger.table_swapped(info.id, table, finding.version or "")
                         done.append(Swapped(table, finding.status, finding.rows, finding.version or ""))
         except BaseException as error:
@@ -126,34 +137,45 @@ class ShadowOf:
         self._remove()
         return done
 
-    def drop(self) -> None:
-        """Remove the shadow and everything that it held; readers never saw it."""
-        require_droppable(self.info)
+    def drop(self, *, force: bool = False) -> None:
+        """Remove the shadow and everything that it held; what a swap has put in place stays."""
+        require_droppable(self.info, force=force)
+        self.workshop.ledger.begin_drop(self.info.id)
         self._remove()
 
     def _remove(self) -> None:
-        for wanted in self.swaps:
-            remove(self.workshop, wanted.step.writes, wanted.shadow)
+        for table in _shadow(self.info).tables:
+            remove(self.workshop, table, self.info.id)
         self.workshop.ledger.end_shadow(self.info.id)
 
     def _require_untouched(self, wanted: Swap) -> None:
-        """Refuse to put a shadow over what others published after it began."""
-        shadow, table = _shadow(self.info), wanted.step.writes.name
-        target = wanted.stage.target
-        if shadow.begun_at is None or table in shadow.swapped:
+        """Refuse to put a shadow over what others wrote after it began."""
+        shadow, table, target = _shadow(self.info), wanted.step.writes, wanted.stage.target
+        if shadow.begun_at is None or table.name in shadow.swapped:
             return
-        newer = self.workshop.ledger.changed_since(table, target.scope.window, shadow.begun_at)
+        newer = self.workshop.ledger.changed_since(table.name, target.scope.window, shadow.begun_at)
         # A swap that was killed before it could say so has published its own rows.
         mine = {output.scope: output.digest for output in built(self.workshop, wanted).values()}
         newer = [each for each in newer if each.scope.overlaps(target.scope) and mine.get(each.scope) != each.digest]
-        if newer:
-            more = f" and {len(newer) - 1} more" if len(newer) > 1 else ""
+        changed = {target.name(each.scope): f"by run {each.run}" for each in newer}
+        known = {each.scope: each.files for each in self.workshop.ledger.outputs(table.name, target.scope.window)}
+        for partition, files in Live(self.workshop).outputs(target).items():
+            recorded = files in ("", known.get(partition), shadow.odd.get(table.name, {}).get(target.name(partition)))
+            if not recorded:
+                changed.setdefault(target.name(partition), "by hand")
+        if changed:
+            name, by = next(iter(changed.items()))
+            more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
             raise UsageError(
-                f"{table}, {target.name(newer[0].scope)}{more} changed after the shadow began (run {newer[0].run})",
-                safe="nothing was swapped",
+                f"{table.name}, {name}{more} changed after the shadow began ({by})",
+                safe="nothing was swapped for this table",
                 to_go_on=f"twice backfill drop {self.info.id} and build it again; or twice backfill swap "
                 f"{self.info.id} --force puts the shadow over it",
             )
+
+
+def _nothing() -> None:
+    """Look at nothing again."""
 
 
 def _shadow(info: BackfillInfo) -> Shadow:
@@ -167,41 +189,43 @@ def _shadow(info: BackfillInfo) -> Shadow:
 
 def require_comparable(info: BackfillInfo) -> None:
     """Refuse to compare what is no longer there."""
-    if (state := _shadow(info).state) in ("swapped", "dropped"):
+    if (state := _shadow(info).state) in ("swapped", "dropping", "dropped"):
         raise UsageError(f"the shadow of backfill {info.id} is {state}: nothing to compare")
 
 
-def require_droppable(info: BackfillInfo) -> None:
-    """Refuse to drop a shadow that somebody works on, or that readers see in part."""
+def require_droppable(info: BackfillInfo, *, force: bool = False) -> None:
+    """Refuse to drop a shadow that somebody works on, that is gone, or that readers see in part."""
     shadow = _shadow(info)
+    if shadow.removed:
+        raise UsageError(f"the shadow of backfill {info.id} is {shadow.state} already", safe="nothing was changed")
     if info.workers:
         raise UsageError(
             f"backfill {info.id} is at work on {info.workers[0]}",
             safe="nothing was dropped",
             to_go_on=f"twice backfill cancel {info.id}",
         )
-    if shadow.state == "swapping":
+    if shadow.state == "swapping" and not force:
         raise UsageError(
             f"the shadow of backfill {info.id} is swapped halfway: {len(shadow.swapped)} of {len(shadow.tables)} "
             "tables show the new rows",
             safe="nothing was dropped",
-            to_go_on=f"twice backfill swap {info.id} completes it",
+            to_go_on=f"twice backfill swap {info.id} completes it; twice backfill drop {info.id} --force gives up the "
+            "rest, and leaves each table as it is",
         )
 
 
 def require_finished(info: BackfillInfo) -> None:
     """Refuse to swap in a shadow that is not built, or not there any more."""
-    state = _shadow(info).state
-    if state in ("swapped", "dropped"):
-        raise UsageError(f"the shadow of backfill {info.id} is {state} already", safe="nothing was changed")
+    shadow = _shadow(info)
+    if shadow.removed or shadow.state in ("dropping", "dropped"):
+        raise UsageError(f"the shadow of backfill {info.id} is {shadow.state} already", safe="nothing was changed")
     if info.status != "done":
         more = " --restart" if info.status == "partly" else ""
+        drop = f"twice backfill drop {info.id}"
         raise UsageError(
             f"the shadow of backfill {info.id} is not finished: it is {info.status}",
             safe="nothing was swapped",
-            to_go_on=f"twice backfill resume {info.id}{more}; or twice backfill drop {info.id}"
-            if info.status != "cancelled"
-            else f"twice backfill drop {info.id}",
+            to_go_on=drop if info.status == "cancelled" else f"twice backfill resume {info.id}{more}; or {drop}",
         )
 
 

@@ -117,6 +117,11 @@ def set_(settings: Settings, backfill_id: str, parallel: int, as_json: bool) -> 
     _told(ledger, info.id, f"backfill {info.id} runs {parallel} chunks at once from now on", as_json=as_json)
 
 
+def find(settings: Settings, backfill_id: str) -> BackfillInfo:
+    """Return one backfill by the beginning of its id; a project that never ran has none."""
+    return _find(settings, backfill_id)[1]
+
+
 def _find(settings: Settings, backfill_id: str) -> tuple[Ledger, BackfillInfo]:
     ledger = settings.ledger_if_any()
     if ledger is None:
@@ -146,7 +151,8 @@ def _shadow_lines(shadow: Shadow) -> Iterator[str]:
     yield f"  shadow    {shadow.state}"
     for table, name in shadow.tables.items():
         seen = "shows the new rows" if table in shadow.swapped else f"as before; new rows in {name}"
-        yield f"    {table}: {seen if shadow.state != 'dropped' else 'as before'}"
+        gone = shadow.removed and table not in shadow.swapped
+        yield f"    {table}: {'as before' if gone else seen}"
 
 
 def _lines(info: BackfillInfo) -> Iterator[str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from twice.cli.backfills import find
 from twice.cli.output import json_option, print_json, print_table, print_text
 from twice.cli.settings import Settings, pass_settings
 from twice.loading import find_pipeline
@@ -31,7 +32,7 @@ def diff(settings: Settings, backfill_id: str, as_json: bool) -> None:
     """
     from twice.backfill.shadows import require_comparable
 
-    info = settings.ledger().backfill(backfill_id)
+    info = find(settings, backfill_id)
     require_comparable(info)
     with settings.workshop() as workshop:
         found = list(_shadow(settings, workshop, info).diff())
@@ -59,7 +60,7 @@ def swap(settings: Settings, backfill_id: str, force: bool, as_json: bool) -> No
     """
     from twice.backfill.shadows import require_finished
 
-    info = settings.ledger().backfill(backfill_id)
+    info = find(settings, backfill_id)
     require_finished(info)
     with settings.workshop() as workshop:
         shadow = _shadow(settings, workshop, info)
@@ -69,14 +70,15 @@ def swap(settings: Settings, backfill_id: str, force: bool, as_json: bool) -> No
         return
     for each in done:
         print_text(f"{each.table}: {each.status}, {each.rows} rows")
-    print_text(f"the shadow of backfill {info.id} is in place")
+    print_text(f"the shadow of backfill {info.id} is in place, and nothing is left of it elsewhere")
 
 
 @click.command(short_help="Remove a shadow.")
 @click.argument("backfill_id", metavar="ID")
+@click.option("--force", is_flag=True, help="Also one that is swapped halfway; what was swapped in stays.")
 @json_option
 @pass_settings
-def drop(settings: Settings, backfill_id: str, as_json: bool) -> None:
+def drop(settings: Settings, backfill_id: str, force: bool, as_json: bool) -> None:
     """Remove a shadow and everything that it held; the tables stay as they are.
 
     \b
@@ -84,10 +86,10 @@ def drop(settings: Settings, backfill_id: str, as_json: bool) -> None:
     """
     from twice.backfill.shadows import require_droppable
 
-    info = settings.ledger().backfill(backfill_id)
-    require_droppable(info)
+    info = find(settings, backfill_id)
+    require_droppable(info, force=force)
     with settings.workshop() as workshop:
-        _shadow(settings, workshop, info).drop()
+        _shadow(settings, workshop, info).drop(force=force)
     if as_json:
         print_json({"backfill": info.id, "status": "dropped"})
     else:

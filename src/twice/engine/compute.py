@@ -71,7 +71,7 @@ def _call(job: Job, bound: Mapping[str, DataFrame]) -> Any:
 def _pace(job: Job) -> None:
     """Wait until the source may be called again, by whichever process."""
     assert job.step.rate is not None  # noqa: S101 - only offered to steps with a rate
-    time.sleep(job.ledger.next_call(f"{job.pipeline.name}.{job.step.name}", job.step.rate.apart))
+    time.sleep(job.ledger.next_call(f"{job.step.pipeline}.{job.step.name}", job.step.rate.apart))
 
 
 def _failed(job: Job, error: BaseException) -> StepFailed:

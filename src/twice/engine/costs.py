@@ -49,7 +49,12 @@ def bill(spent: Iterable[Spent], by: str) -> list[Cost]:
 
 def _whose(spent: Spent, by: str) -> str:
     if by == "pipeline":
-        return spent.pipeline
+        return _pipeline(spent)
     if by == "step":
-        return f"{spent.pipeline}.{spent.step}"
+        return f"{_pipeline(spent)}.{spent.step}"
     return spent.tags.get(by, f"(no {by})")
+
+
+def _pipeline(spent: Spent) -> str:
+    """Return the pipeline's own name: work on its shadows goes by `name@backfill`."""
+    return spent.pipeline.partition("@")[0]

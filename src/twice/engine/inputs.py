@@ -222,10 +222,6 @@ def _partitions(job: Job, read: Read, cut: Cut, version: str | None) -> dict[str
     target = Target.of(read.table, scope, job.pipeline.zone)
     files = job.stores.source(read.table).files(job.session, target, version)
     outputs = {output.scope: output for output in job.ledger.outputs(read.table.name, cut.partitions)}
-    if read.table.id.shadow:
-        # What the shadow has not built is still the table's own.
-        own = job.ledger.outputs(str(replace(read.table.id, shadow="")), cut.partitions)
-        outputs = {output.scope: output for output in own} | outputs
     found = {}
     for partition, fingerprint in files.items():
         known = outputs.get(partition)

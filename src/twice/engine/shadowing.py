@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from twice.errors import StoreRefused, UsageError
+from twice.engine.heartbeat import Heartbeat
+from twice.engine.live import Live
+from twice.errors import ScopeHeld, StoreRefused, UsageError
 from twice.model.patterns import InsertOnly, Merge
+from twice.model.scopes import Scope
+from twice.model.tables import Table
+from twice.model.targets import Target
+from twice.model.windows import Window
 from twice.store.protocol import Shadowing
 
 if TYPE_CHECKING:
     from twice.engine.run import Workshop
     from twice.engine.stores import Stores
+    from twice.ledger import Output
     from twice.model.pipelines import Pipeline
     from twice.model.steps import Step
-    from twice.model.tables import Table
+    from twice.store.protocol import Store
+
+# How long a removal waits for runs that write the table.
+_PATIENCE = 60.0
 
 
 def shadows_of(stores: Stores, steps: Sequence[Step], mark: str) -> dict[str, Table]:
@@ -52,17 +63,70 @@ def _shadow_step(step: Step, shadows: Mapping[str, Table]) -> Step:
     return replace(step, reads=reads, writes=shadows[step.writes.name], shadow_of=step)
 
 
-def begin(workshop: Workshop, steps: Sequence[Step]) -> None:
+def begin(workshop: Workshop, pipeline: Pipeline, steps: Sequence[Step], backfill: str, scope: Scope) -> None:
     """Let every shadow begin with what its table holds now; one that has begun stays as it is."""
     for step in steps:
         assert step.shadow_of is not None  # noqa: S101 - a step of a shadowed pipeline
-        table = step.shadow_of.writes
+        table, ledger = step.shadow_of.writes, workshop.ledger
+        shadow = ledger.shadow(backfill)
+        if shadow is not None and table.name in shadow.odd:
+            continue
+        known = {output.scope: output for output in ledger.outputs(table.name)}
         _shadowing(workshop.stores, table).fork(workshop.spark, table, step.writes)
+        _inherit(workshop, pipeline, step, known, backfill, scope)
 
 
-def remove(workshop: Workshop, table: Table, shadow: Table) -> None:
-    """Remove a shadow and everything that only it held."""
-    _shadowing(workshop.stores, table).drop_shadow(workshop.spark, table, shadow)
+def _inherit(
+    workshop: Workshop, pipeline: Pipeline, step: Step, known: Mapping[Scope, Output], backfill: str, scope: Scope
+) -> None:
+    """Record what lies around the range as the shadow's own, and what in the range nobody has recorded."""
+    assert step.shadow_of is not None  # noqa: S101 - a step of a shadowed pipeline
+    table, live = step.shadow_of.writes, Live(workshop)
+    mine = Target.of(table, scope, pipeline.zone)
+    odd = {
+        mine.name(partition): files
+        for partition, files in live.outputs(mine).items()
+        if files and (partition not in known or known[partition].files != files)
+    }
+    windows = [each.window for each in known if each.window]
+    around: list[Output] = []
+    if windows and table.partition is not None:
+        hull = Scope(Window(min(window.start for window in windows), max(window.end for window in windows)))
+        target = Target.of(table, hull, pipeline.zone)
+        before, now = live.outputs(target), live.outputs(replace(target, table=step.writes))
+        around = [
+            replace(output, files=now[each], version=None)
+            for each, output in known.items()
+            if before.get(each) == output.files and not each.overlaps(mine.scope)
+        ]
+    workshop.ledger.inherit(backfill, table.name, around, odd)
+
+
+def remove(workshop: Workshop, name: str, mark: str) -> None:
+    """Remove the shadow of a table and everything that only it held, while nobody writes the table."""
+    table, ledger = Table(name), workshop.ledger
+    shadowing = workshop.stores.source(table)
+    assert isinstance(shadowing, Shadowing)  # noqa: S101 - it has made the shadow
+    store = cast("Store", shadowing)
+    shadow = table.named(shadowing.shadow(table.id, mark))
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            floor = store.token(workshop.spark, table)
+            claim = ledger.claim(name, [Scope(None)], ttl=workshop.lease, floor=floor)
+            break
+        except ScopeHeld:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(1)
+    try:
+        with Heartbeat(ledger, claim, workshop.lease, on_lost=lambda: None):
+            for abandoned in claim.abandoned:
+                landed = store.fence(workshop.spark, table, abandoned.token)
+                ledger.settle(abandoned, landed=landed is not None, version=landed)
+            shadowing.drop_shadow(workshop.spark, table, shadow)
+    finally:
+        ledger.release(claim)
 
 
 def _shadowing(stores: Stores, table: Table) -> Shadowing:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
@@ -10,13 +10,16 @@ from twice.content.digest import Digest
 from twice.engine import gating
 from twice.engine.attempt import commit, record, recover
 from twice.engine.claiming import claim_scope, give_up
+from twice.engine.cost import measured, priced
 from twice.engine.gating import Verdict, profiled
+from twice.engine.grouping import grouped
 from twice.engine.heartbeat import Heartbeat
 from twice.engine.interrupts import apart
 from twice.engine.plan import Stage
+from twice.engine.problems import explained
 from twice.engine.run import job_of
 from twice.engine.staging import Staged
-from twice.errors import StoreRefused
+from twice.errors import ScopeHeld, StoreRefused
 from twice.failpoints import fail_point
 from twice.model.patterns import Whole
 from twice.model.scopes import Scope
@@ -44,6 +47,7 @@ class Swap:
     shadow: Table
     scope: Scope
     live_names: Mapping[str, str]
+    mark: str
 
     @property
     def stage(self) -> Stage:
@@ -55,19 +59,31 @@ class Swap:
         return Stage(self.step, scope, Target.of(self.step.writes, scope, self.pipeline.zone))
 
 
-def swap(workshop: Workshop, wanted: Swap, run: str) -> Finding:
-    """Publish a shadow by the protocol's own verbs; done twice, the second time changes nothing."""
+def swap(workshop: Workshop, wanted: Swap, run: str, look_again: Callable[[], None] = lambda: None) -> Finding:
+    """Publish a shadow by the protocol's own verbs; done twice, the second time changes nothing.
+
+    `look_again` is called once nobody else can publish, and may refuse the swap.
+    """
     job = job_of(workshop, wanted.pipeline, wanted.stage, run)
     table = job.step.writes
     job.store.check(job.session, table)
-    row = job.ledger.start_attempt(run, job.step.name, table.name, 1, job.target.scope, code=job.code)
+    # Not the code of the step: what a swap ends as says nothing about the partitions, and status leaves it out.
+    code = f"swap:{wanted.mark}"
+    row = job.ledger.start_attempt(run, job.step.name, table.name, 1, job.target.scope, code=code)
     job = replace(job, attempt=row)
     try:
-        finding = _swap(job, wanted, row)
-    except BaseException as error:
-        status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-        job.ledger.finish_attempt(row, status, error=str(error))
+        with grouped(job):
+            finding = _swap(job, wanted, row, look_again)
+    except KeyboardInterrupt:
+        job.ledger.finish_attempt(row, "interrupted")
         raise
+    except Exception as error:
+        problem, cost = explained(job, error), measured(job)
+        status = "held" if isinstance(problem, ScopeHeld) else "failed"
+        job.ledger.finish_attempt(row, status, error=str(problem), details={"cost": cost} if cost else None)
+        if problem is error:
+            raise
+        raise problem from error
     fail_point("swap.table")
     return finding
 
@@ -86,12 +102,13 @@ def built(workshop: Workshop, wanted: Swap) -> dict[Scope, Output]:
     return {partition: known[partition] for partition in target.partitions}
 
 
-def _swap(job: Job, wanted: Swap, row: int) -> Finding:
+def _swap(job: Job, wanted: Swap, row: int, look_again: Callable[[], None]) -> Finding:
     claim, _ = claim_scope(job)
     with Heartbeat(job.ledger, claim, job.lease, on_lost=job.cancel) as heartbeat:
         try:
             recover(job, claim)
-            finding = _publish(job, wanted, claim, row, heartbeat)
+            look_again()
+            finding = priced(job, _publish(job, wanted, claim, row, heartbeat))
             record(job, claim, row, finding)
         except KeyboardInterrupt:
             apart(job.cancel, lambda: give_up(job, claim))

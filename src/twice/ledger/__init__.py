@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from twice.ledger.backfill_infos import BackfillInfo, Chunk, NewChunk, Tally
+from twice.ledger.backfill_infos import BackfillInfo, Chunk, NewChunk, Shadow, Tally
 from twice.ledger.clock import Clock, ManualClock, SystemClock
 from twice.ledger.costs import Spent
 from twice.ledger.history import Merged, Past
@@ -11,7 +11,6 @@ from twice.ledger.infos import AttemptInfo, Health, LeaseInfo, PruneReport, Revi
 from twice.ledger.moving import MoveReport
 from twice.ledger.opening import Ledger, find_ledger, open_ledger, revision_at
 from twice.ledger.redaction import redact
-from twice.ledger.shadows import Shadow
 from twice.ledger.values import Abandoned, Claim, InputRecord, Output, Owner
 
 __all__ = [

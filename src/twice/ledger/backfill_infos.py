@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from twice.ledger.shadows import Shadow
+from twice.ledger.schema import instant_of, instant_text
 from twice.ledger.values import Owner
 from twice.model.scopes import Scope
 
@@ -92,6 +93,41 @@ class Tally:
 
     def to_json(self) -> dict[str, object]:
         return dict(self.__dict__)
+
+
+@dataclass(frozen=True)
+class Shadow:
+    """The shadows of one backfill: by table its shadow's name, and the version of each swap that is done.
+
+    `odd` names the partitions of the range, with their fingerprints, that held something when the shadow began which
+    no run had recorded; `removed` says that nothing is left of the shadows themselves.
+    """
+
+    tables: Mapping[str, str]
+    state: str = "building"
+    begun_at: datetime | None = None
+    swapped: Mapping[str, str] = field(default_factory=dict)
+    odd: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    removed: bool = False
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "state": self.state,
+            "tables": dict(self.tables),
+            "begun_at": instant_text(self.begun_at) if self.begun_at else None,
+            "swapped": dict(self.swapped),
+            "odd": {table: dict(found) for table, found in self.odd.items()},
+            "removed": self.removed,
+        }
+
+
+def shadow_of(text: str) -> Shadow | None:
+    """Read a backfill's shadows from their column."""
+    if not text:
+        return None
+    value = json.loads(text)
+    begun = instant_of(value["begun_at"]) if value["begun_at"] else None
+    return Shadow(value["tables"], value["state"], begun, value["swapped"], value["odd"], value["removed"])
 
 
 @dataclass(frozen=True)

@@ -13,20 +13,18 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from twice.errors import LedgerError, ScopeHeld, UsageError
-from twice.ledger.backfill_infos import BACKFILL_ENDS, OPEN_STATES, BackfillInfo
+from twice.errors import LedgerError, UsageError
+from twice.ledger.backfill_infos import BACKFILL_ENDS, OPEN_STATES, BackfillInfo, shadow_of
 from twice.ledger.book import Book
 from twice.ledger.chunks import tallies
 from twice.ledger.dialect import insert_missing
 from twice.ledger.encoding import scope_columns, scope_of, storable, to_text
+from twice.ledger.overlaps import refuse_overlap
 from twice.ledger.runs import new_id
 from twice.ledger.schema import backfills, chunks
-from twice.ledger.shadows import Shadow, shadow_of
 from twice.ledger.values import Owner
 from twice.ledger.workers import forget_worker, live_workers, register
 from twice.model.scopes import Scope
-
-_NONE = Shadow({}, "none")
 
 
 class Backfills(Book):
@@ -51,7 +49,7 @@ class Backfills(Book):
         with self._write() as connection:
             self._database.lock(connection, backfills)
             now = self._now(connection)
-            _refuse_overlap(connection, now, scope, tables, but="")
+            refuse_overlap(connection, now, scope, tables, but="")
             row = {
                 "id": id_ or new_id(now),
                 "pipeline": pipeline,
@@ -94,10 +92,13 @@ class Backfills(Book):
             now = self._now(connection)
             row = _row(connection, backfill)
             # A shadow of which something failed can be completed: nobody has seen it yet.
-            unseen = row.status == "partly" and restart and (shadow_of(row.shadow) or _NONE).state == "building"
+            shadow = shadow_of(row.shadow)
+            unseen = row.status == "partly" and restart and shadow is not None
+            if shadow is not None and shadow.state != "building":
+                raise UsageError(f"the shadow of backfill {backfill} is {shadow.state}: nothing can be added to it")
             if row.status not in OPEN_STATES and not unseen:
                 raise UsageError(f"backfill {backfill} has ended: it is {row.status}", to_go_on="start a new one")
-            _refuse_overlap(connection, now, scope_of(row), json.loads(row.tables), but=backfill)
+            refuse_overlap(connection, now, scope_of(row), json.loads(row.tables), but=backfill)
             values: dict[str, object] = {"status": "running", "error": "", "finished_at": None}
             if code is not None:
                 values["code"] = to_text(dict(code))
@@ -225,22 +226,6 @@ def _row(connection: sa.Connection, backfill: str) -> Any:
             to_go_on="an older ledger may have been put in its place meanwhile: twice backfill list",
         )
     return row
-
-
-def _refuse_overlap(connection: sa.Connection, now: datetime, scope: Scope, tables: Sequence[str], *, but: str) -> None:
-    """Refuse partitions that another backfill's processes are at work on, or wait to work on."""
-    query = sa.select(backfills).where(backfills.c.status.in_(OPEN_STATES), backfills.c.id != but)
-    for row in connection.execute(query.order_by(backfills.c.id)).all():
-        shared = sorted(set(tables) & set(json.loads(row.tables)))
-        if not shared or not scope.overlaps(scope_of(row)):
-            continue
-        if owners := live_workers(connection, row.id, now):
-            raise ScopeHeld(
-                f"{shared[0]} {scope} overlaps with backfill {row.id} ({scope_of(row)}), which is {row.status} "
-                f"on {owners[0]}",
-                safe="nothing was started",
-                to_go_on=f"twice backfill watch {row.id}; or end it with twice backfill cancel {row.id}",
-            )
 
 
 def _info(connection: sa.Connection, row: Any, now: datetime) -> BackfillInfo:

@@ -85,13 +85,14 @@ class Holdings(Book):
         """List the newest attempt for each scope that touches a window, oldest first.
 
         A `running` one is what was written down: whether its process lives is `last_attempts`' to tell. Attempts
-        that only accepted code are left out: they say nothing about a partition's content.
+        that only accepted code are left out: they say nothing about a partition's content. So are swaps: one that
+        failed left the partitions as they were, and what one published is recorded.
         """
         c = attempts.c
         near = sa.or_(c.window_start.is_(None), touching(window, attempts))
         newest = (
             sa.select(sa.func.max(c.id))
-            .where(c.pipeline == pipeline, c.step == step, c.status != "accepted", near)
+            .where(c.pipeline == pipeline, c.step == step, c.status != "accepted", ~c.code.startswith("swap:"), near)
             .group_by(c.window_start, c.window_end, c.dimensions)
         )
         query = sa.select(c.id, c.run, _second(c.window_start), _second(c.window_end), c.dimensions, c.status, c.error)

@@ -124,9 +124,9 @@ def _old_backfills(before: datetime) -> sa.Select[tuple[object]]:
     """Name the backfills that nobody has worked on for long; their chunks go with them."""
     heard = sa.exists().where(workers.c.backfill == backfills.c.id, workers.c.expires_at >= before)
     last = sa.func.coalesce(backfills.c.finished_at, backfills.c.started_at)
-    # A shadow that nobody swapped in or dropped is found by its backfill only.
-    unseen = sa.or_(backfills.c.shadow.contains('"building"'), backfills.c.shadow.contains('"swapping"'))
-    return sa.select(backfills.c.id).where(last < before, ~heard, ~unseen)
+    # What is left of a shadow is found by its backfill only.
+    left = backfills.c.shadow.contains('"removed":false')
+    return sa.select(backfills.c.id).where(last < before, ~heard, ~left)
 
 
 def _unused_inputs() -> sa.CompoundSelect[tuple[object]]:

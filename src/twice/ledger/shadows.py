@@ -1,59 +1,52 @@
 """Shadows: tables that a backfill builds where no reader looks, until they are swapped in or dropped.
 
-building ──swap──▶ swapping (table by table) ──▶ swapped        building ──drop──▶ dropped
+building ──swap──▶ swapping (table by table) ──▶ swapped        building, swapping ──drop──▶ dropping ──▶ dropped
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 import sqlalchemy as sa
 
 from twice.errors import UsageError
-from twice.ledger.book import Book
-from twice.ledger.encoding import scope_text, to_text
-from twice.ledger.outputs import current_outputs, touching
-from twice.ledger.schema import CURRENT, SUPERSEDED, backfills, claims, instant_of, instant_text, outputs
+from twice.ledger.backfill_infos import OPEN_STATES, Shadow, shadow_of
+from twice.ledger.book import Book, lock_table, store_inputs
+from twice.ledger.encoding import scope_of, scope_text, to_text
+from twice.ledger.outputs import current_outputs, output_row, touching
+from twice.ledger.overlaps import refuse_overlap
+from twice.ledger.schema import CURRENT, SUPERSEDED, backfills, claims, outputs
 from twice.ledger.values import Output
+from twice.ledger.workers import live_workers
 from twice.model.windows import Window
-
-
-@dataclass(frozen=True)
-class Shadow:
-    """The shadows of one backfill: by table its shadow's name, and the version of each swap that is done."""
-
-    tables: Mapping[str, str]
-    state: str = "building"
-    begun_at: datetime | None = None
-    swapped: Mapping[str, str] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, object]:
-        return {
-            "state": self.state,
-            "tables": dict(self.tables),
-            "begun_at": instant_text(self.begun_at) if self.begun_at else None,
-            "swapped": dict(self.swapped),
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Shadow:
-        """Read what `to_json` wrote."""
-        begun = instant_of(value["begun_at"]) if value["begun_at"] else None
-        return cls(value["tables"], value["state"], begun, value["swapped"])
 
 
 class Shadows(Book):
     """The part of the ledger that follows shadows."""
 
-    def begin_shadow(self, backfill: str, tables: Mapping[str, str]) -> None:
+    def begin_shadow(self, backfill: str, tables: Mapping[str, str]) -> Shadow:
         """Write down which shadows a backfill builds, before the first of them is begun."""
         with self._write() as connection:
             shadow = _read(connection, backfill) or Shadow(tables)
-            _write(connection, backfill, replace(shadow, begun_at=shadow.begun_at or self._now(connection)))
+            return _write(connection, backfill, replace(shadow, begun_at=shadow.begun_at or self._now(connection)))
+
+    def inherit(self, backfill: str, table: str, known: Sequence[Output], odd: Mapping[str, str]) -> None:
+        """Write down what a shadow began with: partitions as recorded, and those that hold something else."""
+        with self._write() as connection:
+            shadow = _need(connection, backfill, "building")
+            name = shadow.tables[table]
+            lock_table(connection, name)
+            ids = store_inputs(connection, [output.inputs for output in known])
+            rows = [
+                output_row(replace(output, table=name), inputs, 0, None, CURRENT)
+                | {"recorded_at": self._now(connection)}
+                for output, inputs in zip(known, ids, strict=True)
+            ]
+            if rows:
+                connection.execute(sa.insert(outputs), rows)
+            _write(connection, backfill, replace(shadow, odd={**shadow.odd, table: dict(odd)}))
 
     def shadow(self, backfill: str) -> Shadow | None:
         """Return the shadows of a backfill; None if it works on the tables themselves."""
@@ -61,9 +54,15 @@ class Shadows(Book):
             return _read(connection, backfill)
 
     def begin_swap(self, backfill: str) -> Shadow:
-        """Take a shadow from built to swapping; one that is swapped halfway goes on."""
+        """Take a shadow from built to swapping; one that is swapped halfway goes on.
+
+        Refused while another backfill is at work on the tables: its later chunks would go over the swap.
+        """
         with self._write() as connection:
+            self._database.lock(connection, backfills)
             shadow = _need(connection, backfill, "building", "swapping")
+            row = connection.execute(sa.select(backfills).where(backfills.c.id == backfill)).one()
+            refuse_overlap(connection, self._now(connection), scope_of(row), list(shadow.tables), but=backfill)
             return _write(connection, backfill, replace(shadow, state="swapping"))
 
     def table_swapped(self, backfill: str, table: str, version: str) -> Shadow:
@@ -74,15 +73,34 @@ class Shadows(Book):
             state = "swapped" if set(done) == set(shadow.tables) else "swapping"
             return _write(connection, backfill, replace(shadow, state=state, swapped=done))
 
+    def begin_drop(self, backfill: str) -> Shadow:
+        """Let nobody build or swap a shadow any more; what was swapped in stays."""
+        with self._write() as connection:
+            self._database.lock(connection, backfills)
+            shadow = _need(connection, backfill, "building", "swapping", "swapped", "dropping")
+            row = connection.execute(sa.select(backfills).where(backfills.c.id == backfill)).one()
+            now = self._now(connection)
+            if row.status in OPEN_STATES:
+                if owners := live_workers(connection, backfill, now):
+                    raise UsageError(
+                        f"backfill {backfill} is at work on {owners[0]}",
+                        safe="nothing was dropped",
+                        to_go_on=f"twice backfill cancel {backfill}",
+                    )
+                ended = {"status": "cancelled", "finished_at": now}
+                connection.execute(sa.update(backfills).where(backfills.c.id == backfill).values(**ended))
+            state = shadow.state if shadow.state == "swapped" else "dropping"
+            return _write(connection, backfill, replace(shadow, state=state))
+
     def end_shadow(self, backfill: str) -> None:
         """Forget what the shadows held, once they are removed."""
         with self._write() as connection:
-            shadow = _need(connection, backfill, "building", "swapped", "dropped")
+            shadow = _need(connection, backfill, "swapped", "dropping")
             for name in shadow.tables.values():
                 for each in (outputs, claims):
                     connection.execute(sa.delete(each).where(each.c.table_name == name))
             state = "swapped" if shadow.state == "swapped" else "dropped"
-            _write(connection, backfill, replace(shadow, state=state))
+            _write(connection, backfill, replace(shadow, state=state, removed=True))
 
     def changed_since(self, table: str, window: Window | None, moment: datetime) -> list[Output]:
         """List what has been published with another content since a moment."""
@@ -100,11 +118,6 @@ class Shadows(Book):
             newer = current_outputs(connection, *mine, outputs.c.recorded_at > moment)
             before = {row.scope: row.digest for row in connection.execute(query)} if newer else {}
         return [output for output in newer if before.get(scope_text(output.scope)) != output.digest]
-
-
-def shadow_of(text: str) -> Shadow | None:
-    """Read a backfill's shadows from their column."""
-    return Shadow.from_json(json.loads(text)) if text else None
 
 
 def _read(connection: sa.Connection, backfill: str) -> Shadow | None:

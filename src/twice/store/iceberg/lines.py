@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 TOKEN = "twice.token"  # noqa: S105 - a fencing token, no secret
 # Says of a table that it was made for a shadow.
 CREATED = "twice.created"
+# Names the columns of a table that were added for a shadow.
+ADDED = "twice.added"
+# Names, in the summary of a snapshot, the shadow that it was made for.
+SHADOW = "twice.shadow"
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,16 @@ class Line:
                 return str(value)
         return None
 
+    def added(self, table: Any) -> set[str]:
+        """Name the columns that were added for this shadow, and for nobody else since."""
+        return set(json.loads(table.properties().get(self.key(ADDED)) or "[]"))
+
     def token(self, table: Any) -> int:
         """Return the highest token that the line remembers."""
         return max([int(table.properties().get(self.key(TOKEN)) or 0), *self.branch_tokens(table)])
+
+
+def shadows_at(table: Any) -> list[Line]:
+    """List the shadows that added columns to a table."""
+    names = [str(name) for name in table.properties().keySet()]
+    return [Line(name.removeprefix(f"{ADDED}@")) for name in names if name.startswith(f"{ADDED}@")]

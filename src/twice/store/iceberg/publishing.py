@@ -18,7 +18,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 from twice.errors import Conflict, LeaseLost
 from twice.failpoints import fail_point
 from twice.store.iceberg import jvm
-from twice.store.iceberg.lines import TOKEN
+from twice.store.iceberg.lines import SHADOW, TOKEN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,6 +115,8 @@ def _commit(session: SparkSession, table: Any, publication: Publication) -> None
     # An older engine's snapshot expiry would otherwise take the branch's files for reverted ones.
     overwrite.set("source-snapshot-id", str(head.snapshotId() if head is not None else ""))
     overwrite.set(TOKEN, stage.line.mark(stage.token))
+    if stage.line.shadow:
+        overwrite.set(SHADOW, stage.line.shadow)
     for name, value in publication.notes.items():
         overwrite.set(name, value)
     overwrite.commit()

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from twice.errors import LeaseLost, StoreRefused
-from twice.store.iceberg import jvm, staging, tables
-from twice.store.iceberg.lines import CREATED, Line
+from twice.store.iceberg import jvm, staging
+from twice.store.iceberg.lines import CREATED, SHADOW, Line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,33 +66,23 @@ def adopt(session: SparkSession, stage: IcebergStage, shadow: Table) -> None:
 
 
 def drop(session: SparkSession, table: Table, shadow: Table) -> None:
-    """Remove the branch with its claims and properties, then every file that no other version needs."""
+    """Remove the branch with its claims, then its snapshots and every file that no other version needs."""
     line = Line.of(shadow.id)
-    forgotten: set[int] = set()
 
     def attempt() -> None:
         live = jvm.load(session, table.id)
         if live is None:
             return
-        forgotten.update(_own_snapshots(live, line))
         transaction = live.newTransaction()
         refs = {str(name) for name in live.refs().keySet()}
         ours = [name for name in (line.name, *map(line.branch_of, line.branch_tokens(live))) if name in refs]
         for name in ours:
             transaction.manageSnapshots().removeBranch(name).commit()
-        properties = [str(name) for name in live.properties().keySet() if str(name).endswith(f"@{line.shadow}")]
-        # Until the last: a drop that is killed halfway finds it again.
-        properties = [name for name in properties if name != line.key(CREATED)]
-        if properties:
-            update = transaction.updateProperties()
-            for name in properties:
-                update.remove(name)
-            update.commit()
-        if ours or properties:
+        if ours:
             transaction.commitTransaction()
 
     jvm.retried(attempt)
-    jvm.retried(lambda: _expire(session, table, forgotten))
+    jvm.retried(lambda: _expire(session, table, line))
     jvm.retried(lambda: _undo_metadata(session, table, line))
 
 
@@ -112,22 +102,8 @@ def _names(files: Iterable[jvm.FileInfo]) -> set[str]:
     return {file.identity for file in files}
 
 
-def _own_snapshots(live: Any, line: Line) -> set[int]:
-    """Name the snapshots that only the shadow and its claims made."""
-    shared = {snapshot.snapshotId() for snapshot in jvm.history(live, live.currentSnapshot())}
-    found: set[int] = set()
-    heads = [line.head(live), *(jvm.snapshot_of(live, line.branch_of(token)) for token in line.branch_tokens(live))]
-    while heads:
-        for snapshot in jvm.history(live, heads.pop()):
-            if snapshot.snapshotId() in shared or snapshot.snapshotId() in found:
-                break
-            found.add(snapshot.snapshotId())
-            source = snapshot.summary().get("source-snapshot-id")
-            heads.append(live.snapshot(int(source)) if source else None)
-    return found
-
-
-def _expire(session: SparkSession, table: Table, forgotten: set[int]) -> None:
+def _expire(session: SparkSession, table: Table, line: Line) -> None:
+    """Expire the snapshots that were made for the shadow, as far as no branch needs them."""
     live = jvm.load(session, table.id)
     if live is None:
         return
@@ -136,8 +112,8 @@ def _expire(session: SparkSession, table: Table, forgotten: set[int]) -> None:
         for name in live.refs().keySet()
         for snapshot in jvm.history(live, jvm.snapshot_of(live, str(name)))
     }
-    gone = [number for number in forgotten - kept if live.snapshot(number) is not None]
-    if gone:
+    made = [snapshot.snapshotId() for snapshot in live.snapshots() if snapshot.summary().get(SHADOW) == line.shadow]
+    if gone := [number for number in made if number not in kept]:
         # By age nothing goes: other versions have their own time.
         expiry = live.expireSnapshots().expireOlderThan(0).cleanExpiredFiles(True)
         for number in gone:
@@ -146,21 +122,30 @@ def _expire(session: SparkSession, table: Table, forgotten: set[int]) -> None:
 
 
 def _undo_metadata(session: SparkSession, table: Table, line: Line) -> None:
-    """Drop columns that no version of main ever had, and a table that was made for the shadow and stayed empty."""
+    """Remove a table that was made for the shadow and stayed empty, or else the columns and properties it added.
+
+    The caller holds the table: nobody begins to write it meanwhile.
+    """
     live = jvm.load(session, table.id)
-    if live is None or {str(name) for name in live.refs().keySet()} - {"main"}:  # others are at work
+    if live is None:
         return
-    if live.properties().get(line.key(CREATED)) is not None:
-        if live.currentSnapshot() is None:
-            session.sql(f"DROP TABLE {table.id.sql} PURGE")
-            return
-        live.updateProperties().remove(line.key(CREATED)).commit()
-    if live.currentSnapshot() is None:
+    made = live.properties().get(line.key(CREATED)) is not None
+    if made and live.currentSnapshot() is None and not set(map(str, live.refs().keySet())):
+        session.sql(f"DROP TABLE {table.id.sql} PURGE")
         return
-    published = tables.published(live)
-    extra = [str(column.name()) for column in live.schema().columns() if str(column.name()) not in published]
-    if extra:
-        update = live.updateSchema()
-        for name in extra:
+    properties = [str(name) for name in live.properties().keySet() if str(name).endswith(f"@{line.shadow}")]
+    there = {str(column.name()) for column in live.schema().columns()}
+    columns = sorted(line.added(live) & there) if live.currentSnapshot() is not None else []
+    if not properties:
+        return
+    transaction = live.newTransaction()
+    if columns:
+        update = transaction.updateSchema()
+        for name in columns:
             update.deleteColumn(name)
         update.commit()
+    update = transaction.updateProperties()
+    for name in properties:
+        update.remove(name)
+    update.commit()
+    transaction.commitTransaction()

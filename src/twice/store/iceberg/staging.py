@@ -13,7 +13,7 @@ from twice.content.rows import column
 from twice.errors import Conflict, LeaseLost
 from twice.model.names import quote
 from twice.store.iceberg import jvm
-from twice.store.iceberg.lines import Line
+from twice.store.iceberg.lines import SHADOW, Line
 from twice.store.protocol import Stage, Stray
 
 if TYPE_CHECKING:
@@ -120,6 +120,8 @@ def write(session: SparkSession, stage: IcebergStage, rows: DataFrame, *, first:
     """Write rows to the branch in the table's column order."""
     ordered = _ordered(session, stage, rows)
     writer = ordered.writeTo(stage.branch)
+    if stage.line.shadow:
+        writer = writer.option(f"snapshot-property.{SHADOW}", stage.line.shadow)
     if _fits_in_memory(session, rows):
         # One open file per partition instead of a sort: together they hold no more than the result.
         writer = writer.option("fanout-enabled", "true")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -14,7 +16,7 @@ from twice.errors import SchemaRefused, StoreRefused
 from twice.model.names import quote
 from twice.model.patterns import Merge
 from twice.store.iceberg import jvm
-from twice.store.iceberg.lines import CREATED, Line
+from twice.store.iceberg.lines import ADDED, CREATED, Line, shadows_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,7 +124,8 @@ def _create_namespace(catalog: Any, spaces: Any) -> None:
 def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any) -> None:
     there = {field.name: field.dataType for field in session.table(table.id.sql).schema.fields}
     here = {field.name: field.dataType for field in schema.fields}
-    if gone := [name for name in there if name not in here and name in published(live)]:
+    unseen = {name for line in shadows_at(live) for name in line.added(live)}
+    if gone := [name for name in there if name not in here and name in published(live) - unseen]:
         raise SchemaRefused(
             f"{table.name} has the column{'s' if len(gone) > 1 else ''} {', '.join(gone)}, which the step no longer "
             "makes: dropping columns is never done on the side",
@@ -139,13 +142,29 @@ def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any
                 to_go_on=_retype(table, name, there[name], kind),
             )
     new = [name for name in here if name not in there]
-    if not new:
+    added = _added_after(live, Line.of(table.id), here, new)
+    if not new and not added:
         return
-    update = live.updateSchema()
+    transaction = live.newTransaction()
+    update = transaction.updateSchema()
     convert = jvm.gateway(session).org.apache.iceberg.spark.SparkSchemaUtil.convert
     for name in new:
         update.addColumn(None, name, convert(_java_type(session, plain(here[name]))))
     update.commit()
+    if added:
+        properties = transaction.updateProperties()
+        for key, names in added.items():
+            properties.set(key, json.dumps(sorted(names)))
+        properties.commit()
+    transaction.commitTransaction()
+
+
+def _added_after(live: Any, line: Line, here: Mapping[str, object], new: list[str]) -> dict[str, set[str]]:
+    """Say which columns are a shadow's own: those that it added, until the table itself is written with them."""
+    if line.shadow:
+        return {line.key(ADDED): line.added(live) | set(new)} if new else {}
+    found = {other.key(ADDED): other.added(live) for other in shadows_at(live)}
+    return {key: names - set(here) for key, names in found.items() if names & set(here)}
 
 
 def _kept(kind: T.DataType) -> T.DataType:
