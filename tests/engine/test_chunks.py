@@ -17,6 +17,7 @@ from twice.engine.plan import plan
 from twice.engine.run import run_stage
 from twice.engine.status import status
 from twice.engine.undo import undo
+from twice.engine.vouching import Vouch
 from twice.errors import GateFailed, KeyViolation, NotSeparable, OutOfScope
 from twice.model.scopes import Scope
 
@@ -372,3 +373,24 @@ def test_the_comparison_reads_what_the_chunk_read_also_if_the_input_has_moved_si
 
     done = shop.chunk(shop.pipeline(work=look), days_of(2), solo=Scope(day(0)))
     assert (done.status, done.attempts, done.rows) == ("published", 1, 4)
+
+
+def test_one_chunk_that_was_compared_speaks_for_the_others_and_one_that_failed_does_not(shop):
+    vouch = Vouch()
+    shop.chunk(shop.pipeline(), days_of(2), solo=Scope(day(1)), vouch=vouch)
+    assert len(shop.calls) == 2
+    two_more = Window(day(2).start, day(3).end)
+    shop.chunk(shop.pipeline(), two_more, solo=Scope(day(3)), vouch=vouch)
+    assert len(shop.calls) == 3
+
+    tried: list[int] = []
+
+    def bad() -> None:
+        tried.append(1)
+        raise NotSeparable("no")
+
+    other = Vouch()
+    for _ in range(2):
+        with pytest.raises(NotSeparable):
+            other.once(bad)
+    assert len(tried) == 2

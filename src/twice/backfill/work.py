@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from twice.backfill.sizing import MOST, adapted, cut
 from twice.backfill.spans import neighbours
 from twice.engine.run import run_stage
+from twice.engine.vouching import Vouch
 from twice.errors import (
     LeaseLost,
     MergeRefused,
@@ -61,6 +62,8 @@ class Worker:
     # Runs at work, by chunk: what a cancel cancels.
     runs: dict[int, str] = field(default_factory=dict)
     abandoned: Callable[[], bool] = lambda: False
+    # By stage: one partition computed alone speaks for all chunks at work here.
+    vouches: dict[int, Vouch] = field(default_factory=dict)
 
     def run(self, chunk: Chunk, *, check: bool, skip_fresh: bool) -> Outcome:
         """Run one chunk to its end, whatever that is."""
@@ -82,6 +85,7 @@ class Worker:
                 wait=_HELD_WAIT,
                 partial=isinstance(step.writes.write, Overwrite),
                 solo=_witness(stage) if chunk.solo else None,
+                vouch=self.vouches.setdefault(chunk.stage, Vouch()),
                 pool=request.pool,
                 accept_late=request.accept_late,
             )

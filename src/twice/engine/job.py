@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 
 from twice.engine.events import Event, Listener, State, ignore
+from twice.engine.vouching import Vouch
 from twice.model.patterns import Overwrite
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Job:
     skip_fresh: bool = False
     partial: bool = False
     solo: Scope | None = None
+    vouch: Vouch = field(default_factory=Vouch)
     pool: str | None = None
     accept_late: bool = False
     number: int = 1

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from twice.engine.outputs import Finding
     from twice.engine.plan import Stage
     from twice.engine.stores import Stores
+    from twice.engine.vouching import Vouch
     from twice.ledger import Ledger
     from twice.model.pipelines import Pipeline
     from twice.model.scopes import Scope
@@ -126,18 +127,20 @@ def run_stage(
     wait: float,
     partial: bool = False,
     solo: Scope | None = None,
+    vouch: Vouch | None = None,
     pool: str | None = None,
     accept_late: bool = False,
 ) -> StepResult:
     """Bring one stage up to date, with retries for weather.
 
     `partial` publishes the partitions that pass their gates and reports the others; `solo` is a partition
-    that is computed alone and compared before anything is published; `pool` is the FAIR pool of its Spark jobs;
+    that is computed alone and compared before anything is published, by the first of the stages that share a `vouch`;
+    `pool` is the FAIR pool of its Spark jobs;
     `accept_late` lets a closed partition of a table with `late="fail"` be made anew.
     """
     job = job_of(workshop, pipeline, stage, run)
     job = dataclasses.replace(job, skip_fresh=skip_fresh, wait=wait, accept_late=accept_late)
-    return _step(dataclasses.replace(job, partial=partial, solo=solo, pool=pool))
+    return _step(dataclasses.replace(job, partial=partial, solo=solo, vouch=vouch or job.vouch, pool=pool))
 
 
 def _step(job: Job) -> StepResult:

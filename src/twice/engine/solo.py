@@ -33,8 +33,11 @@ if TYPE_CHECKING:
 
 def compare_alone(job: Job, inputs: Sequence[Pinned], staged: Staged, verdict: Verdict) -> None:
     """Refuse a chunk one of whose units has other rows when it is computed alone."""
-    if job.solo is None or not job.units:
-        return
+    if job.solo is not None and job.units:
+        job.vouch.once(lambda: _compare(job, inputs, staged, verdict))
+
+
+def _compare(job: Job, inputs: Sequence[Pinned], staged: Staged, verdict: Verdict) -> None:
     unit = _unit(job, verdict)
     scope = Scope(unit, job.scope.dimensions)
     alone = replace(job, scope=scope, target=Target.of(job.step.writes, scope, job.pipeline.zone), solo=None)
