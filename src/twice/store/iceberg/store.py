@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,10 +12,10 @@ from twice.content.filters import scope_filter
 from twice.errors import StoreRefused
 from twice.store.iceberg import jvm, publishing, shadows, staging, tables
 from twice.store.iceberg.lines import Line
+from twice.store.iceberg.memory import Memory
 from twice.store.iceberg.staging import IcebergStage
 from twice.store.protocol import Abilities
 
-_REMEMBERED = 64
 # With fewer rows a task per partition costs more than the shuffle that it saves.
 _WORTH_GROUPING = 500_000
 
@@ -40,8 +39,7 @@ class IcebergStore:
     abilities = Abilities("iceberg")
 
     def __init__(self) -> None:
-        # A snapshot never changes, so what was fingerprinted once need not be looked at again.
-        self._seen: OrderedDict[tuple[str, str, Scope], Mapping[Scope, str]] = OrderedDict()
+        self._memory = Memory()
 
     def exists(self, session: SparkSession, table: Table) -> bool:
         """Tell whether the table is there."""
@@ -76,8 +74,7 @@ class IcebergStore:
 
     def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:
         """Fingerprint the data files of each partition."""
-        known = self._seen.get((target.table.name, version or "", target.scope), {})
-        if known.keys() == set(target.partitions):
+        if version is not None and (known := self._memory.get(target, version)) is not None:
             return known
         grouped: dict[Scope, list[jvm.FileInfo]] = {partition: [] for partition in target.partitions}
         live = jvm.load(session, target.table.id)
@@ -92,13 +89,8 @@ class IcebergStore:
                     grouped[place].append(file)
         found = {partition: jvm.fingerprint(files) for partition, files in grouped.items()}
         if version is not None:
-            self._remember(target, version, found)
+            self._memory.put(target, version, found)
         return found
-
-    def _remember(self, target: Target, version: str, found: Mapping[Scope, str]) -> None:
-        self._seen[(target.table.name, version, target.scope)] = found
-        if len(self._seen) > _REMEMBERED:
-            self._seen.popitem(last=False)
 
     def seen(self, session: SparkSession, table: Table, event: Window, zone: ZoneInfo) -> str | None:  # noqa: ARG002
         """Name the table's version: without partitions every new one may hold other rows of any window."""
@@ -138,7 +130,7 @@ class IcebergStore:
         """Write rows to the branch."""
         staging.write(session, _mine(stage), rows, first=first)
         if stage.version is not None:  # the whole scope was replaced: what was added is all that is there
-            self._remember(stage.target, stage.version, _mine(stage).fingerprints())
+            self._memory.put(stage.target, stage.version, _mine(stage).fingerprints())
 
     def stage_changes(self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool) -> None:
         """Upsert rows on the branch by key."""
@@ -168,7 +160,7 @@ class IcebergStore:
         """Move the staged files of these partitions to main, in one commit."""
         version = publishing.publish(session, publishing.Publication(_mine(stage), partitions, notes, remember))
         if _mine(stage).replaces and set(partitions) == set(stage.target.partitions):
-            self._remember(stage.target, version, _mine(stage).fingerprints())
+            self._memory.put(stage.target, version, _mine(stage).fingerprints())
         return version
 
     def discard(self, session: SparkSession, stage: Stage, remember: Mapping[str, str]) -> None:
@@ -187,7 +179,7 @@ class IcebergStore:
         """Put the shadow's files on the stage's branch."""
         shadows.adopt(session, _mine(stage), shadow)
         if stage.version is not None:
-            self._seen.pop((stage.target.table.name, stage.version, stage.target.scope), None)
+            self._memory.drop(stage.target, stage.version)
 
     def drop_shadow(self, session: SparkSession, table: Table, shadow: Table) -> None:
         """Remove the branch, and the files that only it held."""
