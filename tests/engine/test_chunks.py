@@ -20,6 +20,7 @@ from twice.engine.undo import undo
 from twice.engine.vouching import Vouch
 from twice.errors import GateFailed, KeyViolation, NotSeparable, OutOfScope
 from twice.model.scopes import Scope
+from twice.store.iceberg import grouping
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -373,6 +374,37 @@ def test_the_comparison_reads_what_the_chunk_read_also_if_the_input_has_moved_si
 
     done = shop.chunk(shop.pipeline(work=look), days_of(2), solo=Scope(day(0)))
     assert (done.status, done.attempts, done.rows) == ("published", 1, 4)
+
+
+def test_days_that_are_worth_a_task_each_are_made_without_a_shuffle_and_one_file_each(lab, shop, monkeypatch):
+    monkeypatch.setattr("twice.content.spreading._FEW", 1)
+    seen: list[bool] = []
+    real = grouping.is_grouped
+
+    def look(*about: Any) -> bool:
+        seen.append(real(*about))
+        return seen[-1]
+
+    monkeypatch.setattr(grouping, "is_grouped", look)
+    lab.spark.sql(f"create table {lab.name('one')} (id bigint, d date, n bigint) using iceberg partitioned by (d)")
+    for _ in range(2):  # more than one file a day
+        values = ", ".join(f"({id_}, {at(number)}, 1)" for number in range(8) for id_ in range(3))
+        lab.spark.sql(f"insert into {lab.name('one')} values {values}")
+
+    def count(raw: DataFrame) -> DataFrame:
+        return raw.groupBy("d", "id").agg(F.count("*").alias("n"))
+
+    def shuffled(raw: DataFrame) -> DataFrame:
+        return count(raw).repartition(2, "id")
+
+    one = {"reads": Table(lab.name("one"), partition=Day("d")), "table": {"dimensions": []}}
+    pipeline = shop.pipeline(work=count, **one)
+    assert shop.chunk(pipeline, days_of(8), solo=Scope(day(2))).status == "published"
+    assert shop.held() == {fits(number): 6 for number in range(8)}
+    assert lab.read("fact.files").count() == 8
+    # What the step itself moves around is gathered again before it is written
+    again = shop.chunk(shop.pipeline(work=shuffled, **one), days_of(8))
+    assert (again.status, seen) == ("unchanged", [True, False])
 
 
 def test_one_chunk_that_was_compared_speaks_for_the_others_and_one_that_failed_does_not(shop):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from twice.content.counts import expected_rows
 from twice.content.filters import partitions_between
 from twice.engine.session import activate
 from twice.errors import TwiceError
@@ -30,7 +31,7 @@ def weigh(workshop: Workshop, pipeline: Pipeline, stage: Stage) -> float | None:
         if read.mode != "window" or cut.partitions is None:
             continue
         try:
-            found = _rows(_read(workshop, pipeline, read.table, cut.partitions))
+            found = expected_rows(_read(workshop, pipeline, read.table, cut.partitions))
         except (TwiceError, Py4JError, PySparkException):
             return None
         if found is None:
@@ -44,15 +45,3 @@ def _read(workshop: Workshop, pipeline: Pipeline, table: Table, window: Window) 
     source = workshop.stores.source(table)
     rows = source.read(workshop.spark, table, source.version(workshop.spark, table))
     return rows.where(partitions_between(table, window, pipeline.zone))
-
-
-def _rows(df: DataFrame) -> float | None:
-    """Ask the leaves of the plan: what stands above them forgets the row count."""
-    leaves = df._jdf.queryExecution().optimizedPlan().collectLeaves()
-    total = 0.0
-    for index in range(leaves.size()):
-        count = leaves.apply(index).stats().rowCount()
-        if count.isEmpty():
-            return None
-        total += float(str(count.get()))
-    return total

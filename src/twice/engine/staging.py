@@ -22,6 +22,7 @@ from twice.engine.compute import batches
 from twice.engine.gating import Verdict
 from twice.engine.inputs import Pinned, bind, records
 from twice.engine.samples import LIMIT, rows_text
+from twice.engine.spreading import spread
 from twice.errors import KeyViolation, MergeRefused
 from twice.failpoints import fail_point
 from twice.model.patterns import InsertOnly, Merge
@@ -53,7 +54,9 @@ class Staged:
 def stage(job: Job, claim: Claim, row: int, heartbeat: Heartbeat, inputs: list[Pinned]) -> Staged:
     """Compute the step's result and write it to a stage that can be fenced."""
     job.tell("computing")
-    results = batches(job, {pinned.name: bind(job, pinned) for pinned in inputs})
+    bound = {pinned.name: bind(job, pinned) for pinned in inputs}
+    spread(job, inputs, bound)
+    results = batches(job, bound)
     first = next(results)
     job.store.prepare(job.session, job.step.writes, first.schema)
     opened = job.store.open(job.session, job.target, claim.token)

@@ -127,6 +127,14 @@ class Cutting(Protocol):
         """Read what lies in the cut, or more: the engine cuts again."""
 
 
+@runtime_checkable
+class Grouping(Protocol):
+    """A source that can hand whole partitions to tasks, so that what stays within one needs no shuffle."""
+
+    def group(self, session: SparkSession, *, on: bool) -> None:
+        """Let the reads of this session from now on do so, or not."""
+
+
 class Store(Source, Protocol):
     """A destination that can stage, publish atomically, and fence."""
 

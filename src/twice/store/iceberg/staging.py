@@ -12,7 +12,7 @@ from twice.content.filters import scope_filter
 from twice.content.rows import column
 from twice.errors import Conflict, LeaseLost
 from twice.model.names import quote
-from twice.store.iceberg import jvm
+from twice.store.iceberg import grouping, jvm
 from twice.store.iceberg.lines import SHADOW, Line
 from twice.store.protocol import Stage, Stray
 
@@ -122,7 +122,10 @@ def write(session: SparkSession, stage: IcebergStage, rows: DataFrame, *, first:
     writer = ordered.writeTo(stage.branch)
     if stage.line.shadow:
         writer = writer.option(f"snapshot-property.{SHADOW}", stage.line.shadow)
-    if _fits_in_memory(session, rows):
+    if grouping.is_grouped(session, ordered, stage.target.table.partition_columns):
+        # Each task holds whole partitions, one after the other: neither a shuffle nor a sort makes fewer files.
+        writer = writer.option("distribution-mode", "none").option("fanout-enabled", "true")
+    elif _fits_in_memory(session, rows):
         # One open file per partition instead of a sort: together they hold no more than the result.
         writer = writer.option("fanout-enabled", "true")
     if first:

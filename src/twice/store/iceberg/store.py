@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from twice.content.filters import scope_filter
+from twice.content.spreading import pays
 from twice.errors import StoreRefused
-from twice.store.iceberg import jvm, publishing, shadows, staging, tables
+from twice.store.iceberg import grouping, jvm, publishing, shadows, staging, tables
 from twice.store.iceberg.lines import Line
 from twice.store.iceberg.memory import Memory
 from twice.store.iceberg.staging import IcebergStage
 from twice.store.protocol import Abilities
-
-# With fewer rows a task per partition costs more than the shuffle that it saves.
-_WORTH_GROUPING = 500_000
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -96,6 +94,10 @@ class IcebergStore:
         """Name the table's version: without partitions every new one may hold other rows of any window."""
         return self.version(session, table)
 
+    def group(self, session: SparkSession, *, on: bool) -> None:
+        """Read whole partitions per task from now on, or not."""
+        grouping.group(session, on=on)
+
     def release(self, session: SparkSession) -> None:
         """Hold nothing: a snapshot can be read without keeping it open."""
 
@@ -138,11 +140,9 @@ class IcebergStore:
 
     def staged(self, session: SparkSession, stage: Stage) -> DataFrame:
         """Read the scope from the branch, partition by partition where there are enough of them."""
-        many = len(stage.target.partitions) >= 2 * session.sparkContext.defaultParallelism
-        if many and not stage.unique and _mine(stage).rows >= _WORTH_GROUPING:
-            # Whole partitions per task: grouping by partition and key then needs no shuffle.
-            session.conf.set("spark.sql.sources.v2.bucketing.enabled", "true")
-            session.conf.set("spark.sql.iceberg.planning.preserve-data-grouping", "true")
+        # To count by partition and key then needs no shuffle; to count by partition alone needs hardly any.
+        counted = not stage.unique and pays(session, len(stage.target.partitions), _mine(stage).rows)
+        self.group(session, on=counted)
         return session.table(_mine(stage).branch).where(scope_filter(stage.target))
 
     def stray_rows(self, session: SparkSession, stage: Stage, limit: int) -> list[Mapping[str, object]]:
