@@ -99,13 +99,13 @@ def test_everything_is_missing_at_first_and_separable_steps_share_jobs(desk):
 
 
 def test_the_size_of_chunks_follows_the_rows_that_are_known(desk):
-    desk.made("land", 1, 11, rows=200_000)
+    desk.made("land", 1, 11, rows=600_000)
     assert [len(stage.target.partitions) for stage in desk.plan().steps[1].stages] == [2, 3, 2, 3]
     assert [len(stage.target.partitions) for stage in desk.plan(chunk=4).steps[1].stages] == [3, 3, 4]
     assert len(desk.plan(chunk=1).steps[1].stages) == 10
     # A source that nobody here makes is weighed
     desk.pipeline.steps.pop("land")
-    found = desk.plan(weigh=lambda stage: 600_000.0 * len(stage.target.partitions)).steps[0]
+    found = desk.plan(weigh=lambda stage: 2_000_000.0 * len(stage.target.partitions)).steps[0]
     assert len(found.stages) == 10
 
 
