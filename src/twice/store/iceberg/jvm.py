@@ -7,10 +7,12 @@ Spark SQL cannot publish staged files, set a token and drop the branch in one co
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from py4j.protocol import Py4JJavaError
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_FRACTION = re.compile(r"\.\d+")
 _ATTEMPTS = 12
 
 
@@ -108,39 +110,49 @@ def files_in(session: SparkSession, table: Any, snapshot_id: int, expression: An
 class Describer:
     """Describes a table's Java data files; looks up once what all of them share.
 
-    Every call to Java costs a round trip, and a run looks at every file of its scope.
+    Every call to Java costs a round trip, and a run looks at every file of its scope: each says itself in one.
     """
 
     def __init__(self, session: SparkSession, table: Any) -> None:
-        self._table = table
-        self._anything = gateway(session).java.lang.Object._java_lang_class  # noqa: SLF001 - py4j's name for a class
-        self._fields: dict[int, list[tuple[str, str]]] = {}
+        self._table, self._spec = table, table.spec()
+        self._parser = gateway(session).org.apache.iceberg.ContentFileParser
+        self._fields: dict[int, list[tuple[str, str, str]]] = {}
 
     def __call__(self, file: Any, deletes: Any = None) -> FileInfo:
         """Describe one file, its partition as Python values."""
-        spec = file.specId()
-        if spec not in self._fields:
-            fields = self._table.specs().get(spec).partitionType().fields()
-            self._fields[spec] = [(str(field.name()), str(field.type())) for field in fields]
-        values = {}
-        if self._fields[spec]:
-            place = file.partition()
-            for index, (name, kind) in enumerate(self._fields[spec]):
-                values[name] = _python(place.get(index, self._anything), kind)
+        told = json.loads(self._told(file))
+        fields, places = self._fields_of(told["spec-id"]), told.get("partition") or []
+        if isinstance(places, dict):  # as older versions of Iceberg say it
+            places = [places.get(number) for number, _, _ in fields]
+        values = {name: _python(place, kind) for (_, name, kind), place in zip(fields, places, strict=True)}
         # To ask is one call; to walk a Java list is many, and nearly all of them are empty.
         over = (
             tuple(str(delete.location()) for delete in deletes) if deletes is not None and not deletes.isEmpty() else ()
         )
-        return FileInfo(str(file.location()), int(file.recordCount()), values, file, over)
+        return FileInfo(told["file-path"], int(told["record-count"]), values, file, over)
+
+    def _told(self, file: Any) -> str:
+        try:
+            return str(self._parser.toJson(file, self._spec))
+        except (Py4JJavaError, CapturedException):  # written when the table was partitioned in another way
+            return str(self._parser.toJson(file, self._table.specs().get(file.specId())))
+
+    def _fields_of(self, spec: int) -> list[tuple[str, str, str]]:
+        if spec not in self._fields:
+            fields = self._table.specs().get(spec).partitionType().fields()
+            self._fields[spec] = [(str(field.fieldId()), str(field.name()), str(field.type())) for field in fields]
+        return self._fields[spec]
 
 
 def _python(value: object, kind: str) -> object:
     if value is None:
         return None
     if kind == "date":
-        return date(1970, 1, 1) + timedelta(days=int(str(value)))
+        return date.fromisoformat(str(value))
     if kind.startswith("timestamp"):
-        return _EPOCH + timedelta(microseconds=int(str(value)))
+        # Python 3.10 reads a fraction of six digits, and Iceberg writes as many as there are.
+        found = datetime.fromisoformat(_FRACTION.sub(lambda digits: digits[0].ljust(7, "0")[:7], str(value)))
+        return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
     if kind in ("int", "long"):
         return int(str(value))
     return str(value)
