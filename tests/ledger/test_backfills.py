@@ -203,6 +203,28 @@ def test_a_chunk_that_was_put_back_waits_for_its_time(ledger, laid_out, clock):
     assert ledger.take_chunk(backfill, owner=FAR).tries == 2
 
 
+def test_in_order_nothing_overtakes_a_chunk_that_was_put_back_or_split(ledger, begin, clock, day):
+    backfill = begin(parallel=3)
+    ledger.lay_out(backfill, 1, "facts", [NewChunk(day(1, 4), 4), NewChunk(day(5), 1)], {"step": "facts"})
+
+    def take():
+        return ledger.take_chunk(backfill, in_order=True, owner=FAR)
+
+    first = take()
+    assert take() is None
+    ledger.put_back(first, wait=timedelta(seconds=5))
+    assert take() is None
+    clock.advance(timedelta(seconds=5))
+    # Parts of a part come before the part after it
+    ledger.split_chunk(take(), [NewChunk(day(1, 2), 2), NewChunk(day(3, 2), 2)])
+    ledger.split_chunk(take(), [NewChunk(day(1), 1), NewChunk(day(2), 1)])
+    order = []
+    while chunk := take():
+        order.append(chunk.scope)
+        ledger.finish_chunk(chunk, "done")
+    assert order == [day(1), day(2), day(3, 2), day(5)]
+
+
 def test_waiting_chunks_are_cut_anew_unless_one_was_taken(ledger, laid_out, day):
     backfill = laid_out()
     waiting = ledger.chunks(backfill, states=("waiting",))

@@ -115,8 +115,8 @@ class Crew:
         """Start chunks for as long as there are some and the ledger lets us."""
         note = self._note(stage)
         step = self._planner.steps[stage - 1]
-        limit = 1 if note["in_order"] else step.parallel
-        while chunk := self._ledger.take_chunk(self._id, check=note["check"], limit=limit):
+        check, in_order = note["check"], note["in_order"]
+        while chunk := self._ledger.take_chunk(self._id, check=check, in_order=in_order, limit=step.parallel):
             self._say("chunk started", chunk=chunk)
             self._hands.add(chunk.id)
             if len(self._hands) > self._threads:

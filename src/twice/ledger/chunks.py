@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -43,11 +43,18 @@ class Chunks(Book):
             return True
 
     def take_chunk(
-        self, backfill: str, *, check: bool = False, limit: int | None = None, owner: Owner | None = None
+        self,
+        backfill: str,
+        *,
+        check: bool = False,
+        in_order: bool = False,
+        limit: int | None = None,
+        owner: Owner | None = None,
     ) -> Chunk | None:
         """Take the next chunk of the stage at work; None while nothing may start.
 
-        `check` asks that the chunk is checked by one of its partitions alone, as long as none of the stage was.
+        `check` asks that the chunk is checked by one of its partitions alone, as long as none of the stage was;
+        `in_order`, that none is taken before those of earlier partitions have ended.
         """
         owner = owner or Owner.here()
         with self._write() as connection:
@@ -64,11 +71,9 @@ class Chunks(Book):
                     sa.update(chunks).where(chunks.c.id.in_(orphans)).values(state="waiting", host=None, pid=None)
                 )
             busy = len(running) - len(orphans)
-            if busy >= row.parallel or (limit is not None and busy >= limit):
+            if busy >= row.parallel or (limit is not None and busy >= limit) or (in_order and busy):
                 return None
-            ready = sa.or_(chunks.c.not_before.is_(None), chunks.c.not_before <= now)
-            query = sa.select(chunks).where(*here, chunks.c.state == "waiting", ready)
-            found = connection.execute(query.order_by(chunks.c.position, chunks.c.id).limit(1)).one_or_none()
+            found = _next(connection, here, now, in_order=in_order)
             if found is None:
                 return None
             checked = sa.select(chunks.c.id).where(*here, chunks.c.state == "done", chunks.c.solo).limit(1)
@@ -200,6 +205,19 @@ def tallies(connection: sa.Connection, backfill: str) -> tuple[Tally, ...]:
         found[step]["failed"] = found[step].get("failed", 0) + bad
         found[step]["done"] = found[step].get("done", 0) - bad
     return tuple(Tally(step, **counts) for step, counts in found.items())
+
+
+def _next(
+    connection: sa.Connection, here: Sequence[sa.ColumnElement[bool]], now: datetime, *, in_order: bool
+) -> Any | None:
+    """Find the chunk that is to be taken now, if there is one."""
+    query = sa.select(chunks).where(*here, chunks.c.state == "waiting").limit(1)
+    if in_order:
+        # Parts of parts have higher numbers than later parts, so only the window tells which is the first.
+        found = connection.execute(query.order_by(chunks.c.window_start, chunks.c.id)).one_or_none()
+        return found if found is None or found.not_before is None or found.not_before <= now else None
+    ready = sa.or_(chunks.c.not_before.is_(None), chunks.c.not_before <= now)
+    return connection.execute(query.where(ready).order_by(chunks.c.position, chunks.c.id)).one_or_none()
 
 
 def _insert_parts(connection: sa.Connection, whole: Chunk, parts: Sequence[NewChunk]) -> None:
