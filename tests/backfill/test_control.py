@@ -11,6 +11,7 @@ import time
 from itertools import pairwise
 
 import pytest
+from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
 from tests.backfill.children import until
@@ -260,6 +261,36 @@ def test_resume_with_other_code_is_refused_until_one_says_what_is_meant(lab):
     # All four are made by the new code: two anew, and the others for the first time
     assert (done.status, done.tallies[0].done) == ("done", 4)
     assert sorted(row["n"] for row in lab.rows("facts", f"d = date'{day(1)}'")) == [0, 14, 28, 42]
+
+
+def test_new_code_is_proven_anew_and_makes_what_is_left(lab):
+    shop = Shop(lab)
+    shop.land(6)
+
+    def stop_after_one(note) -> None:
+        shop.notes.append(note)
+        if note.kind == "done" and len(shop.told("done")) == 1:
+            lab.ledger.pause_backfill(note.backfill)
+            lab.ledger.finish_backfill(note.backfill, "interrupted")
+
+    project = Project(shop.workshop, shop.pipeline, stop_after_one)
+    first = project.start(shop.request(1, 7, steps=("facts",), chunk=2, parallel=1))
+    assert (first.status, first.tallies[0].done) == ("interrupted", 2)
+    # When the step is no longer separable
+    mixed = Pipeline("shop", grain=Day)
+
+    @mixed.step(reads={"raw": shop.raw}, writes=shop.facts)
+    def facts(raw):
+        return raw.withColumn("n", F.sum("n").over(Over.orderBy("id")))
+
+    shop.notes.clear()
+    done = shop.project(mixed).go_on(lab.ledger.backfill(first.backfill), new_code=True)
+    # Then what is left is made one by one, and what is done stays
+    assert (done.status, done.tallies[0].done) == ("done", 6)
+    assert [note.span for note in shop.told("chunk started")] == [day(number) for number in range(3, 7)]
+    assert "has a window function over all rows without d" in shop.told("laid out")[0].text
+    assert min(row["n"] for row in lab.rows("facts", f"d = date'{day(6)}'")) == 20 * 7
+    assert sorted(row["n"] for row in lab.rows("facts", f"d = date'{day(2)}'")) == [28, 35, 42, 49]
 
 
 def test_s31_every_run_of_a_backfill_carries_its_tags_and_its_cost(lab):

@@ -179,6 +179,21 @@ def test_a_step_that_builds_on_its_past_goes_forward_one_by_one(desk):
     assert [unit.window for unit, _ in held.blocked] == [january(9, 10), january(10, 11)]
 
 
+def test_what_this_backfill_has_made_is_not_made_again_though_its_code_changed(desk):
+    desk.made("land", 1, 11)
+    desk.made("facts", 1, 6, code="v2:old")
+    facts = desk.planner().turn(desk.pipeline.find("facts"), {}, [january(1, 4)])
+    assert [unit.window for unit in facts.needed] == [january(number, number + 1) for number in range(4, 11)]
+
+
+def test_what_is_to_come_is_counted_without_asking_how(desk):
+    desk.made("land", 1, 11)
+    desk.made("facts", 1, 6)
+    planner = desk.planner()
+    planner.judge = None
+    assert planner.expected(planner.steps) == {"land": 0, "facts": 5, "sums": 10}
+
+
 def test_a_merged_table_is_made_once_over_the_union_of_windows(desk):
     people = Table("lake.s.people", key=["id"], write=Merge(version="v"))
 

@@ -253,6 +253,44 @@ def test_a_restart_forgets_the_chunks(ledger, laid_out):
     assert (info.stage, info.plan, info.code, info.tallies) == (0, [], {"facts": "v2"}, ())
 
 
+def test_with_other_code_the_step_at_work_is_cut_again_and_what_is_done_stays(ledger, laid_out, day):
+    backfill = laid_out()
+    ledger.finish_chunk(ledger.take_chunk(backfill, check=True, owner=FAR), "done", rows=5)
+    ledger.finish_chunk(ledger.take_chunk(backfill, owner=FAR), "failed", error="it rained")
+    ledger.leave_backfill(backfill, interrupted=True, owner=FAR)
+    # The same code, or other code of another step: the chunks stay as they are
+    ledger.join_backfill(backfill, ttl=MINUTE, code={"facts": "v1", "sums": "v1"}, owner=FAR)
+    ledger.join_backfill(backfill, ttl=MINUTE, code={"facts": "v1", "sums": "v2"}, owner=FAR)
+    assert (ledger.backfill(backfill).stage, len(ledger.chunks(backfill))) == (1, 4)
+    ledger.join_backfill(backfill, ttl=MINUTE, code={"facts": "v2"}, owner=FAR)
+    info = ledger.backfill(backfill)
+    assert (info.stage, info.plan, info.code) == (0, [], {"facts": "v2"})
+    assert [(chunk.scope, chunk.state, chunk.solo) for chunk in ledger.chunks(backfill)] == [(day(1, 2), "done", False)]
+    # And one of the new chunks is checked again
+    assert ledger.lay_out(backfill, 1, "facts", [NewChunk(day(3, 4), 4)], {"step": "facts"})
+    assert ledger.take_chunk(backfill, check=True, owner=FAR).solo
+
+
+def test_with_other_code_a_step_that_has_ended_stays_ended(ledger, laid_out):
+    backfill = laid_out(chunks=1)
+    ledger.finish_chunk(ledger.take_chunk(backfill, owner=FAR), "done", rows=5)
+    ledger.join_backfill(backfill, ttl=MINUTE, code={"facts": "v2"}, owner=FAR)
+    assert ledger.backfill(backfill).stage == 1
+
+
+def test_nobody_restarts_or_changes_the_code_under_others_hands(ledger, laid_out, clock):
+    backfill = laid_out()
+    for how in ({"restart": True}, {"code": {"facts": "v2"}}):
+        with pytest.raises(UsageError, match=r"at work on elsewhere \(pid 7\)"):
+            ledger.join_backfill(backfill, ttl=MINUTE, owner=FARTHER, **how)
+        assert (ledger.backfill(backfill).code, len(ledger.chunks(backfill))) == ({"facts": "v1"}, 4)
+    ledger.join_backfill(backfill, ttl=MINUTE, code={"facts": "v1"}, owner=FARTHER)
+    # Once they have gone it is possible
+    ledger.leave_backfill(backfill, owner=FAR)
+    ledger.join_backfill(backfill, ttl=MINUTE, owner=FARTHER, restart=True)
+    assert ledger.chunks(backfill) == []
+
+
 def test_an_unknown_or_ambiguous_id_is_refused(ledger, begin, clock):
     one = begin()
     clock.advance(timedelta(milliseconds=5))

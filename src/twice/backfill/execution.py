@@ -24,6 +24,7 @@ from twice.model.windows import Window
 if TYPE_CHECKING:
     from twice.backfill.planning import Plan, Planner, StepPlan
     from twice.engine.run import Workshop
+    from twice.model.steps import Step
 
 # How often the ledger is asked for the wishes of others.
 _POLL = 1.0
@@ -149,7 +150,7 @@ class Crew:
         """Judge the next step as things stand now, and cut it into chunks."""
         step = self._planner.steps[stage]
         # The first step was judged a moment ago.
-        planned = self._planner.turn(step, self.unmade()) if stage or not self._plan else self._plan.steps[0]
+        planned = self._plan.steps[0] if self._plan and not stage else self._judged(step, stage)
         wanted = [NewChunk(each.scope, _partitions(each.scope.window, planned)) for each in planned.stages]
         wanted += [
             NewChunk(self._planner.stage(step, [unit.window]).scope, unit.partitions, why)
@@ -160,6 +161,11 @@ class Crew:
         if self._ledger.lay_out(self._id, stage + 1, step.name, wanted, note):
             text = f"{planned.partitions} partitions in {len(planned.stages)} chunks; {planned.batching.why}"
             self._say("laid out", step=step.name, text=text if planned.stages else "nothing to do", data=note)
+
+    def _judged(self, step: Step, stage: int) -> StepPlan:
+        # A step whose code changed on the way is cut again; what was made of it stays.
+        made = (chunk.scope.window for chunk in self._ledger.chunks(self._id, stage=stage + 1, states=("done",)))
+        return self._planner.turn(step, self.unmade(), union(window for window in made if window))
 
     def _note(self, stage: int) -> Mapping[str, Any]:
         """Return how a stage was cut, whichever process did it."""

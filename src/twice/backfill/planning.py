@@ -124,7 +124,7 @@ class Planner:
         steps: list[StepPlan] = []
         moving: dict[str, list[Window]] = {}
         for step in self.steps:
-            planned = self._step(step, found, {}, early=bool(steps))
+            planned = self._step(step, found, {}, (), early=bool(steps))
             made = {unit.window for unit in planned.needed}
             perhaps = [
                 unit
@@ -137,9 +137,18 @@ class Planner:
             )
         return Plan(self.pipeline, self.request, tuple(steps))
 
-    def turn(self, step: Step, unmade: Mapping[str, Sequence[Window]]) -> StepPlan:
-        """Plan one step when its turn comes; `unmade` is what the steps before could not make."""
-        return self._step(step, self._status(), unmade, early=False)
+    def turn(self, step: Step, unmade: Mapping[str, Sequence[Window]], kept: Sequence[Window] = ()) -> StepPlan:
+        """Plan one step when its turn comes; `unmade` is what the steps before could not make.
+
+        What is `kept` was made by this very backfill, and is not made again.
+        """
+        return self._step(step, self._status(), unmade, kept, early=False)
+
+    def expected(self, steps: Sequence[Step]) -> dict[str, int]:
+        """Count what some steps have to make as things stand now, without asking how."""
+        found = self._status()
+        wanted = {step.name: self._wanted(step, self._units(step, found))[0] for step in steps}
+        return {name: sum(unit.partitions for unit in units) for name, units in wanted.items()}
 
     def _status(self) -> dict[str, StepStatus]:
         window = self.request.window
@@ -151,21 +160,13 @@ class Planner:
         step: Step,
         found: Mapping[str, StepStatus],
         unmade: Mapping[str, Sequence[Window]],
+        kept: Sequence[Window],
         *,
         early: bool,
     ) -> StepPlan:
-        scope = self.request.scope
-        units = units_of(self.ledger, self.pipeline, step, found[step.name], self.windows, scope)
-        wanted, reused = [], 0
-        for unit in units:
-            if self._is_reused(step, unit):
-                reused += unit.partitions
-            # What another run seems to be at work on may have been left behind by a process that is gone.
-            elif unit.state in self.request.wanted or (unit.state == "running" and "failed" in self.request.wanted):
-                wanted.append(unit)
-        if step.depends_on_past and wanted:
-            # What is built on a partition that changes is looked at again, one by one.
-            wanted = [unit for unit in units if unit.window.start >= wanted[0].window.start]
+        units = self._units(step, found)
+        wanted, reused = self._wanted(step, units)
+        wanted = [unit for unit in wanted if not touches(kept, unit.window)]
         blocked = [(unit, why) for unit in wanted if (why := self._late(unit) or self._unmade(step, unit, unmade))]
         if step.depends_on_past and blocked:
             first = blocked[0][0].window.start
@@ -187,6 +188,23 @@ class Planner:
             reused,
             seconds=executor_seconds(self.ledger, self.pipeline, step, sum(unit.partitions for unit in needed)),
         )
+
+    def _units(self, step: Step, found: Mapping[str, StepStatus]) -> list[Unit]:
+        return units_of(self.ledger, self.pipeline, step, found[step.name], self.windows, self.request.scope)
+
+    def _wanted(self, step: Step, units: Sequence[Unit]) -> tuple[list[Unit], int]:
+        """Choose what was asked for; count the landed raw data that is not fetched again."""
+        wanted, reused = [], 0
+        for unit in units:
+            if self._is_reused(step, unit):
+                reused += unit.partitions
+            # What another run seems to be at work on may have been left behind by a process that is gone.
+            elif unit.state in self.request.wanted or (unit.state == "running" and "failed" in self.request.wanted):
+                wanted.append(unit)
+        if step.depends_on_past and wanted:
+            # What is built on a partition that changes is looked at again, one by one.
+            wanted = [unit for unit in units if unit.window.start >= wanted[0].window.start]
+        return wanted, reused
 
     def _is_reused(self, step: Step, unit: Unit) -> bool:
         """Landed raw data is fetched again only when asked for, also where the extract's code changed."""

@@ -85,7 +85,10 @@ class Backfills(Book):
         restart: bool = False,
         owner: Owner | None = None,
     ) -> None:
-        """Work on a backfill that is not ended; `restart` forgets its chunks, so that all is judged again."""
+        """Work on a backfill that is not ended; `restart` forgets its chunks, so that all is judged again.
+
+        With other `code` for the step at work its chunks are forgotten but for those that are done.
+        """
         owner = owner or Owner.here()
         with self._write() as connection:
             self._database.lock(connection, backfills)
@@ -100,11 +103,18 @@ class Backfills(Book):
                 raise UsageError(f"backfill {backfill} has ended: it is {row.status}", to_go_on="start a new one")
             refuse_overlap(connection, now, scope_of(row), json.loads(row.tables), but=backfill)
             values: dict[str, object] = {"status": "running", "error": "", "finished_at": None}
+            changed = _changed(row, code)
+            if restart or changed:
+                others = [other for other in live_workers(connection, backfill, now) if other != owner]
+                if others:
+                    raise at_work(backfill, others, "--restart" if restart else "--new-code")
             if code is not None:
                 values["code"] = to_text(dict(code))
             if restart:
                 connection.execute(sa.delete(chunks).where(chunks.c.backfill == backfill))
                 values |= {"stage": 0, "plan": "[]"}
+            elif changed:
+                values |= _forget_layout(connection, row, changed)
             connection.execute(sa.update(backfills).where(backfills.c.id == backfill).values(**values))
             register(connection, backfill, owner, now + ttl)
 
@@ -226,6 +236,35 @@ def _row(connection: sa.Connection, backfill: str) -> Any:
             to_go_on="an older ledger may have been put in its place meanwhile: twice backfill list",
         )
     return row
+
+
+def at_work(backfill: str, owners: Sequence[Owner], option: str) -> UsageError:
+    """Build the error of a wish that processes at work cannot follow."""
+    return UsageError(
+        f"{option} is not for a backfill that others work on: {backfill} is at work on {', '.join(map(str, owners))}, "
+        "with the code and the chunks that they know",
+        safe="nothing was changed; they go on",
+        to_go_on=f"end them with Ctrl-C, or wait for them; then twice backfill resume {backfill} {option}",
+    )
+
+
+def _changed(row: Any, code: Mapping[str, str] | None) -> list[str]:
+    """Name the steps whose code is another than when the backfill began."""
+    known = json.loads(row.code)
+    return [step for step, now in (code or {}).items() if known.get(step, now) != now]
+
+
+def _forget_layout(connection: sa.Connection, row: Any, changed: Sequence[str]) -> dict[str, object]:
+    """Let the step at work be cut again if its code changed: what held for the old code is not known of the new."""
+    plan = json.loads(row.plan)
+    here = (chunks.c.backfill == row.id, chunks.c.stage == row.stage)
+    # What is blocked waits for other steps.
+    left = sa.select(chunks.c.id).where(*here, chunks.c.state.not_in(["done", "blocked"])).limit(1)
+    if not plan or plan[-1].get("step") not in changed or connection.scalar(left) is None:
+        return {}
+    connection.execute(sa.delete(chunks).where(*here, chunks.c.state != "done"))
+    connection.execute(sa.update(chunks).where(*here).values(solo=False))
+    return {"stage": row.stage - 1, "plan": to_text(plan[:-1])}
 
 
 def _info(connection: sa.Connection, row: Any, now: datetime) -> BackfillInfo:
