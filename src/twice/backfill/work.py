@@ -12,11 +12,17 @@ from twice.backfill.spans import neighbours
 from twice.engine.run import run_stage
 from twice.engine.vouching import Vouch
 from twice.errors import (
+    GateFailed,
+    KeyViolation,
+    LateData,
     LeaseLost,
+    LedgerError,
     MergeRefused,
     NotSeparable,
     OutOfScope,
     PermanentError,
+    RetriesExhausted,
+    SchemaRefused,
     ScopeHeld,
     StepFailed,
     TwiceError,
@@ -34,7 +40,16 @@ if TYPE_CHECKING:
     from twice.model.steps import Step
 
 # What may be wrong with one partition only: a chunk that raises it is halved until that one is alone.
-_OF_ONE = (StepFailed, OutOfScope, MergeRefused)
+_OF_ONE = (
+    StepFailed,
+    OutOfScope,
+    MergeRefused,
+    RetriesExhausted,
+    LateData,
+    SchemaRefused,
+    GateFailed,
+    KeyViolation,
+)
 # With this many partitions failed alone and none done, the step itself is broken.
 _BROKEN = 5
 _HELD_WAIT, _HELD_TRIES = 5.0, 60
@@ -93,7 +108,7 @@ class Worker:
             return self._failed(chunk, step, run, error)
         except Exception as error:  # noqa: BLE001 - a thread has nobody above it: whatever it is, the chunk failed
             surprise = PermanentError(f"something unexpected happened: {type(error).__name__}: {error}")
-            return self._failed(chunk, step, run, surprise)
+            return self._failed(chunk, step, run, surprise, of_one=True)
         finally:
             self.runs.pop(chunk.id, None)
         return self._done(chunk, run, result, check=check)
@@ -113,7 +128,7 @@ class Worker:
         text = f"{len(result.refused)} refused: {first}" if result.refused else result.status
         return Outcome("done", text, result.rows, result.seconds, len(result.refused))
 
-    def _failed(self, chunk: Chunk, step: Step, run: str, error: TwiceError) -> Outcome:
+    def _failed(self, chunk: Chunk, step: Step, run: str, error: TwiceError, *, of_one: bool = False) -> Outcome:
         ledger = self.workshop.ledger
         held = isinstance(error, ScopeHeld)
         if self.abandoned():
@@ -128,7 +143,7 @@ class Worker:
         if isinstance(error, NotSeparable) and len(units) > 1:
             self._one_by_one(chunk, units)
             return Outcome("split", f"one partition per job from here on: {error.message}")
-        if isinstance(error, _OF_ONE) and len(units) > 1:
+        if (of_one or _may_be_of_one(error)) and len(units) > 1:
             half = len(units) // 2
             ledger.split_chunk(chunk, [self._chunk(step, part) for part in (units[:half], units[half:])])
             return Outcome("split", error.message)
@@ -180,6 +195,11 @@ class Worker:
             if request.order == "backward":
                 new.reverse()
             ledger.recut(waiting, [self._chunk(step, piece) for piece in new])
+
+
+def _may_be_of_one(error: TwiceError) -> bool:
+    """Tell whether a smaller chunk could do better; a ledger out of reach is out of reach for all."""
+    return isinstance(error, _OF_ONE) and not isinstance(error.__cause__, LedgerError)
 
 
 def _witness(stage: Stage) -> Scope:
