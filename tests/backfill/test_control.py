@@ -106,6 +106,8 @@ def test_ctrl_c_lets_the_chunks_at_work_end_and_says_how_to_resume(lab, nursery)
     assert lab.ledger.leases() == []
     summary = shop.project().go_on(left)
     assert (summary.status, [tally.done for tally in summary.tallies]) == ("done", [6, 6])
+    # All that is to come counted from the start
+    assert {note.progress.total for note in shop.notes if note.progress} == {12}
 
 
 def test_two_processes_share_one_backfill(lab, nursery):

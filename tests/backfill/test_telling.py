@@ -22,7 +22,7 @@ DONE = Note("done", "06ksm4", "facts", "2026-01-01 … 2026-01-15 (15)", "publis
 def test_a_line_says_what_happened_and_how_far_it_is():
     assert line(DONE) == (
         "06ksm4  facts  2026-01-01 … 2026-01-15 (15)  done  7 rows  3.2 s  published  "
-        "[30 of 180 partitions, 1 failed, 30 per minute, 5 min left]"
+        "[30 of 180 partitions, 15 running, 1 failed, 30 per minute, 5 min left]"
     )
 
 
@@ -35,12 +35,18 @@ def test_without_a_terminal_changes_are_lines_and_details_are_left_out(capsys):
 
 
 def test_as_json_every_change_is_one_object(capsys):
-    with told(Settings(log_format="json")) as tell:
-        tell(Note("tick", "06ksm4", progress=FAR))
+    for settings, as_json in ((Settings(log_format="json"), False), (Settings(), True)):
+        with told(settings, as_json=as_json) as tell:
+            tell(Note("tick", "06ksm4", progress=FAR))
+            tell(DONE)
+        said = capsys.readouterr()
+        (found,) = (json.loads(text) for text in said.err.splitlines())
+        assert (found["backfill"], found["state"], found["step"]) == ("06ksm4", "done", "facts")
+        assert (found["progress"]["done"], found["data"]["rows"]) == (30, 7)
+        assert said.out == ""
+    with told(Settings(verbosity=-1), as_json=True) as tell:
         tell(DONE)
-    (found,) = (json.loads(text) for text in capsys.readouterr().err.splitlines())
-    assert (found["backfill"], found["state"], found["step"]) == ("06ksm4", "done", "facts")
-    assert (found["progress"]["done"], found["data"]["rows"]) == (30, 7)
+    assert capsys.readouterr().err == ""
 
 
 def test_the_live_view_shows_a_bar_and_what_is_at_work():
@@ -68,6 +74,9 @@ def test_the_meter_counts_steps_whose_turn_has_not_come_as_planned():
     assert found.left > 0
     # A step that turned out to have less to do counts as it is
     assert meter.read([Tally("facts", done=10), Tally("sums", done=3)]).total == 13
+    # And one that turned out to have nothing to do is no longer waited for
+    meter.expect({"sums": 0})
+    assert meter.read([Tally("facts", done=10)]).total == 10
 
 
 def test_the_plan_is_told_step_by_step_with_its_reasons(tmp_path):

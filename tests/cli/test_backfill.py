@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from unittest.mock import ANY
 
 import pytest
 
+from twice.cli.watching import Watch
 from twice.ledger import NewChunk, Owner, open_ledger
 from twice.model.scopes import Scope
 from twice.model.windows import Window
@@ -32,7 +34,7 @@ RANGE = ("--from", "2026-01-01", "--to", "2026-02-01")
         (("shop", *RANGE, "--tag", "backfill=x"), "holds the backfill's id"),
         (("nothing", *RANGE), "no pipeline 'nothing'"),
         (("swap", "zzz"), "no backfill begins with 'zzz'"),
-        (("resume", "zzz"), "there is no ledger"),
+        (("resume", "zzz"), "no backfill begins with 'zzz'"),
         (("show", "zzz"), "no backfill begins with 'zzz'"),
     ],
 )
@@ -77,7 +79,7 @@ def begun(project):
     backfill = ledger.start_backfill(
         "shop", scope(0, 8), ["lake.core.facts"], request={}, code={}, parallel=2, ttl=timedelta(hours=1), owner=far
     )
-    note = {"step": "build", "table": "lake.core.facts", "why": "separable: declared"}
+    note = {"step": "build", "table": "lake.core.facts", "why": "separable: declared", "to_come": {"later": 8}}
     ledger.lay_out(backfill, 1, "build", [NewChunk(scope(2 * n, 2), 2) for n in range(4)], note)
     for refused in ({}, {"2026-01-04": "row count at least 1"}):
         ledger.finish_chunk(ledger.take_chunk(backfill, owner=far), "done", rows=5, refused=refused)
@@ -111,7 +113,54 @@ def test_a_backfill_is_steered_from_anywhere(project, begun):
         answer = project.call("backfill", command[0], begun, *command[1:])
         assert (answer.code, "cancelled" in answer.err) == (2, True), command
     watched = project.call("backfill", "watch", begun)
-    assert watched.out == f"backfill {begun} cancelled: 3 of 8, 1 failed\n"
+    assert watched.out == f"backfill {begun} cancelled: 3 of 16 partitions, 1 failed\n"
+    told = project.call("backfill", "watch", begun, "--json").json
+    assert (told["status"], told["progress"]["done"], told["progress"]["total"]) == ("cancelled", 3, 16)
+
+
+@pytest.mark.parametrize("options", [("--restart",), ("--new-code",), ("--restart", "--join")])
+def test_others_at_work_are_not_restarted_under_their_hands(project, begun, options):
+    project.call("backfill", "pause", begun)
+    answer = project.call("backfill", "resume", begun, *options)
+    assert answer.code == 2
+    assert f"{options[0]} is not for a backfill that others work on" in answer.err
+    assert f"{begun} is at work on elsewhere (pid 7)" in answer.err
+    shown = project.call("backfill", "show", begun, "--json").json
+    assert (shown["status"], len(shown["chunks"])) == ("paused", 4)
+
+
+def test_an_unknown_id_is_a_wrong_word_also_once_there_is_a_ledger(project, begun):
+    for command in (("show",), ("watch",), ("pause",), ("resume",), ("cancel",), ("set", "--parallel", "2")):
+        answer = project.call("backfill", command[0], "zzz", *command[1:])
+        assert (answer.code, "no backfill begins with 'zzz'" in answer.err) == (2, True), command
+
+
+def test_whoever_watches_sees_what_is_taken_what_ends_and_what_is_to_come(project, begun):
+    ledger = open_ledger(f"sqlite:///{project.ledger}")
+    watch = Watch(ledger, begun)
+    far = Owner("elsewhere", 7)
+
+    def look():
+        info = ledger.backfill(begun)
+        progress = watch.read(info)
+        return progress, [(note.kind, note.step) for note in watch.changes(info, progress)]
+
+    # A step whose turn has not come counts as it was planned
+    assert look() == (ANY, [("tick", "")])
+    chunk = ledger.take_chunk(begun, owner=far)
+    progress, changes = look()
+    assert (progress.done, progress.running, progress.failed, progress.total) == (3, 2, 1, 16)
+    assert changes == [("chunk started", "build"), ("tick", "")]
+    assert "3 of 16 partitions, 2 running, 1 failed" in progress.text
+    ledger.finish_chunk(chunk, "done", rows=5)
+    assert look()[1] == [("done", "build"), ("tick", "")]
+
+
+def test_on_a_terminal_a_watch_draws_a_bar(project, begun, monkeypatch):
+    monkeypatch.setattr("twice.cli.watching.is_terminal", lambda: True)
+    open_ledger(f"sqlite:///{project.ledger}").cancel_backfill(begun)
+    shown = project.call("backfill", "watch", begun).out
+    assert shown.endswith(f"backfill {begun} cancelled: 3 of 16 partitions, 1 failed\n")
 
 
 def test_a_second_backfill_of_the_same_range_is_told_who_holds_it(project, begun):

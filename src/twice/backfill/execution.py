@@ -17,7 +17,7 @@ from twice.backfill.summary import span_of
 from twice.backfill.work import Outcome, Worker
 from twice.engine.grouping import cancel_run
 from twice.engine.interrupts import apart, plain_interrupts
-from twice.errors import LedgerBusy, LedgerError
+from twice.errors import LedgerBusy, LedgerError, TwiceError
 from twice.ledger import Chunk, NewChunk
 from twice.model.windows import Window
 
@@ -50,7 +50,7 @@ class Crew:
         self._abandoning = False
         self._worker = Worker(workshop, planner, command, abandoned=lambda: self._abandoning)
         self._notes: dict[int, Mapping[str, Any]] = {}
-        self._meter = Meter({step.step.name: step.partitions for step in plan.steps} if plan else {})
+        self._meter = Meter({step.step.name: step.partitions for step in plan.steps} if plan else None)
         self._plan = plan
         self._paused = False
 
@@ -62,6 +62,7 @@ class Crew:
         try:
             with plain_interrupts():
                 try:
+                    self._look_ahead()
                     self._loop()
                 except KeyboardInterrupt:
                     interrupted = True
@@ -78,6 +79,13 @@ class Crew:
         status = self._ledger.backfill(self._id).status
         self._say("finished", text="interrupted" if interrupted else status)
         return "interrupted" if interrupted else status
+
+    def _look_ahead(self) -> None:
+        """Count what the steps to come have to make, where no plan has told."""
+        with contextlib.suppress(TwiceError):  # for people only: the turn of a step tells what is wrong
+            if self._plan is None:
+                stage = self._ledger.backfill_state(self._id)[2]
+                self._meter.expect(self._planner.expected(self._planner.steps[stage:]))
 
     def _loop(self) -> None:
         going = True
@@ -157,7 +165,10 @@ class Crew:
             for unit, why in planned.blocked
         ]
         told = {name: value for name, value in planned.to_json().items() if name != "stages"}
-        note = {**told, **planned.batching.to_json(), "chunks": len(planned.stages)}
+        self._meter.expect({step.name: planned.partitions})
+        # Whoever watches from elsewhere knows only what is noted here.
+        to_come = self._meter.to_come([later.name for later in self._planner.steps[stage + 1 :]])
+        note = {**told, **planned.batching.to_json(), "chunks": len(planned.stages), "to_come": to_come}
         if self._ledger.lay_out(self._id, stage + 1, step.name, wanted, note):
             text = f"{planned.partitions} partitions in {len(planned.stages)} chunks; {planned.batching.why}"
             self._say("laid out", step=step.name, text=text if planned.stages else "nothing to do", data=note)

@@ -32,6 +32,8 @@ class Progress:
     def text(self) -> str:
         """The progress in a few words."""
         parts = [f"{self.done} of {self.total} partitions"]
+        if self.running:
+            parts.append(f"{self.running} running")
         if self.failed:
             parts.append(f"{self.failed} failed")
         if self.rate:
@@ -63,10 +65,18 @@ Tell = Callable[[Note], None]
 class Meter:
     """Measures a backfill from the moment at which this process began to look."""
 
-    def __init__(self, expected: Mapping[str, int]) -> None:
-        self._expected = dict(expected)
+    def __init__(self, expected: Mapping[str, int] | None = None) -> None:
+        self._expected = dict(expected or {})
         self._started = time.monotonic()
         self._before: int | None = None
+
+    def expect(self, expected: Mapping[str, int]) -> None:
+        """Learn what steps have to make, from here on."""
+        self._expected |= expected
+
+    def to_come(self, steps: Sequence[str]) -> dict[str, int]:
+        """Return what is expected of some steps."""
+        return {step: self._expected[step] for step in steps if step in self._expected}
 
     def read(self, tallies: Sequence[Tally]) -> Progress:
         """Tell how far it is; steps whose turn has not come count as planned."""

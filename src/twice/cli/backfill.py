@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from twice.cli.backfills import cancel, list_, pause, set_, show, watch
+from twice.cli.backfills import cancel, find, list_, pause, set_, show, watch
 from twice.cli.options import pairs
 from twice.cli.output import json_option, print_json, print_text
 from twice.cli.plans import lines as plan_lines
@@ -107,7 +107,8 @@ def start(
     """Make what is missing, failed or stale in a range, upstream first, many partitions per Spark job.
 
     A step whose partitions do not depend on each other computes several of them in one job; the plan says why or
-    why not. A partition that fails does not stop the rest.
+    why not. A partition that fails does not stop the rest. With --json every event is one JSON object on standard
+    error, and the last line, on standard output, is the summary.
 
     \b
     twice backfill shop --from 2026-01-01 --to 2026-04-01 --dry-run
@@ -140,7 +141,7 @@ def start(
         return
     if not shadow:  # a shadow holds nobody up until it is swapped in
         _refuse_early(settings, found, request)
-    with told(settings) as tell, settings.workshop(_details(settings)) as workshop:
+    with told(settings, as_json=as_json) as tell, settings.workshop(_details(settings, as_json=as_json)) as workshop:
         from twice.backfill.api import Project
 
         summary = Project(workshop, found, tell, shlex.join(["twice", *settings.arguments])).start(request)
@@ -157,13 +158,15 @@ def start(
 def resume(settings: Settings, backfill_id: str, new_code: bool, restart: bool, join: bool, as_json: bool) -> None:
     """Go on with a backfill that was paused, interrupted or killed: what is done stays done.
 
-    Where processes wait for it they go on; otherwise this one does the work.
+    Where processes wait for it they go on; otherwise this one does the work. With --json every event is one JSON
+    object on standard error, and the last line, on standard output, is the summary.
 
     \b
     twice backfill resume 06ksm4
     """
-    ledger = settings.ledger()
-    info = ledger.backfill(backfill_id)
+    from twice.ledger.backfills import at_work
+
+    ledger, info = find(settings, backfill_id)
     completed = info.status == "partly" and restart and info.shadow is not None
     if info.status in ("done", "partly", "cancelled") and not completed:
         raise UsageError(
@@ -172,6 +175,9 @@ def resume(settings: Settings, backfill_id: str, new_code: bool, restart: bool, 
             if info.shadow and info.status == "partly"
             else "start a new one: it makes only what is still missing, failed or stale",
         )
+    option = "--restart" if restart else "--new-code"
+    if info.workers and (restart or (new_code and not join)):
+        raise at_work(info.id, info.workers, option)
     if info.workers and not join:
         if info.status == "paused":
             ledger.unpause_backfill(info.id)
@@ -189,8 +195,10 @@ def resume(settings: Settings, backfill_id: str, new_code: bool, restart: bool, 
         answer = click.prompt(
             "Make what is left with the new code, or restart?", type=click.Choice(["new-code", "restart"]), err=True
         )
-        new_code, restart = answer == "new-code", answer == "restart"
-    with told(settings) as tell, settings.workshop(_details(settings)) as workshop:
+        new_code, restart, option = answer == "new-code", answer == "restart", f"--{answer}"
+    if info.workers and changed:
+        raise at_work(info.id, info.workers, option)
+    with told(settings, as_json=as_json) as tell, settings.workshop(_details(settings, as_json=as_json)) as workshop:
         command = shlex.join(["twice", *settings.arguments])
         summary = Project(workshop, found, tell, command).go_on(info, new_code=new_code, restart=restart)
     _end(settings, summary, as_json=as_json)
@@ -200,13 +208,13 @@ for _command in (list_, show, watch, pause, cancel, set_, diff, swap, drop):
     backfill.add_command(_command)
 
 
-def _details(settings: Settings) -> Listener | None:
+def _details(settings: Settings, *, as_json: bool) -> Listener | None:
     """Listen to every step of the publish protocol, if that is asked for."""
     from twice.cli.progress import json_line, text_line
 
     if settings.verbosity < 1:
         return None
-    return json_line if settings.json_logs else text_line
+    return json_line if settings.json_logs or as_json else text_line
 
 
 def _tell_going(info: BackfillInfo, *, as_json: bool) -> None:
@@ -221,7 +229,7 @@ def _end(settings: Settings, summary: Summary, *, as_json: bool) -> None:
     if summary.failures:
         _tell_hook(settings, summary)
     if as_json:
-        print_json(summary.to_json())
+        print_json(summary.to_json(), long=True)
     else:
         for line in summary.lines:
             print_text(line)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -15,8 +13,6 @@ from twice.errors import UsageError
 
 if TYPE_CHECKING:
     from twice.ledger import BackfillInfo, Ledger, Shadow
-
-_OVER = ("done", "partly", "cancelled", "interrupted", "lost")
 
 
 @click.command("list", short_help="The newest backfills.")
@@ -47,7 +43,7 @@ def show(settings: Settings, backfill_id: str, as_json: bool) -> None:
 
     The beginning of its id is enough if no other backfill begins so.
     """
-    ledger, info = _find(settings, backfill_id)
+    ledger, info = find(settings, backfill_id)
     chunks = ledger.chunks(info.id)
     if as_json:
         print_json(info.to_json() | {"chunks": [chunk.to_json() for chunk in chunks]})
@@ -66,21 +62,14 @@ def show(settings: Settings, backfill_id: str, as_json: bool) -> None:
 @json_option
 @pass_settings
 def watch(settings: Settings, backfill_id: str, as_json: bool) -> None:
-    """Follow a backfill from anywhere until it ends: a line whenever something changed.
+    """Follow a backfill from anywhere until it ends: a bar on a terminal, else a line whenever something changed.
 
     With --json each line is one JSON object.
     """
-    ledger, info = _find(settings, backfill_id)
-    before = ""
-    while True:
-        info = ledger.backfill(info.id)
-        line = json.dumps(info.to_json()) if as_json else f"backfill {info.id} {info.status}: {_far(info)}"
-        if line != before:
-            print_text(line)
-            before = line
-        if info.status in _OVER:
-            return
-        time.sleep(1)
+    from twice.cli.watching import Watch
+
+    ledger, info = find(settings, backfill_id)
+    Watch(ledger, info.id).until_the_end(as_json=as_json)
 
 
 @click.command(short_help="Start no further chunk.")
@@ -89,7 +78,7 @@ def watch(settings: Settings, backfill_id: str, as_json: bool) -> None:
 @pass_settings
 def pause(settings: Settings, backfill_id: str, as_json: bool) -> None:
     """Start no further chunk; those at work end. `resume` goes on."""
-    ledger, info = _find(settings, backfill_id)
+    ledger, info = find(settings, backfill_id)
     ledger.pause_backfill(info.id)
     _told(ledger, info.id, f"backfill {info.id} is paused; to go on: twice backfill resume {info.id}", as_json=as_json)
 
@@ -100,7 +89,7 @@ def pause(settings: Settings, backfill_id: str, as_json: bool) -> None:
 @pass_settings
 def cancel(settings: Settings, backfill_id: str, as_json: bool) -> None:
     """End a backfill: running Spark jobs are cancelled, what is done stays done."""
-    ledger, info = _find(settings, backfill_id)
+    ledger, info = find(settings, backfill_id)
     ledger.cancel_backfill(info.id)
     _told(ledger, info.id, f"backfill {info.id} is cancelled; what is done stays done", as_json=as_json)
 
@@ -112,17 +101,13 @@ def cancel(settings: Settings, backfill_id: str, as_json: bool) -> None:
 @pass_settings
 def set_(settings: Settings, backfill_id: str, parallel: int, as_json: bool) -> None:
     """Change how many chunks run at once, while it runs."""
-    ledger, info = _find(settings, backfill_id)
+    ledger, info = find(settings, backfill_id)
     ledger.set_parallel(info.id, parallel)
     _told(ledger, info.id, f"backfill {info.id} runs {parallel} chunks at once from now on", as_json=as_json)
 
 
-def find(settings: Settings, backfill_id: str) -> BackfillInfo:
-    """Return one backfill by the beginning of its id; a project that never ran has none."""
-    return _find(settings, backfill_id)[1]
-
-
-def _find(settings: Settings, backfill_id: str) -> tuple[Ledger, BackfillInfo]:
+def find(settings: Settings, backfill_id: str) -> tuple[Ledger, BackfillInfo]:
+    """Find a backfill by the beginning of its id; where nothing has run yet, there is none."""
     ledger = settings.ledger_if_any()
     if ledger is None:
         raise UsageError(f"no backfill begins with {backfill_id!r}: nothing has run yet")

@@ -32,7 +32,7 @@ def diff(settings: Settings, backfill_id: str, as_json: bool) -> None:
     """
     from twice.backfill.shadows import require_comparable
 
-    info = find(settings, backfill_id)
+    _, info = find(settings, backfill_id)
     require_comparable(info)
     with settings.workshop() as workshop:
         found = list(_shadow(settings, workshop, info).diff())
@@ -60,7 +60,7 @@ def swap(settings: Settings, backfill_id: str, force: bool, as_json: bool) -> No
     """
     from twice.backfill.shadows import require_finished
 
-    info = find(settings, backfill_id)
+    _, info = find(settings, backfill_id)
     require_finished(info)
     with settings.workshop() as workshop:
         shadow = _shadow(settings, workshop, info)
@@ -86,7 +86,7 @@ def drop(settings: Settings, backfill_id: str, force: bool, as_json: bool) -> No
     """
     from twice.backfill.shadows import require_droppable
 
-    info = find(settings, backfill_id)
+    _, info = find(settings, backfill_id)
     require_droppable(info, force=force)
     with settings.workshop() as workshop:
         _shadow(settings, workshop, info).drop(force=force)

@@ -20,9 +20,9 @@ _DETAILS = ("chunk started", "tick", "waiting")
 
 
 @contextmanager
-def told(settings: Settings) -> Iterator[Tell]:
+def told(settings: Settings, *, as_json: bool = False) -> Iterator[Tell]:
     """Yield the listener that suits the place where standard error goes."""
-    if settings.json_logs:
+    if settings.json_logs or (as_json and settings.verbosity >= 0):
         yield json_line
     elif settings.verbosity < 0:
         yield lambda _note: None
