@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -169,10 +170,41 @@ def test_actions_inside_a_step_are_seen_also_on_empty_inputs(ground):
         spark.sparkContext.parallelize([1]).sum()
         return orders
 
+    jobs = ground.jobs()
     assert ground.of(counted).reason == "reads rows while it is called: count()"
+    assert ground.jobs() == jobs
     ground.lab.spark.sql(f"delete from {ground.orders.name}")
     assert ground.of(guarded).reason == "reads rows while it is called: isEmpty()"
     assert ground.of(commanded).reason == "starts Spark jobs while it is called"
+
+
+def test_nothing_is_read_or_written_while_a_step_is_only_looked_at(ground):
+    reached = []
+
+    def written(orders: DataFrame) -> DataFrame:
+        with contextlib.suppress(Exception):
+            orders.writeTo(ground.lab.name("copy")).create()
+        reached.append("after")
+        return orders
+
+    def fetched(orders: DataFrame) -> DataFrame:
+        reached.append(orders.toPandas())
+        return orders
+
+    def pivoted(orders: DataFrame) -> DataFrame:
+        return orders.groupBy("order_date").pivot("customer_id").sum("amount")
+
+    def listed(orders: DataFrame) -> DataFrame:
+        return orders.groupBy("order_date").pivot("customer_id", [1, 2]).sum("amount")
+
+    jobs = ground.jobs()
+    assert ground.of(written).reason == "reads rows while it is called: writeTo()"
+    assert not ground.lab.spark.catalog.tableExists(ground.lab.name("copy"))
+    assert ground.of(fetched).reason == "reads rows while it is called: toPandas()"
+    assert ground.of(pivoted).reason == "reads rows while it is called: pivot()"
+    assert "reads rows" not in ground.of(listed).reason
+    assert reached == []
+    assert ground.jobs() == jobs
 
 
 def test_tables_beside_the_inputs_are_seen(ground):

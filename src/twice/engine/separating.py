@@ -6,10 +6,11 @@ bound but not read, and the plan that it returns is followed. In doubt the answe
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import FrameType
@@ -44,9 +45,13 @@ _MARKER = re.compile(r":window_(?:start|end)\b")
 # What of a DataFrame reads rows at once, or leaves the plan.
 _ACTIONS = frozenset(
     {"approxQuantile", "checkpoint", "collect", "corr", "count", "cov", "crosstab", "first", "foreach",
-     "foreachPartition", "freqItems", "head", "isEmpty", "localCheckpoint", "rdd", "show", "tail", "take", "toArrow",
-     "toLocalIterator", "toPandas", "write", "writeTo", "writeStream"}
+     "foreachPartition", "freqItems", "head", "isEmpty", "localCheckpoint", "mergeInto", "rdd", "show", "tail", "take",
+     "toArrow", "toJSON", "toLocalIterator", "toPandas", "write", "writeTo", "writeStream"}
 )  # fmt: skip
+
+
+class _Action(BaseException):
+    """An action that a step began while it was only looked at; what catches every Exception does not catch it."""
 
 
 @dataclass(frozen=True)
@@ -133,9 +138,10 @@ def _by_plan(job: Job) -> str:
     for pinned in located(job):
         rows = bind(job, pinned)
         bound[pinned.name] = marks.mark(pinned.name, rows, _origin(pinned.read, rows))
-    with grouped(job), _watched() as actions:
+    result = None
+    with grouped(job), _watched() as actions, contextlib.suppress(_Action):
         result = next(batches(job, bound))
-    if actions:
+    if actions or result is None:
         return f"reads rows while it is called: {actions[0]}()"
     if started(job):
         return "starts Spark jobs while it is called"
@@ -158,18 +164,24 @@ def _origin(read: Read, rows: DataFrame) -> Origin | None:
 
 @contextmanager
 def _watched() -> Iterator[list[str]]:
-    """Note the actions on DataFrames that this thread calls, also those that need no Spark job on empty inputs."""
+    """Stop this thread at its first action on a DataFrame, before anything is read or written, and note it."""
     found: list[str] = []
     before = sys.getprofile()
 
     def look(frame: FrameType, event: str, _: Any) -> None:
-        if event == "call" and frame.f_code.co_name in _ACTIONS:
-            module: Mapping[str, object] = frame.f_globals
-            if str(module.get("__name__", "")) in {"pyspark.sql.classic.dataframe", "pyspark.sql.dataframe"}:
-                found.append(frame.f_code.co_name)
+        if event == "call" and _is_action(frame):
+            found.append(frame.f_code.co_name)
+            raise _Action
 
     sys.setprofile(look)
     try:
         yield found
     finally:
         sys.setprofile(before)
+
+
+def _is_action(frame: FrameType) -> bool:
+    name, module = frame.f_code.co_name, str(frame.f_globals.get("__name__", ""))
+    if name == "pivot" and module == "pyspark.sql.group":
+        return frame.f_locals.get("values") is None  # the values are looked for in the rows
+    return name in _ACTIONS and module in {"pyspark.sql.classic.dataframe", "pyspark.sql.dataframe"}
