@@ -4,6 +4,12 @@ Every windowed input has a column that names the partition of its rows. The colu
 number through the plan: a node keeps partitions apart if it looks at one row at a time, or brings together
 only rows that agree in that column. Only known nodes are taken; whatever else is in the plan, the answer
 is no, with the reason in words. What is below no windowed input is the same for every partition.
+
+Nor may the order of rows decide, which a larger job changes: `first`, `collect_set`, `mode`, approximate
+percentiles and the like are refused. Some things stay separable although rows may tie in them: windows with an
+order (`row_number` by day and key, the newest first), `max_by`, and `dropDuplicates` by the day and a key. Where
+rows tie there, a daily run chooses one of them by chance too; and one partition of the first chunk is computed
+alone and compared, so that a step that lives from such chance is found out.
 """
 
 from __future__ import annotations

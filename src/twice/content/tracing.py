@@ -23,7 +23,13 @@ _OTHERS = {
     "Expand": "groups in several ways at once",
 }
 _ROW_UDFS = frozenset({100, 101})  # plain Python functions of one row, with and without Arrow
-_BY_ORDER = frozenset({"First", "Last", "AnyValue", "CollectList", "ListAgg"})
+# What the order in which rows come decides, unless a window says in which order it looks at them.
+_BY_ORDER = frozenset({"First", "Last", "AnyValue", "NthValue", "CollectList", "ListAgg"})
+# What also depends on which task meets which rows: ties, the order of a set, the cut of an approximation.
+_BY_TASK = frozenset(
+    {"ApproximatePercentile", "ApproxTopK", "CollectSet", "HistogramNumeric", "HllSketchAgg", "HllUnionAgg",
+     "KllSketchAggBigint", "KllSketchAggDouble", "KllSketchAggFloat", "Mode", "ThetaSketchAgg", "ThetaUnionAgg"}
+)  # fmt: skip
 _ONE_OF_THE_ROWS = frozenset({"Max", "Min", "MaxBy", "MinBy"})
 _DICE = frozenset(
     {"Rand", "Randn", "RandStr", "Uniform", "Uuid", "Shuffle", "MonotonicallyIncreasingID", "SparkPartitionID",
@@ -132,15 +138,15 @@ class Reader:
         keys, results = plan.expressions("groupingExpressions"), plan.expressions("aggregateExpressions")
         if not below.fixed:
             self._require(keys, below, "aggregates")
-            for each in results:
-                if found := [node.kind for node in each.walk() if node.kind in _BY_ORDER]:
-                    raise Mixed(f"asks for {snake(found[0])}(), which depends on the order of rows")
+            _refuse(results, _BY_ORDER | _BY_TASK)
         return self._renamed(below, results)
 
     def _window(self, plan: Node) -> Trace:
         below = self.trace(plan.children[0])
         if not below.fixed:
             self._require(plan.expressions("partitionSpec"), below, "has a window function")
+            ordered = bool(plan.expressions("orderSpec"))
+            _refuse(plan.expressions("windowExpressions"), _BY_TASK if ordered else _BY_ORDER | _BY_TASK)
         added = tuple(_columns(plan.expressions("windowExpressions")))
         return replace(below, output=(*below.output, *added))
 
@@ -298,6 +304,13 @@ class Reader:
         plan = node.expression("plan")
         if plan is None or node.fields.get("outerAttrs") or not self.trace(plan).fixed:
             raise Mixed("asks a subquery about rows of the window")
+
+
+def _refuse(expressions: Iterable[Node], kinds: frozenset[str]) -> None:
+    """Refuse functions whose answer the order of rows decides, and not the rows alone."""
+    for each in expressions:
+        if found := [node.kind for node in each.walk() if node.kind in kinds]:
+            raise Mixed(f"asks for {snake(found[0])}(), which depends on the order of rows")
 
 
 def _columns(expressions: Iterable[Node]) -> Iterable[Node]:
