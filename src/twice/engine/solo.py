@@ -61,11 +61,16 @@ def _compare(job: Job, inputs: Sequence[Pinned], staged: Staged, verdict: Verdic
 
 
 def _unit(job: Job, verdict: Verdict) -> Window:
-    """Return the unit that was asked for, or another one if gates refused a part of it."""
+    """Return the unit that was asked for, or the fullest one if that is empty or gates refused a part of it."""
     refused = {job.unit_of(partition) for partition in verdict.refused}
     assert job.solo is not None  # noqa: S101 - the caller asked
+    rows = dict.fromkeys((unit for unit in job.units if unit not in refused), 0)
+    for partition, digest in verdict.digests.items():
+        if (unit := job.unit_of(partition)) in rows:
+            rows[unit] += digest.rows
     wanted = job.unit_of(job.solo)
-    return next((unit for unit in (wanted, *job.units) if unit in job.units and unit not in refused), job.units[0])
+    # No rows alone and no rows together would prove nothing.
+    return wanted if wanted is not None and rows.get(wanted) else max(rows, key=lambda unit: rows[unit])
 
 
 def _shaped(rows: DataFrame, schema: StructType) -> DataFrame:
