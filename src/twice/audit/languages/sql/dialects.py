@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+from itertools import islice
 
 # What users may write, and sqlglot's name for it.
 DIALECTS = {
@@ -12,25 +14,74 @@ DIALECTS = {
     "presto": "presto", "athena": "athena", "oracle": "oracle", "clickhouse": "clickhouse", "teradata": "teradata", "ansi": "", "generic": "",
 }  # fmt: skip
 
-_SIGNS: list[tuple[str, re.Pattern[str], int]] = [
-    (name, re.compile(pattern, re.IGNORECASE | re.MULTILINE), weight)
-    for name, pattern, weight in [
-        ("tsql", r"^\s*GO\s*$|\bGETDATE\s*\(|\bSYSDATETIME\b|\bGETUTCDATE\b|\[dbo\]|\bdbo\.|\bNVARCHAR\b|\bDECLARE\s+@|\bSET\s+NOCOUNT|\bBEGIN\s+TRAN\b|@@\w+|\bNEWID\s*\(|\bWITH\s*\(NOLOCK|\bSELECT\s+TOP\b|(FROM|INTO|TABLE|UPDATE)\s+#\w|\[\w+\]\.\[\w+\]|\bOBJECT_ID\s*\(|\bEXEC(UTE)?\s+\w", 3),
-        ("snowflake", r"\bCOPY\s+INTO\b|\bFILE_FORMAT\s*=|\bVARIANT\b|\bCREATE\s+(OR\s+REPLACE\s+)?(STAGE|STREAM|TASK|TRANSIENT)\b|\bSYSDATE\(\)|\bUUID_STRING\b|\bDATEADD\s*\(\s*'?(day|hour)|\$\w+:\w+|\bMETADATA\$|\bSYSTEM\$|\bIFF\s*\(|\bCONVERT_TIMEZONE\b|\bTO_TIMESTAMP_NTZ\b", 2),
-        ("bigquery", r"`[\w-]+\.[\w-]+\.[\w$*-]+`|\b_PARTITION(TIME|DATE)\b|\bSAFE_CAST\b|\bDATE_SUB\s*\([^)]*INTERVAL|\bGENERATE_UUID\b|\bTIMESTAMP_(SUB|ADD|TRUNC)\b|\bCREATE\s+TEMP\s+FUNCTION|\bEXCEPT\s*\(|\bFARM_FINGERPRINT\b|\bSTRUCT<|\b@run_date\b|\bINT64\b|\bFLOAT64\b", 2),
-        ("databricks", r"\bUSING\s+(DELTA|ICEBERG|PARQUET)\b|\bINSERT\s+OVERWRITE\b|\bPARTITIONED\s+BY\b|\bdate_sub\s*\(|\bZORDER\b|\bOPTIMIZE\b|\bdelta\.`|\bUPDATE\s+SET\s+\*|\bcollect_list\b|\bLATERAL\s+VIEW\b|\bREPLACE\s+WHERE\b|\bCREATE\s+OR\s+REPLACE\s+TEMP(ORARY)?\s+VIEW\b|\bDISTRIBUTE\s+BY\b|\bmonotonically_increasing_id\b", 2),
-        ("hive", r"\bSTORED\s+AS\b|\bROW\s+FORMAT\b|\bhiveconf\b|\bMSCK\s+REPAIR\b|\bLOAD\s+DATA\b|\bhivevar\b|\bTBLPROPERTIES\b|^\s*set\s+hive\.", 2),
-        ("redshift", r"\bDISTKEY\b|\bSORTKEY\b|\bDISTSTYLE\b|\bIAM_ROLE\b|\bUNLOAD\s*\(|\bENCODE\s+\w+|\bDATEADD\s*\(\s*\w+\s*,|\bGETDATE\(\)::", 2),
-        ("postgres", r"::\w+|\bON\s+CONFLICT\b|\bLANGUAGE\s+plpgsql|\$\$|\bSERIAL\b|\bJSONB\b|\bNOW\(\)\s*-\s*INTERVAL\s*'|\bDISTINCT\s+ON\b|\bRETURNING\b|\bgen_random_uuid\b|\bBIGSERIAL\b|\bTIMESTAMPTZ\b", 1),
-        ("mysql", r"\bENGINE\s*=|\bAUTO_INCREMENT\b|\bON\s+DUPLICATE\s+KEY\b|\bCURDATE\(\)|\bINSERT\s+IGNORE\b|\bREPLACE\s+INTO\b|\bDATE_SUB\s*\(\s*\w+\(\)\s*,\s*INTERVAL\s+\d|\bDELIMITER\b", 2),
-        ("sqlite", r"\bAUTOINCREMENT\b|\bdatetime\s*\(\s*'now'|\bdate\s*\(\s*'now'|\bINSERT\s+OR\s+(REPLACE|IGNORE)\b|\bPRAGMA\b|\bjulianday\b", 3),
-        ("duckdb", r"\bread_(parquet|csv|csv_auto|json)\s*\(|\bFROM\s+'[^']+\.(parquet|csv)'|\bSUMMARIZE\b|\bINSERT\s+OR\s+REPLACE\s+INTO\b.*\bBY\s+NAME\b", 3),
-        ("oracle", r"\bSYSDATE\b(?!\s*\()|\bNVL2?\s*\(|\bVARCHAR2\b|\bFROM\s+DUAL\b|\.NEXTVAL\b|\bROWNUM\b|\bTO_DATE\s*\(\s*'|\bEXECUTE\s+IMMEDIATE\b", 2),
-        ("trino", r"\bFROM_ISO8601|\bdate_parse\s*\(|\bpartitioned_by\s*=\s*ARRAY|\bapprox_distinct\b|\bdate_add\s*\(\s*'day'", 2),
-        ("clickhouse", r"\bENGINE\s*=\s*\w*MergeTree|\btoYYYYMM\b|\btoDate\s*\(|\bgenerateUUIDv4\b|\bPREWHERE\b|\bORDER\s+BY\s+tuple\(\)", 4),
-    ]
-]  # fmt: skip
+# Signs of a dialect and what each weighs: a text that every match of the sign holds, in lower case, and the sign.
+_SIGNS: dict[str, tuple[int, tuple[tuple[str, str], ...]]] = {
+    "tsql": (3, (
+        ("go", r"^\s*GO\s*$"), ("getdate", r"\bGETDATE\s*\("), ("sysdatetime", r"\bSYSDATETIME\b"), ("getutcdate", r"\bGETUTCDATE\b"),
+        ("[dbo]", r"\[dbo\]"), ("dbo.", r"\bdbo\."), ("nvarchar", r"\bNVARCHAR\b"), ("declare", r"\bDECLARE\s+@"), ("nocount", r"\bSET\s+NOCOUNT"),
+        ("begin", r"\bBEGIN\s+TRAN\b"), ("@@", r"@@\w+"), ("newid", r"\bNEWID\s*\("), ("(nolock", r"\bWITH\s*\(NOLOCK"), ("top", r"\bSELECT\s+TOP\b"),
+        ("#", r"(FROM|INTO|TABLE|UPDATE)\s+#\w"), ("].[", r"\[\w+\]\.\[\w+\]"), ("object_id", r"\bOBJECT_ID\s*\("), ("exec", r"\bEXEC(UTE)?\s+\w"),
+    )),
+    "snowflake": (2, (
+        ("copy", r"\bCOPY\s+INTO\b"), ("file_format", r"\bFILE_FORMAT\s*="), ("variant", r"\bVARIANT\b"),
+        ("create", r"\bCREATE\s+(OR\s+REPLACE\s+)?(STAGE|STREAM|TASK|TRANSIENT)\b"), ("sysdate()", r"\bSYSDATE\(\)"), ("uuid_string", r"\bUUID_STRING\b"),
+        ("dateadd", r"\bDATEADD\s*\(\s*'?(day|hour)"), ("$", r"\$\w+:\w+"), ("metadata$", r"\bMETADATA\$"), ("system$", r"\bSYSTEM\$"),
+        ("iff", r"\bIFF\s*\("), ("convert_timezone", r"\bCONVERT_TIMEZONE\b"), ("to_timestamp_ntz", r"\bTO_TIMESTAMP_NTZ\b"),
+    )),
+    "bigquery": (2, (
+        ("`", r"`[\w-]+\.[\w-]+\.[\w$*-]+`"), ("_partition", r"\b_PARTITION(TIME|DATE)\b"), ("safe_cast", r"\bSAFE_CAST\b"),
+        ("date_sub", r"\bDATE_SUB\s*\([^)]*INTERVAL"), ("generate_uuid", r"\bGENERATE_UUID\b"), ("timestamp_", r"\bTIMESTAMP_(SUB|ADD|TRUNC)\b"),
+        ("function", r"\bCREATE\s+TEMP\s+FUNCTION"), ("except", r"\bEXCEPT\s*\("), ("farm_fingerprint", r"\bFARM_FINGERPRINT\b"), ("struct<", r"\bSTRUCT<"),
+        ("@run_date", r"\b@run_date\b"), ("int64", r"\bINT64\b"), ("float64", r"\bFLOAT64\b"),
+    )),
+    "databricks": (2, (
+        ("using", r"\bUSING\s+(DELTA|ICEBERG|PARQUET)\b"), ("overwrite", r"\bINSERT\s+OVERWRITE\b"), ("partitioned", r"\bPARTITIONED\s+BY\b"),
+        ("date_sub", r"\bdate_sub\s*\("), ("zorder", r"\bZORDER\b"), ("optimize", r"\bOPTIMIZE\b"), ("delta.`", r"\bdelta\.`"), ("*", r"\bUPDATE\s+SET\s+\*"),
+        ("collect_list", r"\bcollect_list\b"), ("lateral", r"\bLATERAL\s+VIEW\b"), ("replace", r"\bREPLACE\s+WHERE\b"),
+        ("view", r"\bCREATE\s+OR\s+REPLACE\s+TEMP(ORARY)?\s+VIEW\b"), ("distribute", r"\bDISTRIBUTE\s+BY\b"),
+        ("monotonically_increasing_id", r"\bmonotonically_increasing_id\b"),
+    )),
+    "hive": (2, (
+        ("stored", r"\bSTORED\s+AS\b"), ("row", r"\bROW\s+FORMAT\b"), ("hiveconf", r"\bhiveconf\b"), ("msck", r"\bMSCK\s+REPAIR\b"),
+        ("load", r"\bLOAD\s+DATA\b"), ("hivevar", r"\bhivevar\b"), ("tblproperties", r"\bTBLPROPERTIES\b"), ("hive.", r"^\s*set\s+hive\."),
+    )),
+    "redshift": (2, (
+        ("distkey", r"\bDISTKEY\b"), ("sortkey", r"\bSORTKEY\b"), ("diststyle", r"\bDISTSTYLE\b"), ("iam_role", r"\bIAM_ROLE\b"),
+        ("unload", r"\bUNLOAD\s*\("), ("encode", r"\bENCODE\s+\w+"), ("dateadd", r"\bDATEADD\s*\(\s*\w+\s*,"), ("getdate()::", r"\bGETDATE\(\)::"),
+    )),
+    "postgres": (1, (
+        ("::", r"::\w+"), ("conflict", r"\bON\s+CONFLICT\b"), ("plpgsql", r"\bLANGUAGE\s+plpgsql"), ("$$", r"\$\$"), ("serial", r"\bSERIAL\b"),
+        ("jsonb", r"\bJSONB\b"), ("now()", r"\bNOW\(\)\s*-\s*INTERVAL\s*'"), ("distinct", r"\bDISTINCT\s+ON\b"), ("returning", r"\bRETURNING\b"),
+        ("gen_random_uuid", r"\bgen_random_uuid\b"), ("bigserial", r"\bBIGSERIAL\b"), ("timestamptz", r"\bTIMESTAMPTZ\b"),
+    )),
+    "mysql": (2, (
+        ("engine", r"\bENGINE\s*="), ("auto_increment", r"\bAUTO_INCREMENT\b"), ("duplicate", r"\bON\s+DUPLICATE\s+KEY\b"), ("curdate()", r"\bCURDATE\(\)"),
+        ("ignore", r"\bINSERT\s+IGNORE\b"), ("replace", r"\bREPLACE\s+INTO\b"), ("date_sub", r"\bDATE_SUB\s*\(\s*\w+\(\)\s*,\s*INTERVAL\s+\d"),
+        ("delimiter", r"\bDELIMITER\b"),
+    )),
+    "sqlite": (3, (
+        ("autoincrement", r"\bAUTOINCREMENT\b"), ("'now'", r"\bdatetime\s*\(\s*'now'"), ("'now'", r"\bdate\s*\(\s*'now'"),
+        ("or", r"\bINSERT\s+OR\s+(REPLACE|IGNORE)\b"), ("pragma", r"\bPRAGMA\b"), ("julianday", r"\bjulianday\b"),
+    )),
+    "duckdb": (3, (
+        ("read_", r"\bread_(parquet|csv|csv_auto|json)\s*\("), ("'", r"\bFROM\s+'[^']+\.(parquet|csv)'"), ("summarize", r"\bSUMMARIZE\b"),
+        ("replace", r"\bINSERT\s+OR\s+REPLACE\s+INTO\b.*\bBY\s+NAME\b"),
+    )),
+    "oracle": (2, (
+        ("sysdate", r"\bSYSDATE\b(?!\s*\()"), ("nvl", r"\bNVL2?\s*\("), ("varchar2", r"\bVARCHAR2\b"), ("dual", r"\bFROM\s+DUAL\b"), (".nextval", r"\.NEXTVAL\b"),
+        ("rownum", r"\bROWNUM\b"), ("to_date", r"\bTO_DATE\s*\(\s*'"), ("immediate", r"\bEXECUTE\s+IMMEDIATE\b"),
+    )),
+    "trino": (2, (
+        ("from_iso8601", r"\bFROM_ISO8601"), ("date_parse", r"\bdate_parse\s*\("), ("partitioned_by", r"\bpartitioned_by\s*=\s*ARRAY"),
+        ("approx_distinct", r"\bapprox_distinct\b"), ("'day'", r"\bdate_add\s*\(\s*'day'"),
+    )),
+    "clickhouse": (4, (
+        ("mergetree", r"\bENGINE\s*=\s*\w*MergeTree"), ("toyyyymm", r"\btoYYYYMM\b"), ("todate", r"\btoDate\s*\("), ("generateuuidv4", r"\bgenerateUUIDv4\b"),
+        ("prewhere", r"\bPREWHERE\b"), ("tuple()", r"\bORDER\s+BY\s+tuple\(\)"),
+    )),
+}  # fmt: skip
 _LONGEST = 60_000
+_MOST = 5
 
 
 def guess(text: str, default: str = "databricks") -> str:
@@ -40,11 +91,19 @@ def guess(text: str, default: str = "databricks") -> str:
     ('tsql', 'databricks')
     """
     text = text[:_LONGEST]
-    scores: dict[str, int] = {}
-    for name, pattern, weight in _SIGNS:
-        found = sum(1 for _ in zip(pattern.finditer(text), range(5), strict=False))
-        if found:
-            scores[name] = found * weight
-    if not scores:
-        return default
-    return max(scores, key=lambda name: scores[name])
+    lowered = text.lower()
+    best, most = default, 0
+    for name, (weight, signs) in _SIGNS.items():
+        # Most signs are nowhere in a text, and to search for a word is much quicker than to match a pattern.
+        likely = tuple(pattern for word, pattern in signs if word in lowered)
+        if not likely:
+            continue
+        score = weight * sum(1 for _ in islice(_any_of(likely).finditer(text), _MOST))
+        if score > most:
+            best, most = name, score
+    return best
+
+
+@lru_cache(maxsize=512)
+def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(patterns), re.IGNORECASE | re.MULTILINE)
