@@ -32,6 +32,7 @@ _OTHERS = ("", "postgres", "snowflake", "databricks", "tsql", "bigquery")
 _LONGEST_STATEMENT = 150_000
 _LONGEST_TEXT = 3_000_000
 _MOST_TOKENS = 60_000
+_UNSTEADY = CLOCKS | RANDOM
 _BODY = re.compile(r"\bLANGUAGE\s+'?(javascript|python|java|scala|c|plv8|plpython\w*)\b", re.IGNORECASE)
 
 
@@ -235,7 +236,7 @@ def _parse_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: Sql
     clocks = [
         (token.text.lower(), source.place(token.line, token.col - len(token.text) + 1))
         for token in chunk
-        if token.text.lower() in CLOCKS or token.text.lower() in RANDOM
+        if token.text.lower() in _UNSTEADY
     ]
     reader = StatementReader(Converter(source, place, clocks), place, reading.constraints)
     for item in reader.read(node):

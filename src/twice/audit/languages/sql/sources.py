@@ -37,11 +37,20 @@ class SqlText:
 
     def hole(self, name: str) -> Expr | None:
         """Return what stands for the first hole in a text."""
-        match = HOLE.search(name)
+        match = HOLE.search(name) if self.holes else None
         return self.holes.get(int(match[1])) if match else None
+
+    def holes_in(self, text: str) -> list[Expr]:
+        """Return what stands for the holes in a text, in order."""
+        if not self.holes:
+            return []
+        numbers = (int(match[1]) for match in HOLE.finditer(text))
+        return [self.holes[number] for number in numbers if number in self.holes]
 
     def readable(self, name: str) -> str:
         """Return a name with its holes shown as what they are: `{schema}.orders`."""
+        if "__" not in name:
+            return name
         return HOLE.sub(lambda match: "{" + self._shown(int(match[1])) + "}", name)
 
     def _shown(self, number: int) -> str:

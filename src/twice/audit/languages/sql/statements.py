@@ -9,7 +9,8 @@ from typing import Literal, cast
 from sqlglot import exp
 
 from twice.audit.expressions import Expr, Origin
-from twice.audit.languages.sql.convert import Converter, argument
+from twice.audit.languages.sql.convert import Converter
+from twice.audit.languages.sql.nodes import argument
 from twice.audit.model import Merge, Mode, Target, When, Write
 from twice.audit.places import Place
 from twice.audit.queries import Column, Query, Source
