@@ -143,6 +143,8 @@ def _needed(query: Query, wanted: set[str] | None) -> set[str] | None:
 def _uses(
     expr: Expr, context: Context, write: Write | None, query: Query | None = None, *, column: str = "", detail: str = ""
 ) -> Iterator[Use]:
+    if not any(node.origins or node.kind == "query" for node in expr.nodes):
+        return
     for node, origin, fallback, beside in _visit(expr, fallback=False, beside=""):
         name = column or beside
         marked = replace(origin, fallback=True) if fallback and not origin.fallback else origin

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from twice.audit.places import NOWHERE, Place
@@ -92,25 +93,26 @@ class Expr:
             return iter(self.nodes)
         return self._walk_into_queries()
 
-    @property
+    @cached_property
     def nodes(self) -> tuple[Expr, ...]:
         """This node and all below it, without sub-queries; kept, because every rule asks for it."""
-        known: tuple[Expr, ...] | None = self.__dict__.get("_nodes")
-        if known is None:
-            found: list[Expr] = []
-            stack = [self]
-            while stack:
-                node = stack.pop()
-                found.append(node)
-                if node.args:
-                    stack.extend(reversed(node.args))
-                if node.partition_by:
-                    stack.extend(reversed(node.partition_by))
-                if node.order_by:
-                    stack.extend(order.expr for order in reversed(node.order_by))
-            known = tuple(found)
-            self.__dict__["_nodes"] = known
-        return known
+        found: list[Expr] = []
+        stack = [self]
+        while stack:
+            node = stack.pop()
+            found.append(node)
+            if node.args:
+                stack.extend(reversed(node.args))
+            if node.partition_by:
+                stack.extend(reversed(node.partition_by))
+            if node.order_by:
+                stack.extend(order.expr for order in reversed(node.order_by))
+        return tuple(found)
+
+    @cached_property
+    def unsteady(self) -> tuple[Expr, ...]:
+        """The nodes whose own value comes from an origin: few of many."""
+        return tuple([node for node in self.nodes if node.origins])
 
     def _walk_into_queries(self) -> Iterator[Expr]:
         stack = [self]
@@ -125,14 +127,14 @@ class Expr:
 
     def find(self, kind: OriginKind, *, into_queries: bool = False) -> Iterator[tuple[Expr, Origin]]:
         """Yield the nodes whose value comes from such an origin."""
-        for node in self.walk(into_queries=into_queries):
+        for node in self.walk(into_queries=True) if into_queries else self.unsteady:
             for origin in sorted(node.origins, key=lambda one: (one.place, one.name)):
                 if origin.kind == kind:
                     yield node, origin
 
     def has(self, kind: OriginKind) -> bool:
         """Tell whether any part of it comes from such an origin."""
-        return any(True for _ in self.find(kind))
+        return any(origin.kind == kind for node in self.unsteady for origin in node.origins)
 
     def calls(self, *names: str) -> Iterator[Expr]:
         """Yield the calls of some functions (lower case), also those with OVER."""

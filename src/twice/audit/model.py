@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from twice.audit.expressions import Expr, Origin, OriginKind
 from twice.audit.places import NOWHERE, Place
 from twice.audit.queries import Query
 from twice.audit.vocabulary import is_audit_column, is_scratch_name
+
+T = TypeVar("T")
 
 
 class Mode(Enum):
@@ -352,6 +354,7 @@ class Job:
     settings: dict[str, str] = field(default_factory=dict)  # spark.conf.set and SET statements, lower case
     finished: bool = False  # nothing is added any more
     checks_uniqueness: bool = False  # the file checks keys: a constraint, a count of duplicates, an assert
+    _answers: dict[object, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def lines(self) -> list[str]:
@@ -369,17 +372,33 @@ class Job:
             if use.kind == kind and (not contexts or use.context in contexts):
                 yield use
 
+    def remembered(self, ask: Callable[[Job], T]) -> T:
+        """Return what a question about the whole file gives; once nothing is added any more it is asked only once."""
+        if not self.finished:
+            return ask(self)
+        if ask not in self._answers:
+            self._answers[ask] = ask(self)
+        answer: T = self._answers[ask]
+        return answer
+
     def earlier(self, write: Write) -> Iterator[Write]:
         """Yield the statements on the same target that run before, nearest first."""
-        for other in reversed(self._in_order()):
-            if other.order < write.order and other is not write and other.target.same(write.target):
+        for other in reversed(self._on_same_target(write)):
+            if other.order < write.order and other is not write:
                 yield other
 
     def later(self, write: Write) -> Iterator[Write]:
         """Yield the statements on the same target that run after, nearest first."""
-        for other in self._in_order():
-            if other.order > write.order and other is not write and other.target.same(write.target):
+        for other in self._on_same_target(write):
+            if other.order > write.order and other is not write:
                 yield other
+
+    def _on_same_target(self, write: Write) -> list[Write]:
+        groups = self.remembered(_no_groups)
+        name = write.target.name
+        if name not in groups:
+            groups[name] = [other for other in self._in_order() if same_table(other.target.name, name)]
+        return groups[name]
 
     def _in_order(self) -> list[Write]:
         """Return the writes as they run: once the job is finished they stand so."""
@@ -397,18 +416,23 @@ class Job:
 
     def all_queries(self) -> Iterator[tuple[Query, Write | None]]:
         """Yield every query at every depth, each once, with the write it feeds (None: only read)."""
+        return iter(self.remembered(Job._all_queries))
+
+    def _all_queries(self) -> list[tuple[Query, Write | None]]:
+        found: list[tuple[Query, Write | None]] = []
         seen: set[int] = set()
         for write in self.writes:
             if write.query is not None:
                 for query in write.query.walk():
                     if id(query) not in seen:
                         seen.add(id(query))
-                        yield query, write
+                        found.append((query, write))
         for top in self.queries:
             for query in top.walk():
                 if id(query) not in seen:
                     seen.add(id(query))
-                    yield query, None
+                    found.append((query, None))
+        return found
 
     def windowed(self, write: Write) -> bool:
         """Tell whether what is written is cut to a window: a filter with a parameter or a clock on some column."""
@@ -425,6 +449,10 @@ class Job:
 
 def _order(write: Write) -> int:
     return write.order
+
+
+def _no_groups(_job: Job) -> dict[str, list[Write]]:
+    return {}
 
 
 _CLEARS = frozenset({Mode.DELETE, Mode.TRUNCATE, Mode.DROP, Mode.DROP_PARTITION, Mode.OVERWRITE, Mode.CREATE})
@@ -450,7 +478,7 @@ class Call:
         """The arguments as written, keyword ones as `key=value`; only few rules ask."""
         return self.write_out()
 
-    @property
+    @cached_property
     def last(self) -> str:
         """The name after the last dot."""
         return self.name.rsplit(".", 1)[-1]

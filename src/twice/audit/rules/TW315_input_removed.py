@@ -93,7 +93,8 @@ def _reader_of(job: Job, write: Write) -> Write | None:
 
 
 def _moved_files(job: Job) -> Iterator[Finding]:
-    if not job.writes:  # a script that only tidies up loads nothing
+    # A script that only tidies up loads nothing.
+    if not job.writes or not any(_MOVES.search(call.name) for call in job.calls):
         return
     read: list[Call] = []
     made: set[str] = set()

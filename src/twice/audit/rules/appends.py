@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from twice.audit.expressions import Expr, bounds
 from twice.audit.model import Job, Mode, Target, Write, same_table
@@ -92,12 +93,22 @@ def was_done_before(guard: str) -> bool:
 
 def is_record(target: Target) -> bool:
     """Tell whether a table is temporary, or holds records of runs rather than data."""
-    return target.is_scratch or bool(_RECORDS.search(target.name if target.kind == "table" else target.last))
+    return target.is_scratch or _names_records(target.name if target.kind == "table" else target.last)
+
+
+@lru_cache(maxsize=4096)
+def _names_records(name: str) -> bool:
+    return bool(_RECORDS.search(name))
 
 
 def is_staging(target: Target) -> bool:
     """Tell whether a table only holds what is being loaded, by its name or schema."""
-    return target.is_scratch or bool(_STAGING.search(target.name))
+    return target.is_scratch or _names_staging(target.name)
+
+
+@lru_cache(maxsize=4096)
+def _names_staging(name: str) -> bool:
+    return bool(_STAGING.search(name))
 
 
 def deletes(write: Write) -> bool:

@@ -69,14 +69,11 @@ _LOG = re.compile(r"log|audit|error|history|run", re.IGNORECASE)
 
 def feeding(job: Job) -> list[tuple[Query, Write]]:
     """Return every query whose rows or columns reach a lasting table; tests inside a filter are left out."""
-    known: list[tuple[Query, Write]] | None = job.__dict__.get("_feeding")
-    if known is None:
-        known = list(_feeding(job))
-        job.__dict__["_feeding"] = known
-    return known
+    return job.remembered(_feeding)
 
 
-def _feeding(job: Job) -> Iterator[tuple[Query, Write]]:
+def _feeding(job: Job) -> list[tuple[Query, Write]]:
+    found: list[tuple[Query, Write]] = []
     seen: set[int] = set()
     for write in job.writes:
         if write.query is None or outlives(job, write) is None:
@@ -87,11 +84,12 @@ def _feeding(job: Job) -> Iterator[tuple[Query, Write]]:
             if id(query) in seen:
                 continue
             seen.add(id(query))
-            yield query, write
+            found.append((query, write))
             stack.extend(query.branches)
             stack.extend(source.query for source in query.sources if source.query is not None)
             for column in query.columns:
                 stack.extend(node.query for node in column.expr.walk() if node.query is not None)
+    return found
 
 
 def stored_columns(write: Write) -> Iterator[Stored]:

@@ -27,10 +27,11 @@ class Unsafe:
 
 def unsafe_in(job: Job) -> list[Unsafe]:
     """Return what a retry repeats, with its task."""
-    return list(_unsafe(job))
+    return job.remembered(_unsafe)
 
 
-def _unsafe(job: Job) -> Iterator[Unsafe]:
+def _unsafe(job: Job) -> list[Unsafe]:
+    unsafe: list[Unsafe] = []
     tasks: list[tuple[Place, str]] = [(one.place, _task_of(job, one.task, one.function)) for one in job.writes]
     tasks += [(one.place, _task_of(job, one.task, one.function)) for one in job.effects]
     for code in _CODES:
@@ -39,7 +40,8 @@ def _unsafe(job: Job) -> Iterator[Unsafe]:
                 continue
             exact = [task for place, task in tasks if place == found.place]
             near = [task for place, task in tasks if place.line <= found.place.line <= place.last_line]
-            yield Unsafe(found, (exact or near or [""])[0])
+            unsafe.append(Unsafe(found, (exact or near or [""])[0]))
+    return unsafe
 
 
 def _task_of(job: Job, task: str, function: str) -> str:
@@ -50,7 +52,10 @@ def _task_of(job: Job, task: str, function: str) -> str:
 def retried(job: Job, *, on: bool) -> Iterator[tuple[Place, int, Unsafe]]:
     """Yield each place that sets retries (above zero, or to zero) over something unsafe, with the first such thing."""
     system = job.orchestration
-    if not system.system:
+    set_so = any(
+        one is not None and (one > 0) is on for one in (system.retries, *(task.retries for task in system.tasks))
+    )
+    if not system.system or not set_so:
         return
     found = unsafe_in(job)
     if not found:

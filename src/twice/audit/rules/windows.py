@@ -87,7 +87,7 @@ def _window_of_paths(query: Query) -> Window | None:
 
 def is_given(value: Expr) -> bool:
     """Tell whether a value comes from outside the statement: a parameter, a Python value or the clock."""
-    return any(node.kind in _GIVEN or node.has("parameter") or node.has("clock") for node in value.walk())
+    return any(node.kind in _GIVEN for node in value.walk()) or value.has("parameter") or value.has("clock")
 
 
 def names_in(value: Expr) -> Iterator[str]:
