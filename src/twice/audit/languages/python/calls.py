@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from twice.audit.expressions import Expr
 from twice.audit.languages.python import (
@@ -19,7 +20,7 @@ from twice.audit.languages.python import (
     reading_data,
     writers,
 )
-from twice.audit.languages.python.interpreter import Interpreter, format_text
+from twice.audit.languages.python.pieces import format_text
 from twice.audit.languages.python.values import (
     NONE,
     Col,
@@ -49,6 +50,9 @@ from twice.audit.languages.python.values import (
     shown,
 )
 from twice.audit.model import Call
+
+if TYPE_CHECKING:
+    from twice.audit.languages.python.interpreter import Interpreter
 
 _FRAME_METHODS = frozenset(
     {
@@ -439,10 +443,8 @@ def _mapping_method(
             return mapping.items[key]
         default = arguments[1] if len(arguments) > 1 else None
         if mapping.name in {"kwargs", "context", "params", "conf", "config", "event"} or not mapping.items:
-            from twice.audit.languages.python.interpreter import _LOGICAL
-
-            kind = "logical date" if key in _LOGICAL else "argument"
-            if key in _LOGICAL:
+            kind = "logical date" if key in names.LOGICAL else "argument"
+            if key in names.LOGICAL:
                 interp.job.orchestration.uses_logical_date = True
             given = interp.parameter(key, node, kind, expression=interp.source(node))
             return merged(given, as_fallback(default)) if default is not None else given

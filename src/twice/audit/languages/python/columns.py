@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from twice.audit.expressions import Expr, Order, Origin
 from twice.audit.functions import origin_kind
-from twice.audit.languages.python.interpreter import Interpreter
 from twice.audit.languages.python.sqltexts import as_expr, condition
 from twice.audit.languages.python.values import (
     NONE,
@@ -26,6 +26,9 @@ from twice.audit.languages.python.values import (
     plain,
 )
 from twice.audit.queries import Query
+
+if TYPE_CHECKING:
+    from twice.audit.languages.python.interpreter import Interpreter
 
 _FUNCTIONS = re.compile(
     r"^(pyspark\.sql\.functions|pyspark\.sql\.connect\.functions|snowflake\.snowpark\.functions|F|f|sf|psf|fn)\.(\w+)$"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from twice.audit.classifying import watermark_of
 from twice.audit.expressions import Expr
 from twice.audit.languages.building import Surroundings
 from twice.audit.languages.python import names
-from twice.audit.languages.python.interpreter import Interpreter
+from twice.audit.languages.python.pieces import format_text
 from twice.audit.languages.python.sqltexts import render
 from twice.audit.languages.python.values import (
     Const,
@@ -34,6 +35,9 @@ from twice.audit.languages.sql.statements import Read
 from twice.audit.model import Mode, Target, Write
 from twice.audit.queries import Query
 from twice.audit.vocabulary import is_key_column
+
+if TYPE_CHECKING:
+    from twice.audit.languages.python.interpreter import Interpreter
 
 _SPARK_SQL = re.compile(
     r"(^|\.)(spark|sqlContext|session|spark_session|ss|sc|hiveContext|sqlcontext|hc|spark_context|self\.spark|_spark)\.sql$"
@@ -159,8 +163,6 @@ def function(
         text = first if first is not None else keywords.get("sqlQuery")
         extra = {key: value for key, value in keywords.items() if key not in {"args", "sqlQuery"}}
         if extra:
-            from twice.audit.languages.python.interpreter import format_text
-
             for one in alternatives(text):
                 if isinstance(one, Text):
                     text = format_text(one, [], extra, node.lineno)

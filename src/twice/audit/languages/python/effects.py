@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from twice.audit.languages.python.interpreter import Interpreter
 from twice.audit.languages.python.values import (
     Entries,
     Origins,
@@ -17,6 +16,9 @@ from twice.audit.languages.python.values import (
     shown,
 )
 from twice.audit.model import Effect, EffectKind
+
+if TYPE_CHECKING:
+    from twice.audit.languages.python.interpreter import Interpreter
 
 _HTTP = re.compile(
     r"(^|\.)(requests|httpx|session|client|http|aiohttp|s|sess|http_client|api|urllib3|pool|_session|_client|api_client|rest_client)\.(post|put|patch|delete|request)$",

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from twice.audit.classifying import watermark_of
 from twice.audit.expressions import Expr, Origin
 from twice.audit.languages.python import writers
 from twice.audit.languages.python.columns import _flat, column_of, order_of
-from twice.audit.languages.python.interpreter import Interpreter
 from twice.audit.languages.python.sqltexts import as_expr, condition, expression_and_alias
 from twice.audit.languages.python.values import (
     NONE,
@@ -34,6 +33,9 @@ from twice.audit.languages.python.values import (
 )
 from twice.audit.places import Place
 from twice.audit.queries import Column, Query, Source
+
+if TYPE_CHECKING:
+    from twice.audit.languages.python.interpreter import Interpreter
 
 _SAME = frozenset(
     {

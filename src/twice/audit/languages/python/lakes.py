@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from twice.audit.languages.python.interpreter import Interpreter
 from twice.audit.languages.python.values import Const, Frame, Value, alternatives, plain, shown
 from twice.audit.languages.python.writers import emit, target_of
 from twice.audit.model import Mode, Write
+
+if TYPE_CHECKING:
+    from twice.audit.languages.python.interpreter import Interpreter
 
 _WRANGLER = re.compile(r"^(awswrangler|wr)\.(\w+)\.(to_parquet|to_csv|to_json|to_sql|copy|copy_from_files|to_iceberg)$")
 _MODES = {

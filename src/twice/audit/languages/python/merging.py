@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from twice.audit.expressions import Expr
 from twice.audit.languages.python import frames
-from twice.audit.languages.python.interpreter import Interpreter
 from twice.audit.languages.python.sqltexts import as_expr, condition
 from twice.audit.languages.python.values import (
     Const,
@@ -25,6 +25,9 @@ from twice.audit.languages.python.values import (
 from twice.audit.languages.python.writers import emit, target_of
 from twice.audit.languages.sql.statements import merge_key
 from twice.audit.model import Merge, Mode, Target, When, Write
+
+if TYPE_CHECKING:
+    from twice.audit.languages.python.interpreter import Interpreter
 
 
 def function(

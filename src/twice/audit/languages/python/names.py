@@ -57,6 +57,8 @@ def origin_of(name: str, arguments: int, first: str = "") -> OriginKind | None:
     return None
 
 
+# What Airflow hands to a task by name.
+LOGICAL = frozenset({"ds", "ts", "execution_date", "logical_date", "data_interval_start", "data_interval_end", "ds_nodash", "next_ds", "prev_ds", "yesterday_ds", "tomorrow_ds", "ts_nodash", "next_execution_date", "prev_execution_date", "partition_key"})  # fmt: skip
 LOG_METHODS = frozenset(
     {"debug", "info", "warning", "warn", "error", "exception", "critical", "log", "trace", "success", "fatal", "notice"}
 )

@@ -7,9 +7,10 @@ import re
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from twice.audit.languages.python import databases, effects
-from twice.audit.languages.python.interpreter import Interpreter, State
+from twice.audit.languages.python.scopes import State
 from twice.audit.languages.python.sqltexts import as_expr
 from twice.audit.languages.python.values import (
     Const,
@@ -30,6 +31,9 @@ from twice.audit.languages.python.values import (
 )
 from twice.audit.model import Mode, Task, Write
 from twice.audit.places import Place
+
+if TYPE_CHECKING:
+    from twice.audit.languages.python.interpreter import Interpreter
 
 _TASK_DECORATOR = re.compile(r"^(\w+\.)?(task|op|asset|flow|multi_asset|dag|job|sensor|schedule|graph)(\.\w+)*\b")
 _SCHEDULES = {

@@ -12,7 +12,8 @@ from pathlib import PurePath
 from twice.audit.languages.building import JobBuilder
 from twice.audit.languages.exported import exported
 from twice.audit.languages.python.broken import read_broken
-from twice.audit.languages.python.interpreter import Interpreter, TooMuch
+from twice.audit.languages.python.interpreter import Interpreter
+from twice.audit.languages.python.scopes import TooMuch
 from twice.audit.languages.python.values import Text
 from twice.audit.languages.sql.dialects import DIALECTS
 from twice.audit.model import Job, Problem, Write

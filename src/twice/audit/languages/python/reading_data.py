@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from twice.audit.expressions import Expr
 from twice.audit.languages.python import databases, frames, names
-from twice.audit.languages.python.interpreter import Interpreter
 from twice.audit.languages.python.sqltexts import as_expr
 from twice.audit.languages.python.values import (
     Const,
@@ -26,6 +26,9 @@ from twice.audit.languages.python.values import (
     shown,
 )
 from twice.audit.queries import Column, Query
+
+if TYPE_CHECKING:
+    from twice.audit.languages.python.interpreter import Interpreter
 
 _PANDAS = re.compile(
     r"^(pandas|polars|pd|pl|pyspark\.pandas|ps|dask\.dataframe|dd|awswrangler(\.\w+)?|wr(\.\w+)?|geopandas)\.(read_\w+|scan_\w+|DataFrame|from_dict|from_records|concat|merge|json_normalize)$"

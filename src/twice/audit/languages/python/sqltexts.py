@@ -5,17 +5,20 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from twice.audit.expressions import Expr, Origin
-from twice.audit.languages.python.interpreter import Interpreter
 from twice.audit.languages.python.values import Choice, Col, Const, Entries, Items, Piece, Text, Value, origins_of
 from twice.audit.languages.sql.convert import Converter
 from twice.audit.languages.sql.reading import _parse, _tokenize
 from twice.audit.languages.sql.sources import SqlText, hole_name
 from twice.audit.languages.templates import fill
 from twice.audit.places import Place
+
+if TYPE_CHECKING:
+    from twice.audit.languages.python.interpreter import Interpreter
 
 
 def as_expr(interp: Interpreter, value: Value, node: ast.AST) -> Expr:

@@ -294,3 +294,17 @@ def constant(value: Value | None) -> object:
         if isinstance(one, Text):
             return one.plain
     return None
+
+
+def is_known(value: Value) -> bool:
+    """Tell whether a value is one text or number, whatever branch is taken."""
+    return (
+        isinstance(value, (Text, Const))
+        and not isinstance(value, Choice)
+        and not (isinstance(value, Const) and value.value is None)
+    )
+
+
+def is_set(value: Value) -> bool:
+    """Tell whether a value may be a set."""
+    return any(isinstance(one, Items) and one.kind == "set" for one in alternatives(value))

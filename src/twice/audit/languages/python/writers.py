@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from twice.audit.expressions import Expr
 from twice.audit.languages.python import names
-from twice.audit.languages.python.interpreter import Interpreter
 from twice.audit.languages.python.sqltexts import as_expr, condition
 from twice.audit.languages.python.values import (
     Const,
@@ -28,6 +28,9 @@ from twice.audit.languages.python.values import (
 )
 from twice.audit.model import Mode, Target, Write
 from twice.audit.places import Place
+
+if TYPE_CHECKING:
+    from twice.audit.languages.python.interpreter import Interpreter
 
 _MODES = {
     "append": Mode.APPEND,
