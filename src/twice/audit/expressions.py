@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from twice.audit.keeping import kept
 from twice.audit.places import NOWHERE, Place
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Expr:
             return iter(self.nodes)
         return self._walk_into_queries()
 
-    @cached_property
+    @kept
     def nodes(self) -> tuple[Expr, ...]:
         """This node and all below it, without sub-queries; kept, because every rule asks for it."""
         found: list[Expr] = []
@@ -109,7 +109,7 @@ class Expr:
                 stack.extend(order.expr for order in reversed(node.order_by))
         return tuple(found)
 
-    @cached_property
+    @kept
     def unsteady(self) -> tuple[Expr, ...]:
         """The nodes whose own value comes from an origin: few of many."""
         return tuple([node for node in self.nodes if node.origins])

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from twice.audit.expressions import Expr, Origin, OriginKind
+from twice.audit.keeping import kept
 from twice.audit.places import NOWHERE, Place
 from twice.audit.queries import Query
 from twice.audit.vocabulary import is_audit_column, is_scratch_name
@@ -356,7 +356,7 @@ class Job:
     checks_uniqueness: bool = False  # the file checks keys: a constraint, a count of duplicates, an assert
     _answers: dict[object, Any] = field(default_factory=dict, repr=False, compare=False)
 
-    @cached_property
+    @kept
     def lines(self) -> list[str]:
         """The source lines."""
         return self.text.split("\n")
@@ -458,7 +458,7 @@ def _no_groups(_job: Job) -> dict[str, list[Write]]:
 _CLEARS = frozenset({Mode.DELETE, Mode.TRUNCATE, Mode.DROP, Mode.DROP_PARTITION, Mode.OVERWRITE, Mode.CREATE})
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Call:
     """A Python call, with its dotted name resolved through imports: `requests.post`, `F.collect_list`.
 
@@ -470,15 +470,21 @@ class Call:
     keywords: tuple[str, ...] = ()
     function: str = ""
     order: int = 0
-    receiver: str = ""  # what a method is called on, as written
-    write_out: Callable[[], tuple[str, ...]] = field(default=tuple, compare=False, repr=False)
+    # Few calls are looked at so closely that they must be written out.
+    write_receiver: Callable[[], str] = field(default=str, repr=False)
+    write_arguments: Callable[[], tuple[str, ...]] = field(default=tuple, repr=False)
 
-    @property
+    @kept
+    def receiver(self) -> str:
+        """What a method is called on, as written."""
+        return self.write_receiver()
+
+    @kept
     def texts(self) -> tuple[str, ...]:
-        """The arguments as written, keyword ones as `key=value`; only few rules ask."""
-        return self.write_out()
+        """The arguments as written, keyword ones as `key=value`."""
+        return self.write_arguments()
 
-    @cached_property
+    @kept
     def last(self) -> str:
         """The name after the last dot."""
         return self.name.rsplit(".", 1)[-1]

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _FUNCTIONS = re.compile(
     r"^(pyspark\.sql\.functions|pyspark\.sql\.connect\.functions|snowflake\.snowpark\.functions|F|f|sf|psf|fn)\.(\w+)$"
 )
+_WINDOW = re.compile(r"(^|\.)Window\.(partitionBy|orderBy|rowsBetween|rangeBetween)$")
 _CAMEL = {
     "countDistinct": "count_distinct", "sumDistinct": "sum_distinct", "approxCountDistinct": "approx_count_distinct",
     "monotonicallyIncreasingId": "monotonically_increasing_id", "to_date": "to_date", "toDate": "to_date",
@@ -50,7 +51,7 @@ def function(
     interp: Interpreter, dotted: str, arguments: list[Value], keywords: dict[str, Value], node: ast.Call
 ) -> Value | None:
     """Call a function of pyspark.sql.functions, or make a window."""
-    if re.search(r"(^|\.)Window\.(partitionBy|orderBy|rowsBetween|rangeBetween)$", dotted):
+    if _WINDOW.search(dotted):
         return window_method(interp, WindowSpec(), dotted.rpartition(".")[2], arguments, node)
     match = _FUNCTIONS.match(dotted)
     if not match:

@@ -180,12 +180,13 @@ class Interpreter:
         )
         return replace(found, **changes)  # type: ignore[arg-type]
 
-    def source(self, node: ast.AST) -> str:
-        """Return a node as written, in one line."""
+    def source(self, node: ast.AST, *, foreign: bool | None = None) -> str:
+        """Return a node as written, in one line; unless told, a node is `foreign` while code of another file runs."""
         known = self._sources.get(id(node))
         if known is not None:
             return known
-        text = self._slice(node)
+        foreign = self.state.override is not None if foreign is None else foreign
+        text = self._slice(node) if not foreign else None
         if text is None:
             try:
                 text = ast.unparse(node)[:200]
@@ -197,7 +198,7 @@ class Interpreter:
     def _slice(self, node: ast.AST) -> str | None:
         """Cut a node out of its line: much quicker than writing it anew."""
         line, end = getattr(node, "lineno", None), getattr(node, "end_col_offset", None)
-        if self.state.override is not None or line is None or end is None or line != getattr(node, "end_lineno", 0):
+        if line is None or end is None or line != getattr(node, "end_lineno", 0):
             return None
         if not 0 < line <= len(self.lines) or not self.lines[line - 1].isascii():
             return None

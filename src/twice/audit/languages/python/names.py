@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from twice.audit.expressions import OriginKind
 
@@ -13,6 +14,7 @@ _CLOCKS = re.compile(
     r"|pendulum\.(now|today|yesterday|tomorrow)|pandas\.(Timestamp|datetime)\.(now|today|utcnow)|arrow\.(now|utcnow)|django\.utils\.timezone\.now"
     r"|airflow\.utils\.timezone\.(utcnow|now)|airflow\.utils\.dates\.days_ago|.*\bdays_ago|whenever\.\w+\.now(_in_system_tz)?|maya\.now|delorean\.utcnow|.*\.utcnow)$"
 )
+_READS_MOMENT = frozenset({"pandas.to_datetime", "numpy.datetime64", "pandas.Timestamp", "dateparser.parse"})
 _CLOCK_TAKES_MOMENT = frozenset({"time.ctime", "time.localtime", "time.gmtime", "time.asctime"})
 _RANDOM = re.compile(
     r"^(uuid\.uuid[147]|random\.(random|randint|choice|choices|sample|shuffle|uniform|randrange|getrandbits|gauss)|secrets\.\w+|os\.urandom|shortuuid\.uuid|ulid\.(new|ULID)|nanoid\.generate"
@@ -35,14 +37,19 @@ def origin_of(name: str, arguments: int, first: str = "") -> OriginKind | None:
     >>> origin_of("datetime.datetime.now", 0), origin_of("uuid.uuid5", 2), origin_of("time.localtime", 1)
     ('clock', None, None)
     """
-    if _CLOCKS.match(name):
+    found = _kind_of(name)
+    if found == "clock":
         if name in _CLOCK_TAKES_MOMENT and arguments:
             return None
         return None if name == "time.strftime" and arguments > 1 else "clock"
-    if (
-        name in {"pandas.to_datetime", "numpy.datetime64", "pandas.Timestamp", "dateparser.parse"}
-        and first.lower() in CLOCK_STRINGS
-    ):
+    if name in _READS_MOMENT and first.lower() in CLOCK_STRINGS:
+        return "clock"
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _kind_of(name: str) -> OriginKind | None:
+    if _CLOCKS.match(name):
         return "clock"
     if _RANDOM.match(name):
         return "random"

@@ -1,0 +1,131 @@
+"""Calls of something that is not known: see who is told what."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from twice.audit.languages.python import databases, effects, lakes, merging, names, orchestration, reading_data
+from twice.audit.languages.python.values import NONE, Instance, Name, Origins, Value, constant, origins_of
+
+if TYPE_CHECKING:
+    from twice.audit.languages.python.interpreter import Interpreter
+
+
+def unknown_call(
+    interp: Interpreter,
+    name: str,
+    method: str,
+    arguments: list[Value],
+    keywords: dict[str, Value],
+    node: ast.Call,
+    owner: Value | None,
+) -> Value:
+    """A call of something that is not known: see who is told what."""
+    full = f"{name}.{method}" if method and not name.endswith(method) else name or method
+    if owner is not None and not isinstance(owner, (Name, Instance)):
+        full = f"{owner.name or interp.source(node.func)}"
+        full = f"{full}.{method}" if method and not full.endswith(f".{method}") else full
+    last = method or full.rpartition(".")[2]
+    base = full.rpartition(".")[0]
+    origins: Origins = origins_of(owner) if owner is not None and not isinstance(owner, Instance) else NONE
+    given: Origins = NONE
+    for one in (*arguments, *keywords.values()):
+        given |= origins_of(one)
+    if (last in names.LOG_METHODS and (names.LOGGERS.search(base) or not base)) or full in {
+        "print",
+        "pprint",
+        "pprint.pprint",
+        "click.echo",
+        "sys.stdout.write",
+        "sys.stderr.write",
+        "display",
+        "warnings.warn",
+        "st.write",
+    }:
+        interp.use(given, "log", node)
+        return Value()
+    if last == "sleep":
+        interp.use(given, "sleep", node)
+        return Value()
+    if names.METRICS.search(full):
+        interp.use(given, "metric", node)
+        return Value(origins=origins | given)
+    found = merging.glue(interp, full, last, arguments, keywords, node)
+    if found is not None:
+        return found
+    found = effects.unknown(interp, full, last, arguments, keywords, node)
+    if found is not None:
+        return found
+    found = lakes.unknown(interp, full, last, arguments, keywords, node)
+    if found is not None:
+        return found
+    found = databases.unknown(interp, full, last, arguments, keywords, node, owner)
+    if found is not None:
+        return found
+    found = reading_data.unknown(interp, full, last, arguments, keywords, node, owner)
+    if found is not None:
+        return found
+    found = orchestration.unknown(interp, full, last, arguments, keywords, node)
+    if found is not None:
+        return found
+    if (
+        last
+        in {
+            "strftime",
+            "isoformat",
+            "date",
+            "timestamp",
+            "replace",
+            "astimezone",
+            "to_datetime_string",
+            "format",
+            "subtract",
+            "add",
+            "start_of",
+            "end_of",
+            "to_date_string",
+            "in_timezone",
+            "int_timestamp",
+            "timetuple",
+            "floor",
+            "normalize",
+            "total_seconds",
+            "time",
+            "isocalendar",
+            "weekday",
+            "strptime",
+            "combine",
+            "fromtimestamp",
+            "hex",
+            "__str__",
+            "lower",
+            "upper",
+            "strip",
+            "split",
+            "decode",
+            "encode",
+            "to_pydatetime",
+            "float_timestamp",
+            "diff",
+            "shift",
+        }
+        or not full
+    ):
+        if last == "diff":
+            return Value()
+        return Value(origins=origins | given, name=interp.source(node)[:60])
+    if names.CREDENTIALS.search(full):
+        interp.use(given, "credential", node)
+    elif any(origin.kind in {"clock", "random"} for origin in given) and last not in {
+        "timedelta",
+        "relativedelta",
+        "DateOffset",
+        "Duration",
+    }:
+        interp.use(
+            frozenset(origin for origin in given if origin.kind in {"clock", "random"}), "argument", node, detail=full
+        )
+    if isinstance(constant(owner), str):
+        return Value(origins=given)
+    return Value(origins=origins | given, name=interp.source(node)[:60])
