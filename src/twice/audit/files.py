@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path, PurePath
 
 from twice.audit.config import AuditConfig
@@ -38,9 +39,14 @@ LARGEST = 5_000_000
 def shown_path(file: Path, root: Path) -> str:
     """Return a path as it is shown: relative to the root where it can be."""
     try:
-        return file.resolve().relative_to(root.resolve()).as_posix()
+        return file.resolve().relative_to(_resolved(root) if root.is_absolute() else root.resolve()).as_posix()
     except ValueError:
         return file.as_posix()
+
+
+@lru_cache(maxsize=16)
+def _resolved(root: Path) -> Path:
+    return root.resolve()
 
 
 def collect(paths: Iterable[Path], config: AuditConfig) -> list[Path]:

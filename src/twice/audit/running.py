@@ -21,11 +21,12 @@ from twice.audit.cache import Cache, digest, file_digest
 from twice.audit.config import AuditConfig
 from twice.audit.files import LARGEST, decode, shown_path
 from twice.audit.findings import Finding, Severity
+from twice.audit.languages.reading import prepare
 from twice.audit.places import Place
 
 Progress = Callable[[int, int], None]
 SECONDS_PER_FILE = 20
-_BATCH = 12
+_BATCH = 6  # few, so that no worker is left with a long one when the others are done
 _FEW = 16
 
 
@@ -135,10 +136,13 @@ def _cores() -> int:
 
 
 def _begin() -> None:
-    """Prepare a worker: Ctrl-C is the parent's business, and its garbage is freed with it."""
+    """Prepare a worker: Ctrl-C is the parent's business, and its garbage is freed between batches."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     gc.disable()
+    prepare()
+    gc.collect()
+    gc.freeze()  # what is loaded now stays: no need to look through it after every batch
 
 
 def _audit_batch(files: Sequence[Path], config: AuditConfig) -> list[_Answer]:

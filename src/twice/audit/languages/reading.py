@@ -19,6 +19,12 @@ def _nobody(_path: str) -> str | None:
     return None
 
 
+def prepare() -> None:
+    """Load all front ends, which are otherwise loaded when the first file needs them."""
+    from twice.audit.languages import notebooks, sqlfiles  # noqa: F401 - loaded for later
+    from twice.audit.languages.python import reading  # noqa: F401
+
+
 def read_file(path: str, text: str, *, dialect: str = "", neighbour: Neighbour = _nobody) -> Job:
     """Read one file into the statement model."""
     ending = PurePath(path).suffix.lower()
