@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from twice.audit.findings import Finding, Severity
 from twice.audit.model import Call, Job, Mode, Write, same_table
@@ -94,12 +95,12 @@ def _reader_of(job: Job, write: Write) -> Write | None:
 
 def _moved_files(job: Job) -> Iterator[Finding]:
     # A script that only tidies up loads nothing.
-    if not job.writes or not any(_MOVES.search(call.name) for call in job.calls):
+    if not job.writes or not any(_moves(call.name) for call in job.calls):
         return
     read: list[Call] = []
     made: set[str] = set()
     for call in sorted(job.calls, key=lambda one: one.order):
-        if _MOVES.search(call.name):
+        if _moves(call.name):
             moved = _moved(call)
             if not moved or moved in made or _TEMPORARY.search(moved):
                 continue
@@ -120,6 +121,11 @@ def _moved_files(job: Job) -> Iterator[Finding]:
             made.update(call.texts[:1])
         elif _READS.search(call.name):
             read.append(call)
+
+
+@lru_cache(maxsize=4096)
+def _moves(name: str) -> bool:
+    return bool(_MOVES.search(name))
 
 
 def _moved(call: Call) -> str:

@@ -41,17 +41,16 @@ _NOT_THERE = re.compile(r"\bIF\s+NOT\s+EXISTS\s*\(\s*SELECT\b.*?\bFROM\s+([\w.\[
 
 def check(job: Job) -> Iterator[Finding]:
     """Look at appends that leave out what the target has."""
-    locked = bool(_LOCK.search(job.text))
     for write in job.writes:
         if write.mode is not Mode.APPEND or write.target.temporary or is_record(write.target):
             continue
         asked = _asks_first(write)
         known = known_by(write, job)
-        if locked or write.unique_constraint or (was_done_before(write.guarded_by) and not asked):
-            continue
         if known is None and not asked:
             continue
-        if removed_before(job, write) is not None:
+        if write.unique_constraint or (was_done_before(write.guarded_by) and not asked):
+            continue
+        if removed_before(job, write) is not None or _LOCK.search(job.text):
             continue
         name = write.target.name or "the table"
         filters = known.filters if known is not None else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from twice.audit.languages.python.values import (
@@ -101,15 +102,16 @@ def unknown(
 ) -> Value | None:
     """Anything whose name says that it has an effect."""
     full = _of_service(interp, full, last, node)
-    if _PAYMENT.search(full):
+    kinds = _kinds(full)
+    if "payment" in kinds:
         return _note(interp, "payment", full, arguments, keywords, node)
-    if (_CHAT.search(full) and last != "load") or (
+    if ("chat" in kinds and last != "load") or (
         full.endswith("messages.create") and any("twilio" in one for one in interp.job.imports)
     ):
         return _note(interp, "chat", full, arguments, keywords, node)
-    if _MAIL.search(full) and not _QUEUE.search(full):
+    if "mail" in kinds and "queue" not in kinds:
         return _note(interp, "mail", full, arguments, keywords, node)
-    if _HTTP.search(full):
+    if "http" in kinds:
         method = last.upper()
         if last == "request":
             method = (plain(arguments[0]) if arguments else plain(keywords.get("method"))) or ""
@@ -132,10 +134,22 @@ def unknown(
             else "http"
         )
         return _note(interp, kind, full, arguments, keywords, node, method=method, url=url)
-    messaging = any(_MESSAGING.search(one) for one in interp.job.imports)
-    if (_QUEUE.search(full) and (messaging or _PRODUCERS.search(full))) or (messaging and last in _PUBLISHING):
+    messaging = _sends_messages(interp.job.imports)
+    if ("queue" in kinds and (messaging or _PRODUCERS.search(full))) or (messaging and last in _PUBLISHING):
         return _note(interp, "queue", full, arguments, keywords, node)
     return None
+
+
+@lru_cache(maxsize=4096)
+def _kinds(full: str) -> frozenset[str]:
+    """Return what a name looks like; the same few names are called again and again."""
+    looks = (("payment", _PAYMENT), ("chat", _CHAT), ("mail", _MAIL), ("http", _HTTP), ("queue", _QUEUE))
+    return frozenset(kind for kind, pattern in looks if pattern.search(full))
+
+
+@lru_cache(maxsize=256)
+def _sends_messages(imports: frozenset[str]) -> bool:
+    return any(_MESSAGING.search(one) for one in imports)
 
 
 def _of_service(interp: Interpreter, full: str, last: str, node: ast.Call) -> str:

@@ -17,6 +17,11 @@ from twice.audit.languages.python.values import NONE, Function, Origins, Value, 
 from twice.audit.model import Context, Parameter, Use
 from twice.audit.places import Place
 
+# Names that are arguments of calls: `foreachBatch(write_batch)`, `map(self.clean)`.
+_HANDED_OVER = re.compile(r"[(,=]\s*(?:self\.|cls\.)?(\w+)(?=\s*[,)])")
+# Names that are called: what they are given is known there.
+_CALLED = re.compile(r"(?<!def )(?<![.\w])(\w+)\s*\(")
+_CALLED_OWN = re.compile(r"\b(?:self|cls)\.(\w+)\s*\(")
 _MOST_STEPS = 120_000
 _DEEPEST_NODE = 120
 
@@ -62,7 +67,7 @@ class Interpreter:
             self.block(self.tree.body)
             self._run_pending()
             text = "\n".join(self.lines)
-            handed_over, called = _handed_over(self.functions, text), _called(self.functions, text)
+            handed_over, called = set(_HANDED_OVER.findall(text)), {*_CALLED.findall(text), *_CALLED_OWN.findall(text)}
             # What another function calls or hands over (foreachBatch(write_batch)) is run from there, if at all.
             for function in sorted(self.functions, key=lambda one: (one.name in handed_over, one.name in called)):
                 self._run_uncalled(function)
@@ -252,15 +257,3 @@ def _place(node: ast.AST) -> Place:
         return Place(node.func.end_lineno, max(1, column + 1), node.end_lineno or 0)
     line = getattr(node, "lineno", 1)
     return Place(line, getattr(node, "col_offset", 0) + 1, getattr(node, "end_lineno", 0) or 0)
-
-
-def _handed_over(functions: Sequence[Function], text: str) -> set[str]:
-    """Return the functions that are arguments of calls: `foreachBatch(write_batch)`, `map(self.clean)`."""
-    names_ = {function.name for function in functions if function.name.isidentifier()}
-    return {name for name in names_ if re.search(rf"[(,=]\s*(?:self\.|cls\.)?{name}\s*[,)]", text)}
-
-
-def _called(functions: Sequence[Function], text: str) -> set[str]:
-    """Return the functions that are called somewhere in the file: their arguments are known there."""
-    names_ = {function.name for function in functions if function.name.isidentifier()}
-    return {name for name in names_ if re.search(rf"(?<!def )(?<![.\w]){name}\s*\(|\b(?:self|cls)\.{name}\s*\(", text)}

@@ -88,6 +88,25 @@ GUARDS = re.compile(
     re.IGNORECASE,
 )
 
+
+@lru_cache(maxsize=4096)
+def is_logger(name: str) -> bool:
+    """Tell whether an object is a log, by its name."""
+    return bool(LOGGERS.search(name))
+
+
+@lru_cache(maxsize=4096)
+def is_metric(name: str) -> bool:
+    """Tell whether a call counts or measures, by its name."""
+    return bool(METRICS.search(name))
+
+
+@lru_cache(maxsize=4096)
+def is_credential(name: str) -> bool:
+    """Tell whether a call makes a token or a signature, by its name."""
+    return bool(CREDENTIALS.search(name))
+
+
 DATE_WORDS = re.compile(
     r"date|day|(^|_)ds($|_)|(^|_)dt($|_)|time|start|end$|(^|_)end_|month|from|until|since|period|interval|hour|window|as_?of|yyyymm",
     re.IGNORECASE,

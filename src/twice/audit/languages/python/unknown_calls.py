@@ -32,7 +32,7 @@ def unknown_call(
     given: Origins = NONE
     for one in (*arguments, *keywords.values()):
         given |= origins_of(one)
-    if (last in names.LOG_METHODS and (names.LOGGERS.search(base) or not base)) or full in {
+    if (last in names.LOG_METHODS and (names.is_logger(base) or not base)) or full in {
         "print",
         "pprint",
         "pprint.pprint",
@@ -48,7 +48,7 @@ def unknown_call(
     if last == "sleep":
         interp.use(given, "sleep", node)
         return Value()
-    if names.METRICS.search(full):
+    if names.is_metric(full):
         interp.use(given, "metric", node)
         return Value(origins=origins | given)
     found = merging.glue(interp, full, last, arguments, keywords, node)
@@ -115,7 +115,7 @@ def unknown_call(
         if last == "diff":
             return Value()
         return Value(origins=origins | given, name=interp.source(node)[:60])
-    if names.CREDENTIALS.search(full):
+    if names.is_credential(full):
         interp.use(given, "credential", node)
     elif any(origin.kind in {"clock", "random"} for origin in given) and last not in {
         "timedelta",
