@@ -204,12 +204,8 @@ def _asked(interp: Interpreter, node: ast.AST, deep: int) -> list[Query]:
         frames = [one.query for one in alternatives(value) if isinstance(one, Frame)]
         found.extend(frames)
         if not frames and deep:
-            made = [
-                one.value
-                for one in ast.walk(interp.tree)
-                if isinstance(one, ast.Assign) and any(isinstance(to, ast.Name) and to.id == name for to in one.targets)
-            ]
-            found.extend(query for one in made[-1:] for query in _asked(interp, one, deep - 1))
+            made = interp.assignments.get(name)
+            found.extend(_asked(interp, made, deep - 1) if made is not None else ())
     return found[:3]
 
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from twice.audit.expressions import Origin, OriginKind
+from twice.audit.keeping import kept
 from twice.audit.languages.building import JobBuilder, Surroundings
-from twice.audit.languages.python import assigning, invoking, names
+from twice.audit.languages.python import assigning, invoking, names, outline
 from twice.audit.languages.python.evaluating import EXPRESSIONS
 from twice.audit.languages.python.scopes import Scope, State, TooMuch
 from twice.audit.languages.python.statements import STATEMENTS
@@ -58,6 +59,16 @@ class Interpreter:
         self.sums: dict[int, ast.BinOp] = {}
         self._sources: dict[int, str] = {}
         self._places: dict[int, Place] = {}
+
+    @kept
+    def assignments(self) -> dict[str, ast.expr]:
+        """What the file assigns to each name, whether it has run or not."""
+        return outline.assignments(self.tree)
+
+    @kept
+    def settings(self) -> dict[str, Place]:
+        """Where the file's dictionaries set each of their keys."""
+        return outline.settings(self.tree)
 
     # running ----------------------------------------------------------------------------------------------------
 

@@ -243,16 +243,7 @@ def _place_of(interp: Interpreter, node: ast.Call, name: str) -> Place:
     for keyword in node.keywords:
         if keyword.arg == name:
             return Place(keyword.value.lineno, keyword.value.col_offset + 1)
-    for one in ast.walk(interp.tree):
-        if isinstance(one, ast.Dict):
-            for key, value in zip(one.keys, one.values, strict=True):
-                if isinstance(key, ast.Constant) and key.value == name:
-                    return Place(key.lineno, key.col_offset + 1, value.end_lineno or 0)
-        if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == "dict":
-            for keyword in one.keywords:
-                if keyword.arg == name:
-                    return Place(keyword.value.lineno, keyword.value.col_offset + 1)
-    return interp.place(node)
+    return interp.settings.get(name) or interp.place(node)
 
 
 def _operator(interp: Interpreter, name: str, keywords: dict[str, Value], node: ast.Call) -> Value:
