@@ -125,6 +125,11 @@ class Expr:
             if node.query is not None:
                 stack.extend(node.query.expressions())
 
+    @kept
+    def bounds(self) -> tuple[Bound, ...]:
+        """What it asks of single columns, if it is a predicate."""
+        return tuple(_bounds(self))
+
     def find(self, kind: OriginKind, *, into_queries: bool = False) -> Iterator[tuple[Expr, Origin]]:
         """Yield the nodes whose value comes from such an origin."""
         for node in self.walk(into_queries=True) if into_queries else self.unsteady:
@@ -192,10 +197,12 @@ _DATE_CASTS = frozenset({"date", "to_date", "cast_date", "trunc", "date_trunc", 
 _MIRROR: dict[str, Literal["=", "<", "<=", ">", ">=", "in"]] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
-def bounds(expr: Expr | None) -> Iterator[Bound]:
-    """Yield the bounds that a predicate puts on single columns, looking through AND only."""
-    if expr is None:
-        return
+def bounds(expr: Expr | None) -> tuple[Bound, ...]:
+    """Return the bounds that a predicate puts on single columns, looking through AND only."""
+    return expr.bounds if expr is not None else ()
+
+
+def _bounds(expr: Expr) -> Iterator[Bound]:
     for part in expr.conjuncts():
         if part.kind != "op":
             continue

@@ -90,9 +90,9 @@ class Query:
 
     def walk(self) -> Iterator[Query]:
         """Yield this query and all below it: branches, sources, and sub-queries in expressions."""
-        if self.walked is not None:
-            yield from self.walked
-            return
+        return iter(self.walked) if self.walked is not None else self._walk()
+
+    def _walk(self) -> Iterator[Query]:
         seen: set[int] = set()
         stack: list[Query] = [self]
         while stack:

@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 from typing import cast
 
@@ -77,6 +78,11 @@ _END = re.compile(r";(\s*)(?=END\b)", re.IGNORECASE)
 _GO = re.compile(r"^([ \t]*)GO([ \t]*)$", re.IGNORECASE | re.MULTILINE)
 
 
+@lru_cache(maxsize=64)
+def _dialect(name: str) -> Dialect:
+    return Dialect.get_or_raise(name)
+
+
 def _tokenize(text: str, dialect: str) -> list[Token] | None:
     # sqlglot reads all that follows GO, or an END behind a semicolon, as one text.
     text = _GO.sub(r"\1; \2", text)
@@ -84,7 +90,7 @@ def _tokenize(text: str, dialect: str) -> list[Token] | None:
         text = _END.sub(r" \1", text)
     for name in (dialect, "", "tsql", "snowflake"):
         try:
-            return list(Dialect.get_or_raise(name).tokenize(text))
+            return list(_dialect(name).tokenize(text))
         except (SqlglotError, ValueError, IndexError, RecursionError):
             continue
     return None
@@ -325,7 +331,7 @@ def _parse(source: SqlText, dialect: str, chunk: list[Token]) -> exp.Expression 
             if variant == text and name == dialect:
                 continue
             try:
-                tokens = list(Dialect.get_or_raise(name).tokenize(padding + variant))
+                tokens = list(_dialect(name).tokenize(padding + variant))
             except (SqlglotError, ValueError, IndexError):
                 continue
             found = _try(name, tokens, padding + variant)
@@ -345,7 +351,7 @@ def _without_odd_holes(text: str) -> str:
 
 def _try(dialect: str, tokens: list[Token], text: str) -> exp.Expression | None:
     try:
-        parsed = Dialect.get_or_raise(dialect).parser(error_level=ErrorLevel.IMMEDIATE).parse(tokens, text)
+        parsed = _dialect(dialect).parser(error_level=ErrorLevel.IMMEDIATE).parse(tokens, text)
     except (SqlglotError, ValueError, IndexError, KeyError, AttributeError, TypeError, AssertionError):
         return None
     found = [node for node in parsed if node is not None]
