@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from twice.audit.expressions import Expr
 from twice.audit.languages.python import (
     columns,
+    frame_methods,
     frames,
     orchestration,
 )
@@ -236,7 +237,7 @@ def _method_call(
         spark_only = interp.spark and method in _SPARK_ONLY and not _is_known_other(owner)
         if spark_only or method in _TELLING or method in _WRITES_A_FRAME:
             frame = frames.unknown_frame(owner.name, interp.place(node), origins_of(owner))
-            return frames.method(interp, frame, method, arguments, keywords, node)
+            return frame_methods.method(interp, frame, method, arguments, keywords, node)
     return None
 
 

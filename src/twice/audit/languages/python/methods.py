@@ -6,7 +6,17 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from twice.audit.languages.python import columns, frames, merging, names, orchestration, reading_data, writers
+from twice.audit.languages.python import (
+    argparsing,
+    columns,
+    combining,
+    frame_methods,
+    merging,
+    names,
+    orchestration,
+    reading_data,
+    writers,
+)
 from twice.audit.languages.python.pieces import format_text
 from twice.audit.languages.python.unknown_calls import unknown_call
 from twice.audit.languages.python.values import (
@@ -177,7 +187,7 @@ def _instance_method(
     node: ast.Call,
 ) -> Value | None:
     if instance.kind == "parser":
-        return orchestration.parser_method(interp, instance, method, arguments, keywords, node)
+        return argparsing.parser_method(interp, instance, method, arguments, keywords, node)
     if instance.kind == "delta":
         return merging.delta_method(interp, instance, method, arguments, keywords, node)
     if instance.kind == "glue sink":
@@ -222,8 +232,8 @@ def _window_method(
 _Method = Callable[["Interpreter", Any, str, "list[Value]", "dict[str, Value]", ast.Call], "Value | None"]
 METHODS: dict[type[Value], _Method] = {
     Text: _text_method,
-    Frame: frames.method,
-    Grouped: frames.grouped_method,
+    Frame: frame_methods.method,
+    Grouped: combining.grouped_method,
     Writer: writers.method,
     Reader: reading_data.method,
     Col: columns.method,

@@ -7,7 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from twice.audit.expressions import Expr
-from twice.audit.languages.python import columns, databases, effects, lakes, merging, names, orchestration, reading_data
+from twice.audit.languages.python import (
+    columns,
+    effects,
+    lakes,
+    merging,
+    names,
+    orchestration,
+    reading_data,
+    sql_calls,
+)
 from twice.audit.languages.python.unknown_calls import unknown_call
 from twice.audit.languages.python.values import (
     NONE,
@@ -35,7 +44,7 @@ _HANDLERS = (
     merging.function,
     orchestration.function,
     lakes.function,
-    databases.function,
+    sql_calls.function,
     effects.function,
 )
 

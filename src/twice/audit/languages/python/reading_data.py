@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from twice.audit.expressions import Expr
-from twice.audit.languages.python import databases, frames, names
+from twice.audit.languages.python import databases, frame_methods, frames, names
 from twice.audit.languages.python.sqltexts import as_expr
 from twice.audit.languages.python.values import (
     Const,
@@ -17,6 +17,7 @@ from twice.audit.languages.python.values import (
     Instance,
     Items,
     Name,
+    Piece,
     Reader,
     Text,
     Value,
@@ -106,8 +107,6 @@ _SESSION = re.compile(
 
 def _unwrapped(text: Text) -> Text:
     """Remove the brackets and the alias of `(SELECT …) AS t`."""
-    from twice.audit.languages.python.values import Piece
-
     pieces = list(text.pieces)
     if pieces and isinstance(pieces[0], Piece) and pieces[0].text.lstrip().startswith("("):
         pieces[0] = Piece(pieces[0].text.replace("(", " ", 1), pieces[0].lines)
@@ -255,7 +254,7 @@ def _pandas(
             else frames.unknown_frame("", place, origins_of(first) if first is not None else frozenset())
         )
     if name == "merge" and isinstance(first, Frame):
-        found = frames.method(interp, first, "merge", arguments[1:], keywords, node)
+        found = frame_methods.method(interp, first, "merge", arguments[1:], keywords, node)
         return found or first
     return frames.unknown_frame("", place, origins_of(first) if first is not None else frozenset())
 

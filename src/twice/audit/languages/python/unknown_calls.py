@@ -5,7 +5,15 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from twice.audit.languages.python import databases, effects, lakes, merging, names, orchestration, reading_data
+from twice.audit.languages.python import (
+    effects,
+    lakes,
+    merging,
+    names,
+    orchestration,
+    reading_data,
+    sql_calls,
+)
 from twice.audit.languages.python.values import NONE, Instance, Name, Origins, Value, constant, origins_of
 
 if TYPE_CHECKING:
@@ -60,7 +68,7 @@ def unknown_call(
     found = lakes.unknown(interp, full, last, arguments, keywords, node)
     if found is not None:
         return found
-    found = databases.unknown(interp, full, last, arguments, keywords, node, owner)
+    found = sql_calls.unknown(interp, full, last, arguments, keywords, node, owner)
     if found is not None:
         return found
     found = reading_data.unknown(interp, full, last, arguments, keywords, node, owner)
