@@ -38,7 +38,6 @@ def operator(interp: Interpreter, name: str, keywords: dict[str, Value], node: a
     retries = constant(keywords.get("retries"))
     own = retries if isinstance(retries, int) and not isinstance(retries, bool) else None
     function_ = next((one for one in alternatives(keywords.get("python_callable")) if isinstance(one, Function)), None)
-    source = interp.source(node) if len(keywords) < 30 else ""
     templated = bool(
         re.search(
             r"\{\{\s*(ds|ts|execution_date|data_interval|logical_date|next_ds|prev_ds|macros|yesterday_ds|tomorrow_ds|dag_run)",
@@ -82,7 +81,6 @@ def operator(interp: Interpreter, name: str, keywords: dict[str, Value], node: a
             interp.state = before
         else:
             interp.pending.append((function_, state))
-    _ = source
     return instance
 
 

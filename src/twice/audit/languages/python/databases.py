@@ -109,15 +109,11 @@ def run(
             query = reads[-1].query
             interp.builder.bind(query)
             result = result_of(interp, query, node) if not spark else Frame(query=query)
-            if not spark or _only_displayed(query):
+            if not spark:
                 interp.builder.job.queries.append(query)
     if not texts:
         return Value(origins=origins_of(value) if value is not None else frozenset(), name="result")
     return result
-
-
-def _only_displayed(query: Query) -> bool:
-    return False
 
 
 def result_of(interp: Interpreter, query: Query, node: ast.AST) -> Value:

@@ -66,9 +66,9 @@ class Interpreter:
         return outline.assignments(self.tree)
 
     @kept
-    def settings(self) -> dict[str, Place]:
-        """Where the file's dictionaries set each of their keys."""
-        return outline.settings(self.tree)
+    def settings(self) -> outline.Settings:
+        """Where the file's dictionaries set their keys."""
+        return outline.Settings(self.tree)
 
     # running ----------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What a whole tree holds, for those who must look beyond what has run; each is found in one walk."""
+"""What a whole tree holds, for those who must look beyond what has run; it is walked once."""
 
 from __future__ import annotations
 
@@ -18,19 +18,33 @@ def assignments(tree: ast.Module) -> dict[str, ast.expr]:
     return found
 
 
-def settings(tree: ast.Module) -> dict[str, Place]:
-    """Return where dictionaries first set each of their keys: `{"retries": 2}`, `dict(retries=2)`."""
-    found: dict[str, Place] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Dict):
-            for key, value in zip(node.keys, node.values, strict=True):
-                if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                    found.setdefault(key.value, Place(key.lineno, key.col_offset + 1, value.end_lineno or 0))
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
-            for keyword in node.keywords:
-                if keyword.arg is not None:
-                    found.setdefault(keyword.arg, Place(keyword.value.lineno, keyword.value.col_offset + 1))
-    return found
+class Settings:
+    """Where dictionaries first set each of their keys: `{"retries": 2}`, `dict(retries=2)`."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self._rest = ast.walk(tree)
+        self._found: dict[str, Place] = {}
+
+    def place(self, name: str) -> Place | None:
+        """Return where a key is first set; the tree is walked as far as that, and from there the next time."""
+        while name not in self._found:
+            node = next(self._rest, None)
+            if node is None:
+                return None
+            for key, place in _entries(node):
+                self._found.setdefault(key, place)
+        return self._found[name]
+
+
+def _entries(node: ast.AST) -> Iterator[tuple[str, Place]]:
+    if isinstance(node, ast.Dict):
+        for key, value in zip(node.keys, node.values, strict=True):
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                yield key.value, Place(key.lineno, key.col_offset + 1, value.end_lineno or 0)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
+        for keyword in node.keywords:
+            if keyword.arg is not None:
+                yield keyword.arg, Place(keyword.value.lineno, keyword.value.col_offset + 1)
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.AST]:

@@ -116,4 +116,4 @@ def place_of(interp: Interpreter, node: ast.Call, name: str) -> Place:
     for keyword in node.keywords:
         if keyword.arg == name:
             return Place(keyword.value.lineno, keyword.value.col_offset + 1)
-    return interp.settings.get(name) or interp.place(node)
+    return interp.settings.place(name) or interp.place(node)

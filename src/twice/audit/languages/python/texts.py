@@ -65,8 +65,6 @@ def _walk(text: str, first: int) -> list[int]:
         if not started:
             found[0] = line
             started = True
-        elif found:
-            found[-1] = found[-1] if _has_text(found) else line
         depth = 0
         while position < len(text):
             char = text[position]
@@ -95,8 +93,3 @@ def _walk(text: str, first: int) -> list[int]:
                     found.append(line)
             position += 1
     return found
-
-
-def _has_text(_found: list[int]) -> bool:
-    """A following piece of an implicit concatenation continues the line of the piece before."""
-    return True
