@@ -19,7 +19,7 @@ UNSAFE = {
     "append.py": {"TW301": [29, 32]},
     "row_number.py": {"TW606": [30]},
     "sequence.py": {"TW203": [23]},
-    "unversioned_merge.py": {"TW404": [35], "TW604": [29]},
+    "unversioned_merge.py": {"TW404": [34], "TW604": [29]},
     "wall_clock.py": {"TW101": [25, 29], "TW102": [31]},
 }
 

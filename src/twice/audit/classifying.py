@@ -189,14 +189,20 @@ def _is_given(expr: Expr) -> bool:
 
 def watermark_of(query: Query) -> Origin | None:
     """Return the origin of a query that asks for the greatest value of a table, if it does only that."""
-    if len(query.columns) != 1 or query.branches or query.grouped:
-        return None
-    expr = query.columns[0].expr
-    for node in expr.walk():
-        if node.kind == "call" and node.name == "max":
-            tables = query.tables()
-            name = node.args[0].columns()[0] if node.args and node.args[0].columns() else ""
-            return Origin("watermark", f"MAX({name})", node.place, table=tables[0] if tables else "")
-        if node.kind == "query" and node.query is not None:
-            return watermark_of(node.query)
+    seen: set[int] = set()
+    asked: Query | None = query
+    while asked is not None and id(asked) not in seen:
+        seen.add(id(asked))
+        if len(asked.columns) != 1 or asked.branches or asked.grouped:
+            return None
+        inner: Query | None = None
+        for node in asked.columns[0].expr.walk():
+            if node.kind == "call" and node.name == "max":
+                tables = asked.tables()
+                name = node.args[0].columns()[0] if node.args and node.args[0].columns() else ""
+                return Origin("watermark", f"MAX({name})", node.place, table=tables[0] if tables else "")
+            if node.kind == "query" and node.query is not None:
+                inner = node.query
+                break
+        asked = inner
     return None

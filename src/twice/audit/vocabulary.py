@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import pairwise
 
 _AUDIT = re.compile(
     r"""^_*(
@@ -71,14 +72,69 @@ _MUTABLE = re.compile(
 )
 
 
+# What a load does to a row, and the words for the moment, in the languages that jobs are written in.
+_DONE = frozenset(
+    {
+        "load", "loaded", "loading", "insert", "inserted", "insertion", "insercao", "insercion", "create",
+        "created", "creation", "criacao", "creacion", "update", "updated", "updating", "atualizacao",
+        "actualizacion", "upd", "updt", "modify", "modified", "modification", "modificacao", "modificacion",
+        "alteracao", "process", "processed", "processing", "ingest", "ingested", "ingestion", "ingestao",
+        "refresh", "refreshed", "sync", "synced", "extract", "extracted", "extraction", "import", "imported",
+        "etl", "elt", "dbt", "dwh", "dw", "edw", "batch", "run", "exec", "executed", "execution", "record",
+        "recorded", "registro", "cadastro", "carga", "chargement", "maj", "erstellt", "angelegt", "geaendert",
+        "aktualisiert", "geladen", "upsert", "upserted", "merged", "written", "stored", "saved",
+    }
+)  # fmt: skip
+_MOMENT = frozenset(
+    {
+        "at", "ts", "dt", "dts", "dttm", "date", "time", "timestamp", "datetime", "on", "stamp", "tstamp",
+        "tms", "utc", "data", "fecha", "hora", "datum", "zeit", "heure", "day",
+    }
+)  # fmt: skip
+_AROUND = frozenset(
+    {
+        "last", "first", "row", "rec", "record", "sys", "system", "src", "tech", "meta", "audit", "batch",
+        "dim", "fact", "stg", "raw", "tbl", "db", "is", "local", "utc",
+    }
+)  # fmt: skip
+_WORDS = re.compile("|".join(sorted(_DONE | _MOMENT | _AROUND, key=lambda word: (-len(word), word))))
+_PARTICIPLES = frozenset({"created", "updated", "inserted", "loaded", "modified", "ingested", "processed"})
+_LONGEST_PREFIX = 3
+
+
+def _words(name: str) -> list[str]:
+    """Cut a name at underscores, and glued words where all of it is known: sdtdatecreated -> sdt date created."""
+    found: list[str] = []
+    for part in name.lower().strip("_").split("_"):
+        glued = _WORDS.findall(part)
+        rest = _WORDS.sub("", part)
+        begins = part.startswith(rest) if rest else True
+        found.extend([rest, *glued] if glued and len(rest) <= _LONGEST_PREFIX and begins else [part])
+    return [word for word in found if word]
+
+
+def _is_load_moment(name: str) -> bool:
+    """Tell whether a name is made of a load's verb and a moment, side by side and in any order: az_update_ts."""
+    words = _words(name)
+    for index, (one, other) in enumerate(pairwise(words)):
+        if (one in _DONE and other in _MOMENT) or (one in _MOMENT and other in _DONE):
+            rest = [*words[:index], *words[index + 2 :]]
+            if one in _PARTICIPLES:  # order_created_at: whatever it is, the job says when the row was made
+                return True
+            return all(
+                word in _AROUND or word in _DONE or word in _MOMENT or len(word) <= _LONGEST_PREFIX for word in rest
+            )
+    return False
+
+
 @lru_cache(maxsize=4096)
 def is_audit_column(name: str) -> bool:
     """Tell whether a column says when a row was loaded, not when something happened.
 
-    >>> [is_audit_column(name) for name in ("loaded_at", "etl_ts", "updated_at", "order_date", "event_time")]
+    >>> [is_audit_column(name) for name in ("loaded_at", "etl_ts", "dtdatecreated", "order_date", "event_time")]
     [True, True, True, False, False]
     """
-    return bool(_AUDIT.match(name))
+    return bool(_AUDIT.match(name)) or _is_load_moment(name)
 
 
 @lru_cache(maxsize=4096)

@@ -148,6 +148,14 @@ class JobBuilder:
         """Let a query know the views and variables of the file."""
         if not self.views and not self.variables:
             return
+        known = self.variables
+        self.variables = {name: value for name, value in known.items() if not _is_inside(value, query)}
+        try:
+            self._bind(query)
+        finally:
+            self.variables = known
+
+    def _bind(self, query: Query) -> None:
         for one in query.walk():
             one.sources = [self._bound(source, query) for source in one.sources]
             if self.variables:
@@ -207,6 +215,12 @@ class JobBuilder:
                 query.settle()
         job.uses.extend(classify(job))
         return job
+
+
+def _is_inside(value: Expr, query: Query) -> bool:
+    """Tell whether a variable is the result of a query: SELECT @n = @n + 1 … must not stand for itself."""
+    results = [node.query for node in value.walk() if node.query is not None]
+    return bool(results) and any(one is query for result in results for one in result.walk())
 
 
 def _name_by_position(job: Job) -> None:

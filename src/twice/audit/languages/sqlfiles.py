@@ -21,9 +21,14 @@ _DBT = re.compile(
     r"\{\{\s*-?\s*(ref|source|config|this)\b|\{%-?\s*(if\s+(not\s+)?is_incremental|snapshot|macro|materialization)|\{\{\s*dbt(_utils)?\."
 )
 _DATE = re.compile(r"date|day|ds\b|dt\b|time|start|end|month|from|until|since|period", re.IGNORECASE)
-# Commands of psql and other shells, which are no SQL: \\set ON_ERROR_STOP on
+# Commands of shells, which are no SQL: \\set ON_ERROR_STOP on, !echo of Hive and SnowSQL, :setvar of sqlcmd,
+# .LOGON of BTEQ and .mode of sqlite, dfs -rm of Hive, the lone slash of SQL*Plus.
 _PSQL_COPY = re.compile(r"^\\copy\b([^\n;]*);?$", re.MULTILINE | re.IGNORECASE)
-_PSQL = re.compile(r"^\\(?!copy\b)\w[^\n]*$", re.MULTILINE)
+_COMMANDS = re.compile(
+    r"^[ \t]*(\\(?!copy\b)\w[^\n]*|![a-z]\w*\b[^\n]*|:(setvar|r|connect|on|out|error|quit|exit|list)\b[^\n]*"
+    r"|\.[a-z]\w*\b[^\n]*|dfs\s+-[^\n]*|source\s+[\w./${}:-]+;?[ \t]*|/[ \t]*|@@?[\w./${}&-]+\.sql[^\n]*)$",
+    re.MULTILINE | re.IGNORECASE,
+)
 
 
 def is_dbt(path: str, text: str) -> bool:
@@ -35,7 +40,7 @@ def read_sql_file(path: str, text: str, dialect: str = "") -> Job:
     """Read a SQL file; with no dialect given, the words of the file decide."""
     if is_dbt(path, text):
         return read_dbt(path, text, dialect)
-    filled = fill(_PSQL.sub(lambda match: " " * len(match[0]), _PSQL_COPY.sub(r" copy\1;", text)))
+    filled = fill(_COMMANDS.sub(lambda match: " " * len(match[0]), _PSQL_COPY.sub(r" copy\1;", text)))
     chosen = DIALECTS.get(dialect, dialect) if dialect else guess(text)
     job = Job(path, "sql", text, dialect=chosen)
     builder = JobBuilder(job)

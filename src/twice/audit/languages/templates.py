@@ -32,7 +32,7 @@ _DEVELOPMENT = re.compile(
     re.IGNORECASE,
 )
 _PLAIN = re.compile(
-    r"\$\{(?:hiveconf:|hivevar:|system:|env:)?([\w.:-]+)\}|\$\((\w+)\)|%\((\w+)\)s|(?<![\w'%])%s(?!\w)|:'(\w+)'|:\"(\w+)\"|(?<=[\s=(,])&{1,2}(\w+)\.?"
+    r"\$\{(?:hiveconf:|hivevar:|system:|env:)?([\w.:-]+)\}|\$\((\w+)\)|%\((\w+)\)s|(?<![\w'%])%s(?!\w)|:'(\w+)'|:\"(\w+)\"|(?<=[\s=(,])&{1,2}(\w+)\.?|&\{(\w+)\}"
 )
 
 

@@ -76,9 +76,11 @@ def _in_queries(job: Job) -> Iterator[tuple[Write, Place, str]]:
 
 def _joined(job: Job, query: Query) -> Iterator[tuple[Write, Place, str]]:
     """Yield comparisons with a maximum that is joined to every row: FROM orders, newest WHERE updated_at > newest.m."""
-    later = [bound for part in query.filters for bound in part.walk() if bound.kind == "op" and bound.name in _LATER]
+    asked = (*query.filters, *(source.on for source in query.sources if source.on is not None))
+    later = [bound for part in asked for bound in part.walk() if bound.kind == "op" and bound.name in _LATER]
     for source in query.sources:
-        found = _maximum_of(job, source.query) if source.query is not None and source.how != "anti" else None
+        per_key = source.query is not None and bool(source.query.group_by)
+        found = _maximum_of(job, source.query, per_key=per_key) if source.query and source.how != "anti" else None
         if found is None or source.query is None or len(source.query.columns) > _FEW or source.query.branches:
             continue
         names = {column.name for column in source.query.columns}
@@ -88,9 +90,9 @@ def _joined(job: Job, query: Query) -> Iterator[tuple[Write, Place, str]]:
                 yield found[0], bound.place, found[1]
 
 
-def _maximum_of(job: Job, query: Query) -> tuple[Write, str] | None:
-    """Return the written table whose maximum a sub-query asks for."""
-    if query.group_by:
+def _maximum_of(job: Job, query: Query, *, per_key: bool = False) -> tuple[Write, str] | None:
+    """Return the written table whose maximum a sub-query asks for, of all rows or of those of each key."""
+    if query.group_by and not per_key:
         return None
     columns = [name for column in query.columns for name in _maximum(column.expr)]
     for inner in query.walk():

@@ -2,8 +2,8 @@
 
 Between the two statements there is nothing in the table; when the insert fails, it stays so until somebody notices.
 A transaction does not help everywhere: on MySQL, Oracle, Redshift, Snowflake and others TRUNCATE commits by itself.
-Postgres and SQL Server take it back, so there a transaction around both is fine and not reported, as are staging
-tables, which nobody reads.
+Postgres and SQL Server take it back, so there a transaction around both is fine and not reported. A staging table,
+which only the next step reads, is told as info.
 
 **Instead**:
 
@@ -38,7 +38,7 @@ def check(job: Job) -> Iterator[Finding]:
     """Look at the first insert that follows a truncate of the same table."""
     told: set[int] = set()
     for write in job.writes:
-        if write.mode is not Mode.APPEND or is_record(write.target) or is_staging(write.target):
+        if write.mode is not Mode.APPEND or is_record(write.target):
             continue
         before = removed_before(job, write)
         if before is None or before.mode is not Mode.TRUNCATE or _is_held(job, before, write):
@@ -49,9 +49,10 @@ def check(job: Job) -> Iterator[Finding]:
         name = write.target.name or "the table"
         yield finding(
             __name__,
-            write.place,
-            f"{name} is empty from the TRUNCATE on line {before.place.line} until this insert is done: readers see "
-            "nothing, and a run that fails here leaves nothing",
+            before.place,
+            f"{name} is empty from this TRUNCATE until the insert on line {write.place.line} is done: readers see "
+            "nothing, and a run that fails in between leaves nothing",
+            severity=Severity.INFO if is_staging(write.target) else None,
             instead="replace it in one statement (CREATE OR REPLACE TABLE … AS, INSERT OVERWRITE), or DELETE and "
             "INSERT in one transaction, or fill a second table and rename",
             with_twice='Table("…", key=[…], write=Whole())',

@@ -31,6 +31,7 @@ from twice.audit.rules.windows import is_given, same_value, shape
 from twice.audit.vocabulary import is_time_column
 
 SEVERITY = Severity.ERROR
+_REMOVE_SOME = frozenset({Mode.DELETE, Mode.DROP_PARTITION})
 
 
 def check(job: Job) -> Iterator[Finding]:
@@ -40,9 +41,9 @@ def check(job: Job) -> Iterator[Finding]:
             continue
         if write.mode is Mode.REPLACE_WHERE:
             predicate, place = write.predicate, write.place
-        elif write.mode is Mode.APPEND:
+        elif write.mode in {Mode.APPEND, Mode.OVERWRITE_PARTITIONS}:
             before = removed_before(job, write)
-            predicate = before.predicate if before is not None and before.mode is Mode.DELETE else None
+            predicate = before.predicate if before is not None and before.mode in _REMOVE_SOME else None
             place = before.place if before is not None else write.place
         else:
             continue
@@ -69,10 +70,19 @@ def _difference(removed: list[Bound], write: Write) -> str:
         by_column.setdefault(bound.column, []).append(bound)
     for bound in removed:
         same = by_column.get(bound.column)
+        if same and _is_open(bound, removed) and any(one.op in {"<", "<="} and is_given(one.value) for one in same):
+            return f"everything from one {bound.column} on is removed, and only up to another one is inserted"
         said = _wider(bound, same) if same else _absent(bound, removed, by_column, write)
         if said:
             return said
     return ""
+
+
+def _is_open(bound: Bound, removed: list[Bound]) -> bool:
+    """Tell whether a delete takes everything after a moment, so that an old window takes the newer ones along."""
+    return bound.op in {">", ">="} and not any(
+        one.column == bound.column and one.op in {"<", "<=", "=", "in"} for one in removed
+    )
 
 
 def _wider(removed: Bound, brought: list[Bound]) -> str:

@@ -64,7 +64,17 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _emptied_stages(job: Job) -> Iterator[Finding]:
-    """Look at Snowflake's REMOVE @stage after a COPY."""
+    """Look at Snowflake's REMOVE @stage after a COPY, and at COPY … PURGE = TRUE."""
+    for write in job.writes:
+        if write.via == "copy" and write.options.get("purge") == "true":
+            yield finding(
+                __name__,
+                write.place,
+                f"PURGE removes the files once they are in {write.target.name or 'the table'}: a rerun finds "
+                "nothing to load",
+                instead="leave the files: COPY remembers what it has loaded; remove them by age in a job of their own",
+                with_twice="an extract step gets the window and reads the same files again",
+            )
     loads = [write.place.line for write in job.writes if write.via == "copy"]
     for number, line in enumerate(job.lines, start=1):
         match = _REMOVE.match(line) if loads and number > loads[0] else None

@@ -59,7 +59,10 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _place(write: Write, when: When) -> Place:
-    """Return where the update stands: its WHEN, or the first column that it sets."""
+    """Return where rows are matched: the ON of the merge, or else the WHEN, or the first column that it sets."""
+    on = write.merge.on if write.merge is not None else None
+    if on is not None and on.place.line >= write.place.line:
+        return on.place
     first = when.assignments[0][1].place if when.assignments else write.place
     return max(write.place, when.place if when.place.line > write.place.line else first)
 

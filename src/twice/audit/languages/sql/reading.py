@@ -18,10 +18,11 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 from twice.audit.expressions import Expr
 from twice.audit.functions import CLOCKS, RANDOM
 from twice.audit.languages.sql.convert import Converter
+from twice.audit.languages.sql.cursors import Cursors
 from twice.audit.languages.sql.fallback import read_by_tokens
 from twice.audit.languages.sql.sources import HOLE, SqlText
 from twice.audit.languages.sql.splitting import STARTERS, is_procedural, split
-from twice.audit.languages.sql.statements import Control, Item, StatementReader
+from twice.audit.languages.sql.statements import Control, Item, Read, StatementReader
 from twice.audit.model import Mode, Problem, Write
 from twice.audit.places import Place
 
@@ -46,6 +47,7 @@ class SqlReading:
     constraints: dict[str, set[str]] = field(default_factory=dict)
     variables: set[str] = field(default_factory=set)  # of a PL/pgSQL, PL/SQL or Snowflake block
     declaring: bool = False
+    cursors: Cursors = field(default_factory=Cursors)
 
 
 def read_sql(source: SqlText, dialect: str) -> SqlReading:
@@ -90,10 +92,29 @@ def _tokenize(text: str, dialect: str) -> list[Token] | None:
         text = _END.sub(r" \1", text)
     for name in (dialect, "", "tsql", "snowflake"):
         try:
-            return list(_dialect(name).tokenize(text))
+            return list(_without_raw_commands(list(_dialect(name).tokenize(text)), name))
         except (SqlglotError, ValueError, IndexError, RecursionError):
             continue
     return None
+
+
+_CURSOR = re.compile(r"\bCURSOR\b", re.IGNORECASE)
+
+
+def _without_raw_commands(tokens: list[Token], dialect: str) -> Iterator[Token]:
+    """Cut FETCH … and DECLARE c CURSOR … into words: sqlglot takes all up to the semicolon as one text."""
+    before = ""
+    for token in tokens:
+        raw = before == "FETCH" or (before == "DECLARE" and bool(_CURSOR.search(token.text)))
+        before = token.text.upper()
+        if token.token_type is not TokenType.STRING or not raw:
+            yield token
+            continue
+        for one in _dialect(dialect).tokenize(token.text):
+            # A string token is placed at its end.
+            line = token.line - token.text.count("\n") + one.line - 1
+            start = token.end - len(token.text) + 1 + one.start
+            yield Token(one.token_type, one.text, line, one.col, start, start + one.end - one.start)
 
 
 def _rough_statements(text: str) -> Iterator[tuple[str, int]]:
@@ -116,12 +137,21 @@ def _read_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: SqlR
             reading.items.append(Control("block", place))
         _read_chunk(source, dialect, chunk[1:], reading, procedural=procedural)
         return
+    if procedural:
+        query = reading.cursors.opened(chunk, _upper(chunk) if head in _LOOPS else words)
+        if query is not None:
+            if query:
+                _parse_chunk(source, dialect, query, reading)
+            return
     if procedural and dialect != "tsql" and _assigned(source, dialect, chunk, reading, place):
         return
     if head in {"COMMIT", "ROLLBACK", "BEGIN", "START"}:
         _control(words, chunk, dialect, place, reading, procedural=procedural)
         return
-    if head in {"IF", "WHILE"} and len(chunk) > 1 and procedural:
+    if head == "WHILE" and procedural:  # a loop goes on until its work is done: that is no question for an earlier run
+        reading.items.append(Control("other", place))
+        return
+    if head == "IF" and len(chunk) > 1 and procedural:
         reading.items.append(Control("guard", place, value=_text_of(source, chunk)[:300]))
         return
     if head == "END":
@@ -153,6 +183,11 @@ def _read_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: SqlR
     _parse_chunk(source, dialect, chunk, reading)
 
 
+def _upper(chunk: Sequence[Token]) -> list[str]:
+    return [token.text.upper() for token in chunk]
+
+
+_LOOPS = frozenset({"FOR", "FETCH"})
 _ROUTINES = frozenset({"FUNCTION", "PROCEDURE", "PROC", "TRIGGER"})
 
 
@@ -249,7 +284,9 @@ def _parse_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: Sql
         if isinstance(item, Write) and item.api == "SELECT INTO" and item.target.name in reading.variables:
             expr = Expr("query", query=item.query, place=item.place)
             reading.items.append(Control("assign", item.place, item.target.name, expr=expr))
-        else:
+        elif not (isinstance(item, Read) and reading.cursors.take(item.query)):
+            if isinstance(item, Write):
+                reading.cursors.attach(item)
             reading.items.append(item)
 
 
@@ -269,6 +306,9 @@ def _first_variable(source: SqlText, dialect: str, chunk: list[Token], reading: 
         if depth == 0 and index > 2 and token.text.upper() in {"IS", "AS"} and dialect != "tsql":
             rest = chunk[index + 1 :]
             reading.declaring = True
+            if rest and rest[0].text.upper() == "CURSOR":
+                _parse_chunk(source, dialect, reading.cursors.opened(rest, _upper(rest)) or rest, reading)
+                return
             if rest and rest[0].token_type not in {TokenType.HEREDOC_STRING, TokenType.RAW_STRING, TokenType.STRING}:
                 _assigned(source, dialect, rest, reading, place)
                 reading.declaring = True

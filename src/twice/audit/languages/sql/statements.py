@@ -81,7 +81,7 @@ class StatementReader:
             if node.args.get("kind"):
                 write = self._write(node.this, Mode.APPEND, via="copy")
                 write.api = "COPY"
-                write.options = {p.this.name.lower(): p.args["expression"].name.lower() if isinstance(p.args.get("expression"), exp.Expression) else "" for p in node.args.get("params") or () if isinstance(p.this, exp.Expression)}  # fmt: skip
+                write.options = dict(_copy_options(node))
                 yield write
         elif isinstance(node, exp.LoadData):
             write = self._write(node.this, Mode.OVERWRITE if node.args.get("overwrite") else Mode.APPEND, via="copy")
@@ -158,7 +158,7 @@ class StatementReader:
         for item in node.expressions:
             if isinstance(item, exp.EQ):
                 yield item.this.name.lower(), self.convert.expr(item.args.get("expression"), self.place)
-            else:
+            elif not isinstance(item, exp.Predicate):
                 yield item.name.lower(), None
 
     def _conflict(self, node: exp.Expression, write: Write) -> None:
@@ -342,6 +342,9 @@ class StatementReader:
                 write = self._write(node.this, Mode.DROP_PARTITION)
                 for partition in action.expressions:
                     write.partition += tuple(self._partition_items(partition))
+                    for item in partition.expressions:
+                        if isinstance(item, (exp.GT, exp.GTE, exp.LT, exp.LTE)):
+                            write.predicate = self.convert.expr(item, self.place)
                 write.if_not_exists = bool(action.args.get("exists"))
                 yield write
                 return
@@ -386,6 +389,16 @@ class StatementReader:
 
 def _identity(name: str, place: Place) -> Expr:
     return Expr("call", "identity", place=place, origins=frozenset({Origin("sequence", name, place)}))
+
+
+def _copy_options(node: exp.Copy) -> Iterator[tuple[str, str]]:
+    for item in node.args.get("params") or ():
+        if isinstance(item.this, exp.Expression):
+            value = item.args.get("expression")
+            yield (
+                item.this.name.lower(),
+                (value.name or value.sql()).lower() if isinstance(value, exp.Expression) else "",
+            )
 
 
 def _whens(node: exp.Merge) -> list[exp.Expression]:
