@@ -126,7 +126,7 @@ def _other_rule(job: Job, use: Use) -> bool:
 
 def _only_read(job: Job, use: Use) -> bool:
     """In a SQL file a SELECT that writes nothing is a report, which may well be about today."""
-    return job.language == "sql" and use.write is None and use.context in {"filter", "join", "input"}
+    return job.language == "sql" and use.write is None and use.context in {"filter", "join", "input", "stored"}
 
 
 def _message(job: Job, use: Use) -> str:

@@ -29,7 +29,7 @@ from twice.audit.findings import Finding, Severity
 from twice.audit.model import Job, Mode, Write, same_table
 from twice.audit.rules import finding
 from twice.audit.rules.appends import is_record, is_staging, removed_before, was_done_before
-from twice.audit.rules.windows import Window, dates_in, is_dynamic, is_given, window_of
+from twice.audit.rules.windows import Window, dates_in, is_date, is_dynamic, is_given, window_of
 
 SEVERITY = Severity.ERROR
 
@@ -135,6 +135,6 @@ def _stores(write: Write, window: Window) -> bool:
             return True
         if any(window.column in column.expr.columns() or column.name == window.column for column in columns):
             return True
-        if any(is_given(column.expr) for column in columns):
+        if any(is_given(column.expr) or is_date(column.expr) for column in columns):
             return True
     return False

@@ -17,7 +17,7 @@ _STAGING = re.compile(
 )
 # Tables that hold one row per run: they are meant to grow.
 _RECORDS = re.compile(
-    r"(^|[._])(control|watermarks?|checkpoints?|lineage|audits?|dq|data_?quality|quality_\w+|monitoring|notifications?"
+    r"(^|[._])(control|watermarks?|checkpoints?|lineage|audits?|dq|data_?quality|quality_(checks?|results?|logs?|metrics|reports?|stats|runs?|issues|scores?|alerts?)|monitoring|notifications?"
     r"|job_?status|run_?status|etl_?status|load_?status|batch_?control|load_?history|run_?history|job_?history|heartbeats?)(_\w+)?$"
     r"|_(control|watermarks?|checkpoints?|audit|lineage|monitoring|run_stats|etl_stats|(?<!air_)(?<!water_)(?<!soil_)quality|quality_checks?)$"
     # What describes tables and loads; video_metadata is data.
@@ -67,7 +67,19 @@ def doubles(job: Job, write: Write, *, in_batches: bool = False) -> bool:
         and not any(other.mode is Mode.ALTER for other in job.later(write))  # filled, then renamed
         and known_by(write, job) is None
         and not continues_target(job, write)
+        and not _consumes_stream(job, write)
     )
+
+
+def _consumes_stream(job: Job, write: Write) -> bool:
+    """Tell whether a write reads a stream of Snowflake, which moves on with the statement: a rerun finds it empty."""
+    declared = {(match[1] or match[2]).lower().rpartition(".")[2] for match in _STREAM.finditer(job.text)}
+    return bool(declared) and any(name.rpartition(".")[2] in declared for name in write.sources)
+
+
+_STREAM = re.compile(
+    r"SYSTEM\$STREAM_HAS_DATA\s*\(\s*'([\w.]+)'|\bSTREAM\s+(?:IF\s+NOT\s+EXISTS\s+)?([\w.]+)\s+ON\b", re.IGNORECASE
+)
 
 
 def moves_rows(job: Job, write: Write) -> bool:

@@ -61,14 +61,14 @@ def _window_of_query(whole: Query) -> Window | None:
 
 
 def _is_dated_bound(bound: Bound) -> bool:
-    if bound.op == "=" and is_time_column(bound.column) and _is_date(bound.value):
+    if bound.op == "=" and is_time_column(bound.column) and is_date(bound.value):
         return True
     if not is_given(bound.value):
         return False
     return is_time_column(bound.column) or any(_DATE_WORD.search(name) for name in names_in(bound.value))
 
 
-def _is_date(value: Expr) -> bool:
+def is_date(value: Expr) -> bool:
     """Tell whether a value is a date that stands in the code: an assignment at its top, or a query without tables."""
     if value.query is not None:
         return not value.query.tables()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from twice.audit.languages.python import frames
 from twice.audit.languages.python.values import (
+    Choice,
     Const,
     Entries,
     Frame,
@@ -30,6 +31,8 @@ _FRAME_NAME = re.compile(r"^(df|frame|dataframe)\w*$|_(df|frame|dataframe)$")
 def assign(interp: Interpreter, target: ast.expr, value: Value, node: ast.AST) -> None:
     """Bind a name, an attribute or an item."""
     if isinstance(target, ast.Name):
+        if isinstance(value, Choice):
+            value = _renamed(value, target.id)
         if (not value.name and not isinstance(value, (Const, Text))) or type(value) is Value:
             value = replace(value, name=target.id)
         interp.scope.names[target.id] = value
@@ -74,3 +77,11 @@ def _is_pandas_like(interp: Interpreter, owner: Value) -> bool:
 def _set_autocommit(interp: Interpreter, on: bool) -> None:  # noqa: FBT001 - mirrors the attribute
     interp.state.transaction = None if on else interp.builder.new_transaction()
     interp.connections = -1 if on else interp.connections
+
+
+def _renamed(value: Choice, name: str) -> Choice:
+    """Call what is not known by the name that it is given: `batch = sys.argv[1] if … else "first"`."""
+    options = [
+        replace(one, name=name) if type(one) is Value and not one.name.isidentifier() else one for one in value.options
+    ]
+    return replace(value, options=options, name=value.name if value.name.isidentifier() else name)

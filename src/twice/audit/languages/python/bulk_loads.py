@@ -10,12 +10,13 @@ from twice.audit.languages.python.databases import query_of
 from twice.audit.languages.python.values import (
     Const,
     Entries,
-    Frame,
     Instance,
+    Items,
     Text,
     Value,
     alternatives,
     constant,
+    frame_of,
     origins_of,
     shown,
 )
@@ -34,6 +35,12 @@ ITEMS = frozenset({"create_item", "upsert_item", "put_item", "insert_one"})
 
 
 MONGO = re.compile(r"mongo|motor", re.IGNORECASE)
+
+
+INDEXING = frozenset({"bulk", "streaming_bulk", "parallel_bulk", "async_bulk", "index"})
+
+
+SEARCH = re.compile(r"elasticsearch|opensearch", re.IGNORECASE)
 
 
 # A document that names itself is refused the second time.
@@ -67,9 +74,27 @@ def note_document(interp: Interpreter, base: str, last: str, arguments: list[Val
     mode = Mode.APPEND if last.startswith("insert") else Mode.DELETE
     if mode is Mode.APPEND and (_OWN_ID.search(interp.job.text) or _UNIQUE_INDEX.search(interp.job.text)):
         return Const()
-    found = next((one for value in arguments for one in alternatives(value) if isinstance(one, Frame)), None)
+    found = frame_of(*arguments)
     query = found.query if found is not None else None
     emit(interp, Write(target, mode, interp.place(node), query=query, via="mongo", api=last))
+    return Const()
+
+
+def note_indexed(
+    interp: Interpreter, last: str, arguments: list[Value], keywords: dict[str, Value], node: ast.Call
+) -> Value | None:
+    """Elasticsearch and OpenSearch: a document without an id gets a new one on every run."""
+    if last == "index" and ("index" not in keywords or {"id", "_id"} & set(keywords)):
+        return None
+    if _OWN_ID.search(interp.job.text):
+        return Const()
+    given = [one for value in arguments for one in alternatives(value)]
+    documents = [inner for one in given for inner in (one.items if isinstance(one, Items) else [one])]
+    named = next((one.items["_index"] for one in documents if isinstance(one, Entries) and "_index" in one.items), None)
+    target = Target(shown(keywords.get("index") or named).lower() or "index")
+    frame = frame_of(*arguments)
+    query = frame.query if frame is not None else None
+    emit(interp, Write(target, Mode.APPEND, interp.place(node), query=query, via="search", api=last))
     return Const()
 
 
@@ -106,12 +131,14 @@ def load_in_bulk(
         mode = Mode.OVERWRITE
     elif "WRITE_EMPTY" in disposition:
         mode = Mode.CREATE
+    elif "row_ids" in keywords:  # BigQuery drops rows whose id it has seen
+        mode = Mode.INSERT_NEW
     elif constant(keywords.get("replace")) is True:  # hook.insert_rows(…, replace=True, replace_index=…)
         mode = Mode.UPSERT
     target = target_of(interp, where, node)
     if "$" in target.name and mode is Mode.OVERWRITE:
         mode = Mode.OVERWRITE_PARTITIONS
-    frame = next((one for value in arguments for one in alternatives(value) if isinstance(one, Frame)), None)
+    frame = frame_of(*arguments)
     emit(
         interp,
         Write(

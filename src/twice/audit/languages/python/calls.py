@@ -14,6 +14,7 @@ from twice.audit.languages.python import (
     frames,
     orchestration,
 )
+from twice.audit.languages.python.bulk_loads import MONGO
 from twice.audit.languages.python.methods import METHODS
 from twice.audit.languages.python.named_calls import named_call
 from twice.audit.languages.python.unknown_calls import unknown_call
@@ -28,10 +29,12 @@ from twice.audit.languages.python.values import (
     Klass,
     Name,
     Reader,
+    Rows,
     Text,
     Value,
     Writer,
     alternatives,
+    made_of,
     origins_of,
     shown,
 )
@@ -111,11 +114,12 @@ def attribute(interp: Interpreter, owner: Value, node: ast.Attribute) -> Value:
         if isinstance(one, Col) and name in {"dt", "str"}:
             return one
     if name in {"write", "writeStream"} and not isinstance(owner, (Name, Instance)):
-        return Writer(frame=frames.unknown_frame(owner.name, interp.place(node), origins_of(owner)), kind=name)
+        return Writer(frame=frames.taken_for_frame(owner, interp.place(node)), kind=name)
     if name in {"partition_key", "partition_time_window", "partition_key_range"}:
         interp.job.orchestration.uses_logical_date = True
         return interp.parameter(name, node, "logical date", expression=interp.source(node))
-    return Value(origins=origins_of(owner), name=interp.source(node)[:60])
+    made = Value(origins=origins_of(owner), name=interp.source(node)[:60])
+    return made_of(made, owner if isinstance(owner, Rows) else None)
 
 
 def _of_name(interp: Interpreter, owner: Name, name: str, node: ast.Attribute) -> Value | None:
@@ -179,6 +183,7 @@ def call(interp: Interpreter, node: ast.Call) -> Value:
 def _local(
     interp: Interpreter, function: Function, arguments: list[Value], keywords: dict[str, Value], node: ast.Call
 ) -> Value:
+    keywords = {**function.given, **keywords} if function.given else keywords
     if function.task or any(re.match(r"(task|op|asset|flow)\b|\w+\.task\b", one) for one in function.decorators):
         return orchestration.call_task(interp, function, arguments, keywords, node)
     if any("udf" in one.lower() for one in function.decorators):
@@ -226,22 +231,47 @@ def _method_call(
         return interp.call_function(arguments[0], arguments[1:], keywords, node)
     if method == "result" and isinstance(owner, (Items, Entries, Text)):
         return owner
+    if isinstance(owner, Function):
+        done = _task_method(interp, owner, method, arguments, keywords, node)
+        if done is not None:
+            return done
     for one in alternatives(owner):
         known = METHODS.get(type(one))
         found = known(interp, one, method, arguments, keywords, node) if known is not None else None
         if found is not None:
             return found
     if isinstance(owner, Name):
+        if owner.dotted.startswith("prefect_") and method in _REFINES:
+            return owner
+        if owner.dotted.startswith("prefect_") and method in _RUNS:
+            return named_call(interp, owner.dotted, arguments, keywords, node, None)
         return None
     if not isinstance(owner, (Instance, Function, Klass, Entries, Items, Text, Const)):
-        spark_only = interp.spark and method in _SPARK_ONLY and not _is_known_other(owner)
+        spark_only = interp.spark and method in _SPARK_ONLY and not _is_known_other(interp, owner)
         if spark_only or method in _TELLING or method in _WRITES_A_FRAME:
-            frame = frames.unknown_frame(owner.name, interp.place(node), origins_of(owner))
+            frame = frames.taken_for_frame(owner, interp.place(node))
             return frame_methods.method(interp, frame, method, arguments, keywords, node)
     return None
 
 
-def _is_known_other(owner: Value) -> bool:
+_REFINES = frozenset({"override", "with_options", "options", "partial"})
+_RUNS = frozenset({"submit", "map", "expand", "delay", "fn", "remote", "apply_async", "starmap", "expand_kwargs"})
+
+
+def _task_method(
+    interp: Interpreter, function: Function, method: str, arguments: list[Value], keywords: dict[str, Value], node: ast.Call
+) -> Value | None:  # fmt: skip
+    """Airflow's task.override(…)(…) and task.partial(…).expand(…), Prefect's task.submit(…), Celery's task.delay(…)."""
+    if method in _REFINES:
+        return replace(function, given={**function.given, **keywords} if method == "partial" else function.given)
+    if method in _RUNS:
+        return _local(interp, function, arguments, keywords, node)
+    return None
+
+
+def _is_known_other(interp: Interpreter, owner: Value) -> bool:
+    if any(MONGO.search(one) for one in interp.job.imports) and "collection" in owner.name.lower():
+        return True
     return bool(_OTHER.search(owner.name))
 
 

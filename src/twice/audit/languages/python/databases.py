@@ -21,7 +21,7 @@ from twice.audit.languages.sql.dialects import guess
 from twice.audit.languages.sql.reading import SqlReading, read_sql
 from twice.audit.languages.sql.statements import Read
 from twice.audit.model import Write
-from twice.audit.queries import Query
+from twice.audit.queries import Query, Source
 
 if TYPE_CHECKING:
     from twice.audit.languages.python.interpreter import Interpreter
@@ -71,9 +71,9 @@ def query_of(
 
 def run(
     interp: Interpreter, value: Value | None, node: ast.AST, *, hint: str = "", spark: bool = False, given: Value | None = None,
-    around: Surroundings | None = None,
+    around: Surroundings | None = None, rows: Frame | None = None,
 ) -> Value:  # fmt: skip
-    """Run SQL texts, in order, and return the last result."""
+    """Run SQL texts, in order, and return the last result; `rows` is the DataFrame whose rows are bound to them."""
     result: Value = Value(name="result")
     texts: list[Text] = []
     for one in alternatives(value):
@@ -100,6 +100,7 @@ def run(
                     if mark in interp.writes_seen:
                         continue
                     interp.writes_seen.add(mark)
+                    _read_rows(item, rows)
                     item.stream_batch_id = interp.state.batch_id
                     item.stream = bool(interp.state.batch_id)
                     item.batch_id_used = interp.state.inside == "foreachBatch used"
@@ -114,6 +115,13 @@ def run(
     if not texts:
         return Value(origins=origins_of(value) if value is not None else frozenset(), name="result")
     return result
+
+
+def _read_rows(write: Write, rows: Frame | None) -> None:
+    """Let INSERT … VALUES (?, ?) read the DataFrame whose rows it is given."""
+    if rows is not None and write.literal_rows and write.query is not None and not write.query.sources:
+        write.query.sources.append(Source("", "rows", rows.query, place=rows.query.place, kind="query"))
+        write.literal_rows = False
 
 
 def result_of(interp: Interpreter, query: Query, node: ast.AST) -> Value:

@@ -34,12 +34,25 @@ _CHAT = re.compile(
     r"chat_postMessage|chat_post_message|SlackWebhook|slack\w*\.(send|post|notify|send_message|post_message)|WebhookClient\b.*\.send$|files_upload|teams\w*\.(send|post)|pymsteams|hipchat|telegram\w*\.send_message|discord\w*\.send|send_slack|slack_notify|notify_slack|post_to_slack|send_teams|webhook\.send$",
     re.IGNORECASE,
 )
+# Libraries of messengers, and what sends with them.
+_MESSENGERS = re.compile(
+    r"(^|\.)(vk_api|skpy|telegram|telebot|aiogram|telethon|pyrogram|discord\w*|slack\w*|pymsteams|mattermost\w*|linebot|viberbot"
+    r"|matrix_client|webexteamssdk|zulip|rocketchat\w*|dingtalk\w*|pywhatkit)(\.|$)",
+    re.IGNORECASE,
+)
+_TELLS = re.compile(
+    r"(^|\.|_)(send_?(message|msg|photo|document|text|file|media_group|notification)?|messages\.(send|create)|post_?message|push_?message"
+    r"|broadcast|files_upload(_v2)?)$",
+    re.IGNORECASE,
+)
+_TELLS_BY_GET = re.compile(r"api\.telegram\.org.*send[A-Z]\w+|/send(Message|Document|Photo)\b")
+_MAIL_OBJECT = re.compile(r"mail|smtp|server", re.IGNORECASE)
 _QUEUE = re.compile(
     r"(producer|kafka_producer|_producer|publisher|sns|sqs|queue|channel|topic|pubsub|kinesis|eventbridge|events|broker|mq|rabbit|event_hub\w*|sender|firehose|redis\w*|nats\w*|bus)\w*\.(send|produce|publish|send_message|send_messages|send_message_batch|publish_batch|basic_publish|put_record|put_records|put_events|send_batch|xadd|put|put_record_batch|lpush|rpush|enqueue|apply_async)$",
     re.IGNORECASE,
 )
 _PRODUCERS = re.compile(
-    r"(producer|publisher|sns|sqs|kinesis|eventbridge|pubsub|firehose|event_hub)\w*\.", re.IGNORECASE
+    r"(producer|publisher|kafka|rabbit|sns|sqs|kinesis|eventbridge|pubsub|firehose|event_hub)\w*\.", re.IGNORECASE
 )
 _MESSAGING = re.compile(
     r"kafka|boto|pika|pubsub|servicebus|eventhub|redis|nats|celery|stomp|kombu|rabbit|pulsar|aiormq|zmq", re.IGNORECASE
@@ -90,9 +103,11 @@ def function(
         if dotted == "urllib.request.urlopen" and ("data" in keywords or len(arguments) > 1):
             return _note(interp, "http", dotted, arguments, keywords, node, method="POST")
         given: Origins = frozenset(one for value in (*arguments, *keywords.values()) for one in origins_of(value))
-        clocks = frozenset(one for one in given if one.kind == "clock")
-        if clocks:
-            interp.use(clocks, "input", node, detail=dotted)
+        if _TELLS_BY_GET.search(" ".join(shown(value) for value in (*arguments, *keywords.values()))):
+            return _note(interp, "chat", dotted, arguments, keywords, node, method="GET")
+        for kind in ("clock", "watermark"):
+            asked = frozenset(one for one in given if one.kind == kind)
+            interp.use(asked, "input", node, detail=dotted if kind == "clock" else "")
         return Value(origins=frozenset(one for one in given if one.kind != "parameter"), name=dotted)
     return unknown(interp, dotted, dotted.rpartition(".")[2], arguments, keywords, node)
 
@@ -109,6 +124,10 @@ def unknown(
         full.endswith("messages.create") and any("twilio" in one for one in interp.job.imports)
     ):
         return _note(interp, "chat", full, arguments, keywords, node)
+    if "tells" in kinds and _by_messenger(interp.job.imports):
+        return _note(interp, "chat", full, arguments, keywords, node)
+    if "mail" in kinds and _PRODUCERS.search(full):  # kafka.send_message
+        return _note(interp, "queue", full, arguments, keywords, node)
     if "mail" in kinds and "queue" not in kinds:
         return _note(interp, "mail", full, arguments, keywords, node)
     if "http" in kinds:
@@ -127,7 +146,8 @@ def unknown(
         kind: EffectKind = (
             "chat"
             if re.search(
-                r"hooks\.slack|slack\.com|webhook\.office|discord(app)?\.com/api/webhooks|slack|teams_?webhook|chat\.googleapis",
+                r"hooks\.slack|slack\.com|webhook\.office|discord|slack|teams_?webhook|chat\.googleapis|api\.telegram|telegram"
+                r"|api\.vk\.com|mattermost|dingtalk|feishu|larksuite|oapi\.|line\.me",
                 url,
                 re.IGNORECASE,
             )
@@ -144,7 +164,14 @@ def unknown(
 def _kinds(full: str) -> frozenset[str]:
     """Return what a name looks like; the same few names are called again and again."""
     looks = (("payment", _PAYMENT), ("chat", _CHAT), ("mail", _MAIL), ("http", _HTTP), ("queue", _QUEUE))
-    return frozenset(kind for kind, pattern in looks if pattern.search(full))
+    found = frozenset(kind for kind, pattern in looks if pattern.search(full))
+    other = "http" in found or _MAIL_OBJECT.search(full) or _PRODUCERS.search(full)
+    return found | {"tells"} if not other and _TELLS.search(full) else found
+
+
+@lru_cache(maxsize=256)
+def _by_messenger(imports: frozenset[str]) -> bool:
+    return any(_MESSENGERS.search(one) for one in imports)
 
 
 @lru_cache(maxsize=256)
@@ -188,7 +215,8 @@ def _note(
             words.extend(one.items)
             words.extend(shown(value) for key, value in one.items.items() if key.lower() == "prefer")
     source = interp.source(node)
-    has_key = any(_KEY_WORDS.search(word) for word in words)
+    spreads = "put_record" in name  # the PartitionKey of Kinesis only chooses a shard
+    has_key = any(_KEY_WORDS.search(word) for word in words if not (spreads and word == "PartitionKey"))
     if kind == "queue" and re.search(r"produce|send$|xadd", name) and len(arguments) > 2:
         has_key = True
     if kind in {"http", "payment"} and re.search(r"idempot", source, re.IGNORECASE):

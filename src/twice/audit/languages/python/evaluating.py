@@ -24,10 +24,12 @@ from twice.audit.languages.python.values import (
     Name,
     Origins,
     Piece,
+    Rows,
     Text,
     Value,
     as_fallback,
     is_known,
+    made_of,
     merged,
     origins_of,
     plain,
@@ -172,7 +174,7 @@ def item_of(interp: Interpreter, over: Value) -> Value:
         return Choice(options=[text_value(key) for key in list(over.items)[:8]])
     if isinstance(over, Choice):
         return item_of(interp, over.options[0])
-    return Value(origins=origins_of(over), name=over.name)
+    return made_of(Value(origins=origins_of(over), name=over.name), over if isinstance(over, Rows) else None)
 
 
 def _comprehension(interp: Interpreter, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, kind: str) -> Value:

@@ -28,6 +28,7 @@ from twice.audit.languages.python.values import (
     Value,
     Writer,
     constant,
+    made_of,
     origins_of,
     shown,
 )
@@ -323,4 +324,10 @@ def _rows(interp: Interpreter, frame: Frame, name: str, arguments: list[Value], 
     if name == "toPandas":
         query = replace(over(frame, interp.place(node)), language="pandas")
         return Frame(query=query, origins=origins, name=frame.name)
-    return Value(origins=origins, name=f"{frame.name}.{name}()" if frame.name else interp.source(node)[:60])
+    rows = Value(origins=origins, name=f"{frame.name}.{name}()" if frame.name else interp.source(node)[:60])
+    return made_of(rows, frame) if name in _ALL_ROWS and watermark is None else rows
+
+
+_ALL_ROWS = frozenset(
+    {"collect", "toLocalIterator", "to_dict", "iterrows", "itertuples", "to_records", "tolist", "values"}
+)

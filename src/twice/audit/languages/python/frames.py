@@ -12,7 +12,9 @@ from twice.audit.languages.python.values import (
     NONE,
     Frame,
     Origins,
+    Rows,
     Value,
+    origins_of,
 )
 from twice.audit.places import Place
 from twice.audit.queries import Column, Query, Source
@@ -28,6 +30,14 @@ def unknown_frame(name: str, place: Place, origins: Origins = NONE) -> Frame:
     return Frame(
         query=Query(columns=[star], sources=[source], place=place, language="dataframe"), origins=origins, name=name
     )
+
+
+def taken_for_frame(value: Value, place: Place) -> Frame:
+    """Return the DataFrame that something unknown must be, because it is used as one; its rows may be known."""
+    frame = unknown_frame(value.name, place, origins_of(value))
+    if isinstance(value, Rows):
+        frame.query.sources = [Source("", value.name, value.frame.query, place=place, kind="query")]
+    return frame
 
 
 def table_frame(

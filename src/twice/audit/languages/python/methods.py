@@ -14,6 +14,7 @@ from twice.audit.languages.python import (
     merging,
     names,
     orchestration,
+    orm,
     reading_data,
     writers,
 )
@@ -186,6 +187,8 @@ def _instance_method(
     keywords: dict[str, Value],
     node: ast.Call,
 ) -> Value | None:
+    if instance.kind == "insert":
+        return orm.insert_method(instance, method)
     if instance.kind == "parser":
         return argparsing.parser_method(interp, instance, method, arguments, keywords, node)
     if instance.kind == "delta":

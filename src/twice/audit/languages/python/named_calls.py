@@ -14,6 +14,7 @@ from twice.audit.languages.python import (
     merging,
     names,
     orchestration,
+    orm,
     reading_data,
     sql_calls,
 )
@@ -44,6 +45,7 @@ _HANDLERS = (
     merging.function,
     orchestration.function,
     lakes.function,
+    orm.function,
     sql_calls.function,
     effects.function,
 )

@@ -18,9 +18,11 @@ from twice.audit.languages.python.values import (
     Instance,
     Items,
     Origins,
+    Rows,
     Text,
     Value,
     alternatives,
+    made_of,
     origins_of,
     plain,
 )
@@ -123,11 +125,13 @@ def subscript(interp: Interpreter, node: ast.Subscript) -> Value:
     source = interp.source(node.value)
     if source in {"sys.argv", "os.environ", "environ"}:
         kind: OriginKind = "parameter" if "argv" in source else "environment"
-        return Value(origins=interp.origin(kind, interp.source(node), node), name=text or source)
+        name = interp.source(node) if text is None or text.isdigit() else text
+        return Value(origins=interp.origin(kind, interp.source(node), node), name=name)
     if text is not None and text in names.LOGICAL and ("context" in source or "kwargs" in source):
         interp.job.orchestration.uses_logical_date = True
         return interp.parameter(text, node, "logical date", expression=interp.source(node))
-    return Value(origins=origins_of(owner) | origins_of(key), name=interp.source(node)[:60])
+    found = Value(origins=origins_of(owner) | origins_of(key), name=interp.source(node)[:60])
+    return made_of(found, owner if isinstance(owner, Rows) else None)
 
 
 def _frame_item(interp: Interpreter, frame: Frame, key: Value, text: str | None, node: ast.Subscript) -> Value:

@@ -132,6 +132,7 @@ def _dag(interp: Interpreter, arguments: list[Value], keywords: dict[str, Value]
     for one in alternatives(defaults):
         if isinstance(one, Entries):
             given = dict(one.items)
+    of_tasks = given.get("start_date")  # tasks start when default_args say so, whatever the DAG says
     given.update({key: value for key, value in keywords.items() if key != "default_args"})
     note_schedule(
         interp,
@@ -145,8 +146,10 @@ def _dag(interp: Interpreter, arguments: list[Value], keywords: dict[str, Value]
     if isinstance(catchup, bool):
         found.catchup, found.catchup_place = catchup, place_of(interp, node, "catchup")
     start = given.get("start_date")
+    moving = of_tasks is not None and any(origin.kind == "clock" for origin in origins_of(of_tasks))
     if start is not None:
-        place = place_of(interp, node, "start_date")
+        start = of_tasks if moving and of_tasks is not None else start
+        place = place_of(interp, ast.Call(node.func, [], []) if moving else node, "start_date")
         found.start_date, found.start_date_place = as_expr(interp, start, node), place
         interp.use(start, "start_date", node)
 

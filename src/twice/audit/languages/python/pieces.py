@@ -16,6 +16,7 @@ def inlined(value: Value, line: int) -> list[Piece | Value]:
     """Return a value as pieces of a text."""
     first = next(alternatives(value), value)
     if isinstance(first, Text):
+        first = _most_telling(value, first)
         if isinstance(value, Choice) and value.origins:
             return (
                 [Value(origins=origins_of(value), name=value.name)]
@@ -30,6 +31,14 @@ def inlined(value: Value, line: int) -> list[Piece | Value]:
     if isinstance(first, Instance) and first.kind == "path":
         return inlined(first.attributes["text"], line)
     return [value]
+
+
+def _most_telling(value: Value, first: Text) -> Text:
+    """Return the longest of several conditions: "1=1" of a full load says less than the one of the daily run."""
+    texts = [one for one in alternatives(value) if isinstance(one, Text) and one.plain is not None]
+    if first.plain is None or not any(" " in (one.plain or "") for one in texts):
+        return first
+    return max(texts, key=lambda one: len(one.plain or ""))
 
 
 def percent(text: Text, values: list[Value], mapping: dict[str, Value], line: int) -> Text:

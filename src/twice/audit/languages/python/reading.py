@@ -23,7 +23,9 @@ _MAGIC = re.compile(r"^(\s*)([%!].*)$", re.MULTILINE)
 _LONGEST = 2_000_000
 # A file without any of these words cannot hold anything that the rules look at.
 _WORTH = re.compile(
-    r"spark|\bwrite|insert|delete|merge|truncate|update|select|to_sql|to_gbq|execute|\.sql\b|airflow|dagster|prefect|requests|httpx|urlopen|post\(|send|publish|produce|\bnow\(|today\(|uuid|stripe|slack|smtp|DAG\(|dynamic_frame|to_parquet|to_csv|save|foreach|payment|\bcopy|\bdump\(|_item\(",
+    r"spark|\bwrite|insert|delete|merge|truncate|update|select|to_sql|to_gbq|execute|\.sql\b|airflow|dagster|prefect|requests|httpx|urlopen|post\(|send|publish|produce|\bnow\(|today\(|uuid|stripe|slack|smtp|DAG\(|dynamic_frame|to_parquet|to_csv|save|foreach|payment|\bcopy|\bdump\(|_item\("
+    r"|bigquery|\bboto|sqlalchemy|peewee|\.objects\.|elasticsearch|opensearch|mongo|kafka|redis|put_object|put_record|upload|utcnow|telegram"
+    r"|deltalake|iceberg|awswrangler|\bdlt\b|twilio",
     re.IGNORECASE,
 )
 # INSERT … WHERE NOT EXISTS (…), NOT IN (…), an anti join.

@@ -11,14 +11,18 @@ from twice.audit.expressions import Expr
 from twice.audit.languages.python import names
 from twice.audit.languages.python.bulk_loads import (
     DOCUMENTS,
+    INDEXING,
     ITEMS,
     MONGO,
+    SEARCH,
     load_in_bulk,
     note_document,
+    note_indexed,
     note_own_keys,
     query_into,
 )
 from twice.audit.languages.python.databases import run
+from twice.audit.languages.python.orm import table_of
 from twice.audit.languages.python.pieces import format_text
 from twice.audit.languages.python.transactions import is_one_transaction, transaction_of
 from twice.audit.languages.python.values import (
@@ -27,13 +31,12 @@ from twice.audit.languages.python.values import (
     Frame,
     Instance,
     Items,
-    Klass,
     Piece,
     Text,
     Value,
     alternatives,
     constant,
-    plain,
+    frame_of,
 )
 from twice.audit.model import Mode, Target, Write
 
@@ -66,7 +69,7 @@ def function(
         and len(arguments) > 1
     ):
         rows = arguments[2] if len(arguments) > 2 else None
-        return run(interp, _one_row(arguments[1], rows), node, hint="postgres", given=rows)
+        return run(interp, _one_row(arguments[1], rows), node, hint="postgres", given=rows, rows=frame_of(rows))
     if dotted in {
         "sqlalchemy.text",
         "sqlalchemy.create_engine",
@@ -151,6 +154,8 @@ def unknown(
         note_own_keys(interp, [*arguments, *keywords.values()], node)
     if last in {"execute", "delete"} and _orm_delete(interp, full, base, node):
         return Const()
+    if last in INDEXING and any(SEARCH.search(one) for one in interp.job.imports):
+        return note_indexed(interp, last, arguments, keywords, node)
     if last in DOCUMENTS and any(MONGO.search(one) for one in interp.job.imports):
         return note_document(interp, base, last, arguments, node)
     if last in {
@@ -204,13 +209,14 @@ def unknown(
             if position + 1 < len(arguments)
             else keywords.get("parameters") or keywords.get("params") or keywords.get("vars")
         )
+        rows = frame_of(given, *arguments[position + 1 :])
         if given is not None and not isinstance(given, (Items, Entries)):
             given = None
         spark = bool(re.search(r"spark|sqlContext", base)) or full == "spark.sql" or (last == "sql" and interp.spark)
         around = interp.around(
             transaction=transaction_of(interp, full, base, keywords), one_transaction=is_one_transaction(full, keywords)
         )
-        result = run(interp, value, node, hint=f"{full} {base}", spark=spark, given=given, around=around)
+        result = run(interp, value, node, hint=f"{full} {base}", spark=spark, given=given, around=around, rows=rows)
         if isinstance(result, Frame):
             interp.scope.names["__last_result__"] = result
         return result
@@ -246,8 +252,7 @@ def _orm_delete(interp: Interpreter, full: str, base: str, node: ast.Call) -> bo
     if not (isinstance(inner, ast.Call) and inner.args and _opens_delete(inner, node)):
         return False
     model = interp.eval(inner.args[0])
-    name = plain(model.env.get("__tablename__")) if isinstance(model, Klass) else None
-    target = Target(name.lower() if name else f"{{{model.name or interp.source(inner.args[0])}.__tablename__}}")
+    target = Target(table_of(model))
     some = Expr("other", "where", place=interp.place(node)) if narrowed else None
     around = interp.around(transaction=transaction_of(interp, full, base, {}))
     write = Write(target, Mode.DELETE, interp.place(node), predicate=some, via="dbapi", api="delete")

@@ -62,6 +62,9 @@ def render(interp: Interpreter, text: Text, node: ast.AST, given: Value | None =
                         piece.lines[min(index, len(piece.lines) - 1)] if piece.lines else interp.place(node).line
                     )
                     fresh = False
+                elif _comes_from_elsewhere(piece, lines, written):
+                    written.append("\n")
+                    lines.append(piece.lines[0])
                 elif part.strip() and written and written[-1].strip(" ") == "" and piece.lines:
                     lines[-1] = piece.lines[0]
                 written.append(part)
@@ -91,6 +94,17 @@ def render(interp: Interpreter, text: Text, node: ast.AST, given: Value | None =
         source = _named(interp, source, holes, given, node)
         _give(interp, holes, given, node)
     return SqlText(source, lines, text.column, holes)
+
+
+def _comes_from_elsewhere(piece: Piece, lines: list[int], written: list[str]) -> bool:
+    """Tell whether a condition that is put into a statement stands on another line of the file, which then counts."""
+    first = piece.text.partition("\n")[0]
+    if not piece.lines or not lines or piece.lines[0] == lines[-1] or not _CONDITION.search(first):
+        return False
+    return "".join(written).count("'") % 2 == 0
+
+
+_CONDITION = re.compile(r"[\w)\]\"`]\s*([<>]=?|=)\s*\S.*\w|\bbetween\b", re.IGNORECASE)
 
 
 def _named(interp: Interpreter, source: str, holes: dict[int, Expr], given: Value, node: ast.AST) -> str:

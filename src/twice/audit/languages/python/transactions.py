@@ -20,6 +20,8 @@ def transaction_of(interp: Interpreter, full: str, base: str, keywords: dict[str
     """Return the transaction that a statement belongs to, if its connection has one."""
     if _AUTOCOMMIT.search(full) or constant(keywords.get("autocommit")) is True or interp.autocommit:
         return None
+    if _only_duckdb(interp):
+        return None
     if interp.state.transaction is not None:
         return interp.state.transaction
     if (
@@ -28,6 +30,15 @@ def transaction_of(interp: Interpreter, full: str, base: str, keywords: dict[str
     ):
         interp.state.transaction = interp.builder.new_transaction()
     return interp.state.transaction
+
+
+def _only_duckdb(interp: Interpreter) -> bool:
+    """Tell whether the only database of a file is DuckDB, which commits every statement by itself."""
+    imports = " ".join(interp.job.imports)
+    return "duckdb" in imports and not _DRIVERS.search(imports)
+
+
+_DRIVERS = re.compile(r"psycopg|sqlalchemy|pymysql|sqlite3|pyodbc|mysql|oracledb|cx_Oracle|airflow")
 
 
 def is_one_transaction(full: str, keywords: dict[str, Value]) -> bool:

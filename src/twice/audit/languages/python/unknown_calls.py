@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from twice.audit.languages.python import (
@@ -11,13 +12,38 @@ from twice.audit.languages.python import (
     merging,
     names,
     orchestration,
+    orm,
     reading_data,
     sql_calls,
 )
-from twice.audit.languages.python.values import NONE, Instance, Name, Origins, Value, constant, origins_of
+from twice.audit.languages.python.values import (
+    NONE,
+    Instance,
+    Name,
+    Origins,
+    Rows,
+    Value,
+    constant,
+    made_of,
+    origins_of,
+    shown,
+)
 
 if TYPE_CHECKING:
     from twice.audit.languages.python.interpreter import Interpreter
+
+
+_UPLOADS = frozenset(
+    {"upload_file", "upload_fileobj", "upload_from_filename", "upload_blob", "load_file", "fput_object", "put_object", "put"}
+)  # fmt: skip
+
+
+def _uploaded(interp: Interpreter, values: list[Value]) -> None:
+    """Know that a local file outlives the run, because it is copied to a bucket."""
+    names_ = {shown(value).strip().lower() for value in values}
+    for write in interp.job.writes:
+        if write.target.temporary and write.target.kind == "path" and write.target.name in names_:
+            write.target = replace(write.target, temporary=False)
 
 
 def unknown_call(
@@ -59,6 +85,8 @@ def unknown_call(
     if names.is_metric(full):
         interp.use(given, "metric", node)
         return Value(origins=origins | given)
+    if last in _UPLOADS:
+        _uploaded(interp, [*arguments, *keywords.values()])
     found = merging.glue(interp, full, last, arguments, keywords, node)
     if found is not None:
         return found
@@ -66,6 +94,9 @@ def unknown_call(
     if found is not None:
         return found
     found = lakes.unknown(interp, full, last, arguments, keywords, node)
+    if found is not None:
+        return found
+    found = orm.unknown(interp, full, last, arguments, keywords, node)
     if found is not None:
         return found
     found = sql_calls.unknown(interp, full, last, arguments, keywords, node, owner)
@@ -136,4 +167,5 @@ def unknown_call(
         )
     if isinstance(constant(owner), str):
         return Value(origins=given)
-    return Value(origins=origins | given, name=interp.source(node)[:60])
+    made = Value(origins=origins | given, name=interp.source(node)[:60])
+    return made_of(made, owner if isinstance(owner, Rows) else None, *arguments, *keywords.values())

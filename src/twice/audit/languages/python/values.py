@@ -91,6 +91,7 @@ class Function(Value):
     bound: Value | None = None
     decorators: tuple[str, ...] = ()
     task: str = ""
+    given: dict[str, Value] = field(default_factory=dict)  # arguments that partial(…) has bound
 
 
 @dataclass(eq=False)
@@ -117,6 +118,13 @@ class Frame(Value):
     """A DataFrame."""
 
     query: Query = field(default_factory=Query)
+
+
+@dataclass(eq=False)
+class Rows(Value):
+    """Something unknown that was made of a DataFrame: what a helper returns for it, a list of its rows, one row."""
+
+    frame: Frame = field(default_factory=Frame)
 
 
 @dataclass(eq=False)
@@ -203,6 +211,30 @@ def origins_of(value: Value | None, depth: int = 0) -> Origins:
     for one in inner:
         found |= origins_of(one, depth + 1)
     return found
+
+
+def frame_of(*values: Value | None, depth: int = 0) -> Frame | None:
+    """Return the first DataFrame that values are, are made of, or hold."""
+    for value in values:
+        for one in alternatives(value):
+            if isinstance(one, Frame):
+                return one
+            if isinstance(one, Rows):
+                return one.frame
+            inner = one.items if isinstance(one, Items) else one.items.values() if isinstance(one, Entries) else ()
+            found = frame_of(*list(inner)[:12], depth=depth + 1) if inner and depth < _DEEPEST else None
+            if found is not None:
+                return found
+    return None
+
+
+_DEEPEST = 3
+
+
+def made_of(value: Value, *sources: Value | None) -> Value:
+    """Return an unknown value that remembers the DataFrame that it was made of, if there is one."""
+    frame = frame_of(*sources) if type(value) is Value else None
+    return Rows(origins=value.origins, name=value.name, frame=frame) if frame is not None else value
 
 
 def with_origins(value: Value, origins: Origins) -> Value:

@@ -102,10 +102,11 @@ _CURSOR = re.compile(r"\bCURSOR\b", re.IGNORECASE)
 
 
 def _without_raw_commands(tokens: list[Token], dialect: str) -> Iterator[Token]:
-    """Cut FETCH … and DECLARE c CURSOR … into words: sqlglot takes all up to the semicolon as one text."""
+    """Cut FETCH …, EXECUTE IMMEDIATE … and DECLARE c CURSOR … into words: sqlglot takes all up to the semicolon as one text."""
     before = ""
     for token in tokens:
         raw = before == "FETCH" or (before == "DECLARE" and bool(_CURSOR.search(token.text)))
+        raw = raw or (before in {"EXEC", "EXECUTE"} and token.text[:9].upper() == "IMMEDIATE")
         before = token.text.upper()
         if token.token_type is not TokenType.STRING or not raw:
             yield token
@@ -129,7 +130,7 @@ def _text_of(source: SqlText, chunk: Sequence[Token]) -> str:
 
 
 def _read_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: SqlReading, *, procedural: bool) -> None:
-    words = [token.text.upper() for token in chunk[:6]]
+    words = [*chunk[0].text.upper().split(), *(token.text.upper() for token in chunk[1:6])]  # BEGIN TRANSACTION is one
     head = words[0]
     place = source.place(chunk[0].line, chunk[0].col - len(chunk[0].text) + 1)
     if head in {"BEGIN", "GO"} and len(chunk) > 1 and words[1] in _KEYWORDS | {"SELECT", "WITH", "SET", "DECLARE"}:
@@ -317,7 +318,7 @@ def _first_variable(source: SqlText, dialect: str, chunk: list[Token], reading: 
 
 def _assigned(source: SqlText, dialect: str, chunk: list[Token], reading: SqlReading, place: Place) -> bool:
     """Read `DECLARE v date := …`, `LET v := …` and `v := …`; tell whether it was one of them."""
-    head = chunk[0].text.upper()
+    head = chunk[0].text.upper().partition(" ")[0]
     begins = head in STARTERS or head in _SKIPPED or head in _KEYWORDS
     reading.declaring = head == "DECLARE" or (reading.declaring and not begins)
     if begins and head not in {"DECLARE", "LET"}:
