@@ -34,7 +34,7 @@ from twice.audit.findings import Finding, Severity
 from twice.audit.model import DECIDING, Job, Mode, Use
 from twice.audit.places import Place
 from twice.audit.rules import finding
-from twice.audit.rules.appends import is_record
+from twice.audit.rules.appends import is_record, records_run
 from twice.audit.rules.stored import as_written, declares, evidence, once
 
 SEVERITY = Severity.ERROR
@@ -119,7 +119,8 @@ def _other_rule(job: Job, use: Use) -> bool:
     """Tell whether it is no data (a default, an expiry), a fallback (TW103), or asked when Airflow parses (TW805)."""
     if (use.write is not None and declares(use.write)) or use.column.startswith(_EXPIRY):
         return True
-    if use.context == "stored" and use.write is not None and is_record(use.write.target):
+    record = use.write is not None and (is_record(use.write.target) or records_run(job, use.write))
+    if use.context == "stored" and record:
         return True  # a row per run says when it ran
     return use.fallback or use.origin.fallback or (use.origin.module_level and job.orchestration.system == "airflow")
 

@@ -28,7 +28,7 @@ from twice.audit.rules import finding
 from twice.audit.rules.merging import leaves, merges, pairs, source_of
 from twice.audit.rules.TW310_relative_update import relative
 from twice.audit.rules.windows import window_of
-from twice.audit.vocabulary import is_day_column
+from twice.audit.vocabulary import is_audit_column, is_day_column
 
 SEVERITY = Severity.WARNING
 
@@ -73,8 +73,27 @@ def _unguarded(write: Write) -> When | None:
         return None
     for when in write.merge.whens:
         if when.matched and when.action == "update":
+            if _closes(when):
+                return None
             return when if when.condition is None or not _compares_versions(write, when) else None
     return None
+
+
+_CLOSING = re.compile(
+    r"^(is_?|row_?)?(current|active|latest|valid|expired|deleted|closed)(_?(flag|ind|row|record|yn))?$|^(end|expir\w*|close\w*|effective_?(to|end)"
+    r"|valid_?(to|until)|row_?end|eff_?end|dw_?end|inactive)_?\w*$|^\w*_(end|to|until|expired)_?(date|dt|ts|at|time|timestamp|datetime)?$",
+    re.IGNORECASE,
+)
+
+
+def _closes(when: When) -> bool:
+    """Tell whether an update only ends the current version of a row, so that a new one can follow: SCD type 2."""
+    names = [name.rsplit(".", 1)[-1] for name, _ in when.assignments]
+    return (
+        bool(names)
+        and all(_CLOSING.match(name) or is_audit_column(name) for name in names)
+        and any(_CLOSING.match(name) for name in names)
+    )
 
 
 def _compares_versions(write: Write, when: When) -> bool:

@@ -58,6 +58,7 @@ def doubles(job: Job, write: Write, *, in_batches: bool = False) -> bool:
     return (
         write.mode is Mode.APPEND
         and not is_record(write.target)
+        and not records_run(job, write)
         and write.target.kind not in {"topic", "view", "variable"}
         and (in_batches or not (write.stream or write.checkpointed or write.stream_batch_id))
         and not (was_done_before(write.guarded_by) or write.conditional or "txnappid" in write.options)
@@ -111,6 +112,15 @@ def is_record(target: Target) -> bool:
 @lru_cache(maxsize=4096)
 def _names_records(name: str) -> bool:
     return bool(_RECORDS.search(name))
+
+
+def records_run(job: Job, write: Write) -> bool:
+    """Tell whether a row says that something ran: VALUES ('load_orders', CURRENT_TIMESTAMP, v_rows) in a SQL file."""
+    if job.language != "sql" or not write.literal_rows or write.query is None or write.query.sources:
+        return False
+    values = [column.expr for one in (write.query, *write.query.branches) for column in one.columns]
+    named = any(value.kind == "literal" and isinstance(value.value, str) for value in values)
+    return named and any(value.has("clock") for value in values)
 
 
 def is_staging(target: Target) -> bool:

@@ -37,6 +37,9 @@ ITEMS = frozenset({"create_item", "upsert_item", "put_item", "insert_one"})
 MONGO = re.compile(r"mongo|motor", re.IGNORECASE)
 
 
+APPENDS = frozenset({"insert", "append_row", "append_rows"})
+
+
 INDEXING = frozenset({"bulk", "streaming_bulk", "parallel_bulk", "async_bulk", "index"})
 
 
@@ -96,6 +99,24 @@ def note_indexed(
     query = frame.query if frame is not None else None
     emit(interp, Write(target, Mode.APPEND, interp.place(node), query=query, via="search", api=last))
     return Const()
+
+
+def appends_rows(interp: Interpreter, base: str, last: str, arguments: list[Value], node: ast.Call) -> bool:
+    """ClickHouse's client.insert("t", rows), Supabase's table("t").insert(rows), a sheet's append_rows(rows)."""
+    imports = " ".join(interp.job.imports).lower()
+    if last == "insert" and "clickhouse" in imports and len(arguments) > 1:
+        target = target_of(interp, arguments[0], node)
+    elif last == "insert" and ("supabase" in imports or "postgrest" in imports):
+        named = re.search(r"""\.(?:table|from_)\(["']([\w.]+)["']\)""", interp.source(node))
+        target = Target(named[1].lower() if named else "table")
+    elif last != "insert" and "gspread" in imports:
+        target = Target(base.rpartition(".")[2].lower() or "sheet")
+    else:
+        return False
+    frame = frame_of(*arguments)
+    query = frame.query if frame is not None else None
+    emit(interp, Write(target, Mode.APPEND, interp.place(node), query=query, via="client", api=last))
+    return True
 
 
 def note_own_keys(interp: Interpreter, values: list[Value], node: ast.Call) -> None:

@@ -26,6 +26,7 @@ _HTTP = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_NAME = 60
+_CHOOSES = frozenset({"parameter", "clock", "watermark", "random"})
 _SERVICE = re.compile(r"\.client\(\s*(?:service_name\s*=\s*)?[\"'](sns|sqs|ses|sesv2|kinesis|firehose|events)[\"']")
 _MAIL = re.compile(
     r"(sendmail|send_message|send_email|send_mail|send_raw_email|send_templated_email|SendGridAPIClient\b.*\.send|EmailMessage\.send|yag\.send|mail\.send|sg\.send|notify_email|send_html_email)$"
@@ -58,7 +59,18 @@ _MESSAGING = re.compile(
     r"kafka|boto|pika|pubsub|servicebus|eventhub|redis|nats|celery|stomp|kombu|rabbit|pulsar|aiormq|zmq", re.IGNORECASE
 )
 _PUBLISHING = frozenset(
-    {"produce", "basic_publish", "put_events", "put_record", "put_records", "publish_batch", "send_message_batch"}
+    {
+        "produce",
+        "lpush",
+        "rpush",
+        "xadd",
+        "basic_publish",
+        "put_events",
+        "put_record",
+        "put_records",
+        "publish_batch",
+        "send_message_batch",
+    }
 )
 _PAYMENT = re.compile(
     r"stripe\.(\w+\.)*(create|capture|confirm|refund|create_payout|pay)$|(paypal\w*|braintree|adyen|square|razorpay|mollie|checkout|gateway|payment\w*|charges?|payouts?|refunds?|transfers?)\.(\w+\.)*(create|sale|charge|capture|refund|pay|payout|submit_for_settlement|create_payment|authorize)$",
@@ -108,7 +120,8 @@ def function(
         for kind in ("clock", "watermark"):
             asked = frozenset(one for one in given if one.kind == kind)
             interp.use(asked, "input", node, detail=dotted if kind == "clock" else "")
-        return Value(origins=frozenset(one for one in given if one.kind != "parameter"), name=dotted)
+        # What comes back was chosen by these values; it does not hold them.
+        return Value(origins=frozenset(one for one in given if one.kind not in _CHOOSES), name=dotted)
     return unknown(interp, dotted, dotted.rpartition(".")[2], arguments, keywords, node)
 
 

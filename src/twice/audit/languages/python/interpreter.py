@@ -21,7 +21,9 @@ from twice.audit.places import Place
 # Names that are arguments of calls: `foreachBatch(write_batch)`, `map(self.clean)`.
 _HANDED_OVER = re.compile(r"[(,=]\s*(?:self\.|cls\.)?(\w+)(?=\s*[,)])")
 # Names that are called: what they are given is known there.
-_CALLED = re.compile(r"(?<!def )(?<![.\w])(\w+)\s*\(")
+_CALLED = re.compile(
+    r"(?<!def )(?<![.\w])(\w+)\s*(?:\.(?:submit|map|override|partial|expand|delay|with_options|remote|apply_async))?\s*\("
+)
 _CALLED_OWN = re.compile(r"\b(?:self|cls)\.(\w+)\s*\(")
 _MOST_STEPS = 120_000
 _DEEPEST_NODE = 120

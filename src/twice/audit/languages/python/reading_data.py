@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from twice.audit.expressions import Expr
-from twice.audit.languages.python import databases, frame_methods, frames, names
+from twice.audit.languages.python import databases, frame_methods, frames, names, writers
 from twice.audit.languages.python.sqltexts import as_expr
 from twice.audit.languages.python.values import (
     Const,
@@ -26,6 +26,7 @@ from twice.audit.languages.python.values import (
     plain,
     shown,
 )
+from twice.audit.model import Mode, Write
 from twice.audit.queries import Column, Query
 
 if TYPE_CHECKING:
@@ -259,6 +260,9 @@ def _pandas(
     return frames.unknown_frame("", place, origins_of(first) if first is not None else frozenset())
 
 
+_DATA_FILE = re.compile(r"\.(csv|tsv|jsonl?|ndjson|parquet|avro)$", re.IGNORECASE)
+
+
 def _open(
     interp: Interpreter, path: Value, arguments: list[Value], keywords: dict[str, Value], node: ast.Call
 ) -> Value:
@@ -267,6 +271,10 @@ def _open(
     if names.LOG_FILE.search(text):
         interp.use(path, "file_name", node)
         return Instance(kind="file", attributes={"mode": arguments[1]} if len(arguments) > 1 else {}, name=text)
+    if mode.startswith("a") and _DATA_FILE.search(text) and not names.TEMPORARY.search(text):
+        write = Write(writers.target_of(interp, path, node, kind="path"), Mode.APPEND, interp.place(node))
+        write.via, write.api = "file", "open"
+        writers.emit(interp, write)
     if mode.startswith(("w", "a", "x")):
         interp.use(path, "temp" if names.TEMPORARY.search(text) else "file_name", node)
         return Instance(kind="file", name=text)

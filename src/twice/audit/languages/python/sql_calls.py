@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 from twice.audit.expressions import Expr
 from twice.audit.languages.python import names
 from twice.audit.languages.python.bulk_loads import (
+    APPENDS,
     DOCUMENTS,
     INDEXING,
     ITEMS,
     MONGO,
     SEARCH,
+    appends_rows,
     load_in_bulk,
     note_document,
     note_indexed,
@@ -153,6 +155,8 @@ def unknown(
     if last in ITEMS:
         note_own_keys(interp, [*arguments, *keywords.values()], node)
     if last in {"execute", "delete"} and _orm_delete(interp, full, base, node):
+        return Const()
+    if last in APPENDS and appends_rows(interp, base, last, arguments, node):
         return Const()
     if last in INDEXING and any(SEARCH.search(one) for one in interp.job.imports):
         return note_indexed(interp, last, arguments, keywords, node)

@@ -130,7 +130,10 @@ def _text_of(source: SqlText, chunk: Sequence[Token]) -> str:
 
 
 def _read_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: SqlReading, *, procedural: bool) -> None:
-    words = [*chunk[0].text.upper().split(), *(token.text.upper() for token in chunk[1:6])]  # BEGIN TRANSACTION is one
+    words = [
+        *(chunk[0].text.upper().split() or [""]),
+        *(token.text.upper() for token in chunk[1:6]),
+    ]  # BEGIN TRANSACTION is one
     head = words[0]
     place = source.place(chunk[0].line, chunk[0].col - len(chunk[0].text) + 1)
     if head in {"BEGIN", "GO"} and len(chunk) > 1 and words[1] in _KEYWORDS | {"SELECT", "WITH", "SET", "DECLARE"}:
@@ -256,6 +259,10 @@ def _parse_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: Sql
     if chunk[0].text.upper() in _KEYWORDS:
         keyword = chunk[0]
     place = source.place(keyword.line, keyword.col - len(keyword.text) + 1)
+    inner = _merge_inside(chunk)
+    if inner:  # INSERT … FROM (MERGE … OUTPUT …): the merge says what is done to the table
+        chunk = inner
+        place = source.place(inner[0].line, inner[0].col - len(inner[0].text) + 1)
     node = _parse(source, dialect, chunk)
     if node is None:
         # Two statements with nothing between them: each may be readable by itself.
@@ -289,6 +296,20 @@ def _parse_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: Sql
             if isinstance(item, Write):
                 reading.cursors.attach(item)
             reading.items.append(item)
+
+
+def _merge_inside(chunk: list[Token]) -> list[Token]:
+    """Return the tokens of a MERGE whose output another statement inserts, as T-SQL allows."""
+    if chunk[0].text.upper() != "INSERT":
+        return []
+    for index in range(1, len(chunk)):
+        if chunk[index].text.upper() == "MERGE" and chunk[index - 1].token_type is TokenType.L_PAREN:
+            depth = 1
+            for end in range(index, len(chunk)):
+                depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(chunk[end].token_type, 0)
+                if depth == 0:
+                    return chunk[index:end]
+    return []
 
 
 def _query_is_given(chunk: Sequence[Token]) -> bool:
