@@ -17,10 +17,11 @@ With `twice` there is no default date: `twice run shop` without `--for` says so 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from twice.audit.findings import Finding, Severity
-from twice.audit.model import DECIDING, Job
+from twice.audit.model import DECIDING, Job, Use
 from twice.audit.rules import finding
 from twice.audit.rules.stored import as_written, evidence, once
 
@@ -29,9 +30,8 @@ SEVERITY = Severity.WARNING
 
 def check(job: Job) -> Iterator[Finding]:
     """Report each clock that is asked only when a parameter is missing."""
-    for use in once(use for use in job.used("clock", *DECIDING) if use.fallback or use.origin.fallback):
-        if evidence(job, use, SEVERITY) is None and use.context != "input":
-            continue
+    uses = job.used("clock", *DECIDING, "argument")
+    for use in once(use for use in uses if (use.fallback or use.origin.fallback) and _counts(job, use)):
         yield finding(
             __name__,
             use.place,
@@ -39,3 +39,13 @@ def check(job: Job) -> Iterator[Finding]:
             instead="make the date required, and stop when it is missing",
             with_twice="twice run … --for 2026-04-25: there is no default date",
         )
+
+
+def _counts(job: Job, use: Use) -> bool:
+    """Tell whether the date decides data: it is used here, or handed to a step that lies in another file."""
+    if use.context == "argument":
+        return bool(job.orchestration.system) and bool(_STEP.search(use.detail.rpartition(".")[2]))
+    return use.context == "input" or evidence(job, use, SEVERITY) is not None
+
+
+_STEP = re.compile(r"extract|transform|load|store|ingest|fetch|process|etl|backfill|pipeline", re.IGNORECASE)

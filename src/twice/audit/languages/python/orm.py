@@ -19,9 +19,11 @@ from twice.audit.languages.python.values import (
     alternatives,
     constant,
     frame_of,
+    origins_of,
     plain,
 )
 from twice.audit.model import Mode, Target, Write
+from twice.audit.vocabulary import is_audit_column, is_key_column
 
 if TYPE_CHECKING:
     from twice.audit.languages.python.interpreter import Interpreter
@@ -31,6 +33,7 @@ _SESSION = re.compile(r"(^|[._])(session|sess|db|s|conn|connection|dbsession)\w*
 _ADDS = frozenset(
     {"add", "add_all", "bulk_save_objects", "bulk_insert_mappings", "bulk_create", "create", "insert_many"}
 )
+_LOOKS_UP = frozenset({"get_or_create", "update_or_create", "create"})
 _OF_MODEL = frozenset({"create", "bulk_create", "insert_many"})
 _INSERTS = re.compile(r"^sqlalchemy\.(sql\.|sql\.expression\.)?insert$|^sqlalchemy\.dialects\.\w+\.(dml\.)?insert$")
 _CONFLICT = {
@@ -46,9 +49,11 @@ def unknown(
     interp: Interpreter, full: str, last: str, arguments: list[Value], keywords: dict[str, Value], node: ast.Call
 ) -> Value | None:
     """session.add(order), session.bulk_insert_mappings(Order, rows), Order.objects.create(…), session.execute(insert(…))."""
+    base = full.rpartition(".")[0]
+    if last in _LOOKS_UP and base.removesuffix(".objects").rpartition(".")[2][:1].isupper():
+        _note_values(interp, keywords, node)  # a model of another file
     if not any(_LIBRARY.match(one) for one in interp.job.imports):
         return None
-    base = full.rpartition(".")[0]
     if last == "execute":
         insert = next((one for value in arguments[:1] for one in alternatives(value) if _is_insert(one)), None)
         if isinstance(insert, Instance):
@@ -83,6 +88,14 @@ def insert_method(insert: Instance, name: str) -> Value:
             kind="insert", attributes={**insert.attributes, "mode": Const(value=_CONFLICT[name].value)}, name="insert"
         )
     return insert
+
+
+def _note_values(interp: Interpreter, values: dict[str, Value], node: ast.Call) -> None:
+    """Note the clocks and random numbers that are stored in the columns of an object."""
+    for name, value in values.items():
+        unsteady = frozenset(one for one in origins_of(value) if one.kind in {"clock", "random"})
+        audits = is_audit_column(name)
+        interp.use(unsteady, "audit" if audits else "key" if is_key_column(name) else "stored", node, column=name)
 
 
 def _is_insert(value: Value) -> bool:
@@ -165,6 +178,8 @@ def _write(
     interp: Interpreter, model: Value | None, mode: Mode, arguments: list[Value], api: str, node: ast.Call
 ) -> Value:
     target = Target(table_of(model))
+    for one in (one for value in arguments for one in _objects(value)):
+        _note_values(interp, one.attributes, node)
     frame = frame_of(*(one for one in arguments if not isinstance(one, Entries)))
     write = Write(target, mode, interp.place(node), query=frame.query if frame else None, via="dbapi", api=api)
     mark = (write.place, target.name, mode, "orm")
