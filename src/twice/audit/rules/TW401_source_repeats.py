@@ -24,7 +24,7 @@ from twice.audit.findings import Finding, Severity
 from twice.audit.model import Job, Mode, Write
 from twice.audit.rules import finding
 from twice.audit.rules.merging import checks_key, key_text, merges, raw_source, source_of
-from twice.audit.rules.uniqueness import one_row_per
+from twice.audit.rules.uniqueness import matches_first_only, one_row_per
 
 SEVERITY = Severity.WARNING
 
@@ -54,7 +54,8 @@ def repeated_source(job: Job, write: Write) -> str:
     if checks_key(job):
         return ""
     query = source_of(job, write)
-    if query is not None and one_row_per(query) is not None:
+    on = write.merge.on if write.merge is not None else None
+    if query is not None and (one_row_per(query) is not None or matches_first_only(query, on)):
         return ""
     if write.stream_batch_id or write.stream:
         return "the micro-batch"
