@@ -61,16 +61,18 @@ def _compare(job: Job, inputs: Sequence[Pinned], staged: Staged, verdict: Verdic
 
 
 def _unit(job: Job, verdict: Verdict) -> Window:
-    """Return the unit that was asked for, or the fullest one if that is empty or gates refused a part of it."""
+    """Return the unit that was asked for, or the nearest one that has rows and that no gate refused a part of."""
     refused = {job.unit_of(partition) for partition in verdict.refused}
-    assert job.solo is not None  # noqa: S101 - the caller asked
-    rows = dict.fromkeys((unit for unit in job.units if unit not in refused), 0)
-    for partition, digest in verdict.digests.items():
-        if (unit := job.unit_of(partition)) in rows:
-            rows[unit] += digest.rows
-    wanted = job.unit_of(job.solo)
     # No rows alone and no rows together would prove nothing.
-    return wanted if wanted is not None and rows.get(wanted) else max(rows, key=lambda unit: rows[unit])
+    filled = {job.unit_of(partition) for partition, digest in verdict.digests.items() if digest.rows}
+    assert job.solo is not None  # noqa: S101 - the caller asked
+    units = list(job.units)
+    wanted = job.unit_of(job.solo)
+    middle = units.index(wanted) if wanted in units else len(units) // 2
+    # The later one of two: what adds up over days shows there.
+    nearest = sorted(range(len(units)), key=lambda place: (abs(place - middle), -place))
+    able = [units[place] for place in nearest if units[place] not in refused]
+    return next((unit for unit in able if unit in filled), able[0] if able else units[middle])
 
 
 def _shaped(rows: DataFrame, schema: StructType) -> DataFrame:
