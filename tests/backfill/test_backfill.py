@@ -30,7 +30,7 @@ def test_a_backfill_makes_every_partition_in_few_jobs_and_again_does_nothing(sho
     assert [tally.total for tally in shop.backfill().tallies] == [1, 1]
 
 
-def test_s27_forward_backward_shuffled_in_parallel_and_in_chunks_equal_a_loop_over_dates(lab):
+def test_s27_forward_backward_shuffled_in_parallel_and_in_chunks_equal_a_loop_over_dates(lab, monkeypatch):
     loop = Shop(lab, "loop_")
     loop.land(31)
     loop.loop(1, 32)
@@ -42,6 +42,12 @@ def test_s27_forward_backward_shuffled_in_parallel_and_in_chunks_equal_a_loop_ov
         shop = Shop(lab, prefix)
         assert shop.backfill(1, 32, **how).status == "done"
         assert shop.digests() == loop.digests(), prefix
+    # A task per day, as for days that have many rows
+    with monkeypatch.context() as patched:
+        patched.setattr("twice.content.spreading._FEW", 1)
+        shop = Shop(lab, "tasks_")
+        assert shop.backfill(1, 32).status == "done"
+        assert shop.digests() == loop.digests()
     # Shuffled: a few days here and there, one by one and together, then what is left
     shop = Shop(lab, "shuffled_")
     for first, end in ((28, 30), (3, 4), (17, 23), (9, 10)):
