@@ -28,6 +28,7 @@ class Order:
     days: int = 10
     chunk: int | None = 1
     parallel: int = 1
+    order: str = "forward"
     slow: float = 0.0
     swap: bool = False
     fail_point: str = ""
@@ -65,7 +66,8 @@ def child(order: Order) -> None:
         if order.backfill:
             summary = shop.project().go_on(lab.ledger.backfill(order.backfill))
         else:
-            summary = shop.backfill(1, order.days + 1, chunk=order.chunk, parallel=order.parallel)
+            how = {"chunk": order.chunk, "parallel": order.parallel, "order": order.order}
+            summary = shop.backfill(1, order.days + 1, **how)
         code = summary.exit_code
         Path(order.told).write_text(json.dumps(summary.to_json()))
     except BaseException as error:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import timedelta
 from itertools import pairwise
 
 import pytest
@@ -68,7 +69,8 @@ def test_s32_killed_at_60_percent_resume_does_the_rest_and_nothing_else(lab, nur
     loop, shop = Shop(lab, "loop_"), Shop(lab)
     loop.land(10)
     loop.loop(1, 11)
-    child = nursery.start(lab, days=10, chunk=1, parallel=2)
+    # Newest first, several chunks at once, of two and three days
+    child = nursery.start(lab, days=10, chunk=3, parallel=3, order="backward")
     info = the_one(lab)
     # 12 of 20 partitions are done when it is killed
     until(lambda: lab.ledger.backfill(info.id).count("done") >= 12)
@@ -83,7 +85,9 @@ def test_s32_killed_at_60_percent_resume_does_the_rest_and_nothing_else(lab, nur
     assert (summary.status, [tally.done for tally in summary.tallies]) == ("done", [10, 10])
     made = [run for run in runs_of(lab, info.id) if run.id not in before]
     assert {(a.step, str(run.scope)) for run in made for a in run.attempts} & done == set()
-    assert len(made) == 20 - len(done)
+    chunks = lab.ledger.chunks(info.id)
+    assert len(made) == len(chunks) - len(done) > 0
+    assert {chunk.partitions for chunk in chunks} == {2, 3}
     assert shop.digests() == loop.digests()
     assert lab.ledger.leases() == []
     assert lab.refs("facts") == ["main"]
@@ -227,8 +231,12 @@ def test_a_cancel_ends_the_running_spark_jobs_and_leaves_nothing_behind(lab):
     until(lambda: len(tracker.getActiveStageIds()) >= 1)
     started = time.monotonic()
     twice(lab, "backfill", "cancel", info.id)
+    cancelled = lab.ledger.backfill(info.id).finished_at
     summary = work.end()
     assert time.monotonic() - started < 30
+    # Within two seconds nothing starts any more
+    began = [chunk.started_at for chunk in lab.ledger.chunks(info.id) if chunk.started_at]
+    assert max(began) < cancelled + timedelta(seconds=2)
     assert (summary.status, summary.exit_code) == ("cancelled", 3)
     assert summary.tallies[0].cancelled == 4
     assert list(tracker.getActiveStageIds()) == []
