@@ -55,6 +55,11 @@ def _of_write(job: Job, write: Write, done: set[int]) -> Iterator[Use]:
         yield from _of_query(write.query, write, done, None)
 
 
+def handed(expr: Expr, name: str) -> list[Use]:
+    """Return the uses in what a procedure is called with."""
+    return list(_uses(expr, "argument", None, detail=name))
+
+
 def _is_retention(job: Job, write: Write) -> bool:
     """A delete of what is older than the clock says, with no insert of the same rows behind it."""
     if write.predicate is None or any(other.adds_rows() for other in job.later(write)):

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from twice.audit.classifying import classify
+from twice.audit.classifying import classify, handed
 from twice.audit.expressions import Expr, Order, Origin, replaced
 from twice.audit.languages.sql.statements import Control, Item, Read
 from twice.audit.model import Job, Mode, Target, Write, same_table
@@ -78,6 +78,9 @@ class JobBuilder:
                     block = max(0, block - 1)
                 elif item.kind == "assign" or (item.kind == "set" and item.expr is not None):
                     self._assign(item, guard)
+                elif item.kind == "call" and item.expr is not None:
+                    self.job.uses.extend(handed(self._filled(item.expr), item.name))
+                    continue
                 if not block:
                     guard = ""
                 continue
@@ -191,6 +194,15 @@ class JobBuilder:
 
         return replaced(expr, change)
 
+    def _checks_key(self, write: Write) -> bool:
+        """Tell whether a constraint holds for the key of a merge's target, or for the table that it reads first."""
+        for table, columns in self.constraints.items():
+            if table and any(same_table(table, name) for name in write.sources[:1]):
+                return True
+            if table and same_table(table, write.target.name) and (not write.key or columns & set(write.key)):
+                return True
+        return False
+
     def finish(self) -> Job:
         """Draw the conclusions that need the whole file."""
         job = self.job
@@ -201,11 +213,9 @@ class JobBuilder:
             for table, columns in self.constraints.items():
                 if columns and write.target.same(Target(table)):
                     write.unique_constraint = True
-        merged = [
-            name for write in job.writes if write.merge is not None for name in (write.target.name, *write.sources)
-        ]
-        merged += [write.target.name for write in job.writes if write.target.temporary and write.query is not None]
-        if any(table and any(same_table(table, name) for name in merged) for table in self.constraints):
+            write.key_checked = write.merge is not None and self._checks_key(write)
+        filled = [write.target.name for write in job.writes if write.target.temporary and write.query is not None]
+        if any(table and any(same_table(table, name) for name in filled) for table in self.constraints):
             job.checks_uniqueness = True
         _name_by_position(job)
         job.writes.sort(key=lambda write: write.order)
@@ -238,7 +248,7 @@ def _name_by_position(job: Job) -> None:
 
 def _surround(write: Write, around: Surroundings) -> None:
     write.task = write.task or around.task
-    write.function = write.function or around.function
+    write.function = around.function or write.function
     write.loop = write.loop or around.loop
     write.retries = around.retries if write.retries is None else write.retries
     if around.via and write.via == "sql":

@@ -24,6 +24,7 @@ class Problem:
     message: str
     place: Place
     whole_file: bool = False
+    harmless: bool = False  # none of its words writes
 
 
 @dataclass

@@ -147,6 +147,7 @@ class Write:
     order: int = 0  # position among all statements of the file, as they run
     origin: Literal["statement", "pre-hook", "post-hook", "model", "task"] = "statement"
     literal_rows: bool = False  # INSERT … VALUES
+    key_checked: bool = False  # a constraint of the file holds for the key of this merge, or for its source
     unique_constraint: bool = False  # the file itself declares a key or unique constraint on the target
 
     @property

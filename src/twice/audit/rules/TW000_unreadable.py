@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from twice.audit.findings import Finding, Severity
-from twice.audit.model import Job
+from twice.audit.model import Job, Problem
 from twice.audit.rules import finding
 
 SEVERITY = Severity.WARNING
@@ -35,5 +35,10 @@ def check(job: Job) -> Iterator[Finding]:
             problem.place,
             f"{message}; what it does on a second run is only guessed from its words",
             instead="name the dialect (--dialect, or dialects in [tool.twice.audit]), or leave the file out (exclude)",
-            severity=Severity.WARNING if problem.whole_file or job.language != "dbt" else Severity.INFO,
+            severity=_severity(job, problem),
         )
+
+
+def _severity(job: Job, problem: Problem) -> Severity:
+    """A statement that cannot write, or a model of dbt, may be unreadable without harm; a whole file may not."""
+    return Severity.INFO if not problem.whole_file and (problem.harmless or job.language == "dbt") else SEVERITY

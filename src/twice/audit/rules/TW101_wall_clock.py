@@ -35,7 +35,7 @@ from twice.audit.model import DECIDING, Job, Mode, Use
 from twice.audit.places import Place
 from twice.audit.rules import finding
 from twice.audit.rules.appends import is_record, records_run
-from twice.audit.rules.stored import as_written, declares, evidence, once
+from twice.audit.rules.stored import as_written, decides_call, declares, evidence, once
 
 SEVERITY = Severity.ERROR
 _PUTS = frozenset(
@@ -65,6 +65,7 @@ def check(job: Job) -> Iterator[Finding]:
     """Report each place that asks the clock and lets it decide data."""
     yield from _in_shell(job)
     yield from _uploads(job)
+    yield from _handed(job)
     for use in once(use for use in job.used("clock", *(DECIDING - {"key"})) if _counts(job, use)):
         severity = evidence(job, use, SEVERITY) or SEVERITY
         if job.dbt is not None and job.dbt.materialized in {"view", "ephemeral"}:
@@ -107,6 +108,21 @@ def _uploads(job: Job) -> Iterator[Finding]:
                 severity=Severity.WARNING,
                 instead="name it by the date of the data, so that a rerun replaces it",
                 with_twice="yield the rows from an extract: the run's window decides where they go",
+            )
+
+
+def _handed(job: Job) -> Iterator[Finding]:
+    """Yield calls of procedures that are handed today as their date."""
+    for use in once(use for use in job.used("clock", "argument") if decides_call(job, use)):
+        if not use.fallback and not use.origin.fallback:
+            yield finding(
+                __name__,
+                use.place,
+                f"`{as_written(job, use)}` is the date that {use.detail} is called with, so a rerun of an old day "
+                "works on today",
+                severity=Severity.WARNING,
+                instead="hand it the day that the run is for, as a parameter of the script",
+                with_twice="twice run … --for 2026-04-25: the window of the run is given",
             )
 
 

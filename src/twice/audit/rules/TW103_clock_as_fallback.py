@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from twice.audit.findings import Finding, Severity
 from twice.audit.model import DECIDING, Job, Use
 from twice.audit.rules import finding
-from twice.audit.rules.stored import as_written, evidence, once
+from twice.audit.rules.stored import as_written, decides_call, evidence, once
 
 SEVERITY = Severity.WARNING
 
@@ -43,6 +43,8 @@ def check(job: Job) -> Iterator[Finding]:
 
 def _counts(job: Job, use: Use) -> bool:
     """Tell whether the date decides data: it is used here, or handed to a step that lies in another file."""
+    if decides_call(job, use):
+        return True
     if use.context == "argument":
         return bool(job.orchestration.system) and bool(_STEP.search(use.detail.rpartition(".")[2]))
     return use.context == "input" or evidence(job, use, SEVERITY) is not None

@@ -34,7 +34,9 @@ _FINDS_ITS_ROWS = frozenset({Mode.MERGE, Mode.UPSERT, Mode.INSERT_NEW, Mode.UPDA
 def check(job: Job) -> Iterator[Finding]:
     """Report counters in queries, and identity columns of tables that the file empties and fills."""
     for use in once(job.used("sequence", "key", "stored")):
-        if use.write is None or use.write.mode in _FINDS_ITS_ROWS or not lasting(use.write):
+        if use.write is None or not lasting(use.write):
+            continue
+        if use.write.mode in _FINDS_ITS_ROWS and not _numbers_all(job, use.write):
             continue
         if declares(use.write):
             continue
@@ -44,6 +46,13 @@ def check(job: Job) -> Iterator[Finding]:
     for create in job.writes:
         if declares(create) and not create.target.is_scratch:
             yield from _identities(job, create)
+
+
+def _numbers_all(job: Job, write: Write) -> bool:
+    """Tell whether an UPDATE of all rows numbers a table that the same file has just made or emptied."""
+    if write.mode is not Mode.UPDATE or write.predicate is not None:
+        return False
+    return any(one.query is not None or one.mode in {Mode.DROP, Mode.TRUNCATE} for one in job.earlier(write))
 
 
 def _numbered_on(job: Job) -> Iterator[Finding]:

@@ -37,15 +37,20 @@ _PEOPLE = re.compile(
     r"customer|user|person|people|contact|employee|member|patient|client|supplier|vendor|student|lead", re.IGNORECASE
 )
 
+_NAMED_PERSON = re.compile(
+    r"^(customer|person|contact|employee|member|patient|client|student|host|guest|author|reviewer|buyer|seller|driver"
+    r"|passenger|teacher|doctor|manager)_?(full_?)?name$",
+    re.IGNORECASE,
+)
+
 
 def check(job: Job) -> Iterator[Finding]:
     """Look at merge keys that are made of mutable columns only."""
     for write in job.writes:
         if write.mode not in _BY_KEY or not write.key or write.target.is_scratch:
             continue
-        if all(is_mutable_column(column) for column in write.key) and any(
-            _changes(column, write) for column in write.key
-        ):
+        mutable = all(is_mutable_column(column) for column in write.key)
+        if any(_names_person(column, write.key) or (mutable and _changes(column, write)) for column in write.key):
             key = ", ".join(write.key)
             yield finding(
                 __name__,
@@ -57,11 +62,20 @@ def check(job: Job) -> Iterator[Finding]:
             )
 
 
+def _names_person(column: str, key: tuple[str, ...]) -> bool:
+    """Tell whether a person is found by name, though beside the number of something else: listing_id, reviewer_name."""
+    person = _NAMED_PERSON.match(column)
+    others = [name for name in key if name != column]
+    return person is not None and not any(name.startswith(person[1]) or name in {"id", "key"} for name in others)
+
+
 def _changes(column: str, write: Write) -> bool:
     return bool(_OF_PEOPLE.search(column)) or (column == "name" and bool(_PEOPLE.search(write.target.last)))
 
 
 def _place(job: Job, write: Write) -> Place:
     if job.dbt is not None and write.origin == "model":
-        return job.dbt.place
+        first = job.dbt.place.line
+        lines = range(first, len(job.lines) + 1)
+        return Place(next((number for number in lines if "unique_key" in job.line(number)), first))
     return write.merge.on.place if write.merge is not None and write.merge.on is not None else write.place

@@ -66,6 +66,47 @@ def check(job: Job) -> Iterator[Finding]:
                 instead="merge the batch by key, or overwrite only the partitions that it holds whole",
                 with_twice='Table("…", key=[…], write=Merge(version="…"))',
             )
+        elif _replaces_all_by_turn(job, write):
+            yield finding(
+                __name__,
+                write.place,
+                f"each turn of the loop replaces all of {write.target.name}: after it only what the last input brought "
+                "is left",
+                instead="read all inputs and write once, or give each input a partition of its own to overwrite",
+                with_twice='Table("…", partition=Day("…"), key=[…], write=Overwrite())',
+            )
+
+
+def _replaces_all_by_turn(job: Job, write: Write) -> bool:
+    """Tell whether each turn of a loop reads another input and overwrites one and the same target with it."""
+    if not write.loop or write.mode is not Mode.OVERWRITE or write.query is None or write.partition:
+        return False
+    if "{" in write.target.name or not write.target.name or is_record(write.target) or is_staging(write.target):
+        return False
+    read = [source for query in write.query.walk() for source in query.sources if source.query is None]
+    return len(read) == 1 and bool(_GIVEN_PATH.fullmatch(read[0].name)) and _is_of_turn(job, write, read[0].name[1:-1])
+
+
+def _is_of_turn(job: Job, write: Write, name: str) -> bool:
+    """Tell whether a variable gets another value in each turn of the loop around a write."""
+    given = re.compile(rf"\s*(for\b[^:]*\b{name}\b[^:]*\bin\b|{name}\s*=[^=])")
+    depth = _indent(job.line(write.place.line))
+    for number in range(write.place.line - 1, 0, -1):
+        line = job.line(number)
+        if given.match(line):
+            return True
+        if line.strip() and _indent(line) < depth:
+            depth = _indent(line)
+            if line.lstrip().startswith(("for ", "async for ", "while ", "def ")):
+                return False
+    return False
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+_GIVEN_PATH = re.compile(r"\{\w+\}")
 
 
 def _replaces_all_by_batch(job: Job, write: Write) -> bool:

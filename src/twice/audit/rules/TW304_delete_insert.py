@@ -23,7 +23,14 @@ from collections.abc import Iterator
 from twice.audit.findings import Finding, Severity
 from twice.audit.model import Job, Mode, Write
 from twice.audit.rules import finding
-from twice.audit.rules.appends import committed_between, deletes, is_record, is_staging, removed_before
+from twice.audit.rules.appends import (
+    committed_between,
+    deletes,
+    in_other_routine,
+    is_record,
+    is_staging,
+    removed_before,
+)
 from twice.audit.rules.TW302_whole_overwrite import replaces_all_by_part
 
 SEVERITY = Severity.ERROR
@@ -38,7 +45,9 @@ def check(job: Job) -> Iterator[Finding]:
         # A staging table is filled anew each time; one that keeps the other rows is more than that.
         if is_staging(write.target) and not _keeps_rows(before, write):
             continue
-        if before is None or not deletes(before) or before.origin == "pre-hook":
+        if before is None or before.origin == "pre-hook" or in_other_routine(job, before, write):
+            continue
+        if not deletes(before) and not _dropped_by_other_task(before, write):
             continue
         apart = _apart(job, before, write)
         if apart and replaces_all_by_part(job, write) is None:
@@ -63,6 +72,11 @@ def _keeps_rows(before: Write | None, write: Write) -> bool:
         for part in predicate.conjuncts()
         for arg in part.args
     )
+
+
+def _dropped_by_other_task(before: Write, write: Write) -> bool:
+    """Tell whether one task makes the table anew and another fills it: a retry of the second alone fills it twice."""
+    return before.mode is Mode.DROP and bool(before.task and write.task) and before.task != write.task
 
 
 def _apart(job: Job, before: Write, write: Write) -> str:

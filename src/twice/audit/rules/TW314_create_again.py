@@ -19,6 +19,7 @@ Temporary tables, tables that the job drops first, and schema files that only cr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from twice.audit.findings import Finding, Severity
@@ -33,7 +34,9 @@ _FILLS = frozenset({Mode.APPEND, Mode.UPSERT, Mode.MERGE, Mode.INSERT_NEW})
 def check(job: Job) -> Iterator[Finding]:
     """Look at every CREATE TABLE of a file that also brings rows."""
     for write in job.writes:
-        if write.mode is Mode.CREATE and (_fails_again(job, write) or _is_index_again(job, write)):
+        if write.mode is Mode.CREATE and (
+            _fails_again(job, write) or _is_index_again(job, write) or _is_object_again(job, write)
+        ):
             yield finding(
                 __name__,
                 write.place,
@@ -57,6 +60,17 @@ def _is_index_again(job: Job, write: Write) -> bool:
         or (one.mode is Mode.CREATE and not one.if_not_exists)
         for one in before
     )
+
+
+def _is_object_again(job: Job, write: Write) -> bool:
+    """Tell whether a task, stream or pipe is made once only in a script that replaces all else that it makes."""
+    if write.api not in _OBJECTS or not _REPLACES.search(job.text):
+        return False
+    return not any(other.mode is Mode.DROP for other in job.earlier(write))
+
+
+_OBJECTS = frozenset({"CREATE TASK", "CREATE STREAM", "CREATE PIPE"})
+_REPLACES = re.compile(r"^\s*CREATE\s+OR\s+REPLACE\b", re.IGNORECASE | re.MULTILINE)
 
 
 def _fails_again(job: Job, write: Write) -> bool:

@@ -37,8 +37,14 @@ _READS = re.compile(
     r"|DictReader|reader|open|read_text|read_bytes|download_as_text|download_as_string|download_as_bytes|\w+To\w+Operator)$"
 )
 _MAKES = re.compile(
-    r"(^|\.)(download_file|download_fileobj|download_to_filename|urlretrieve|copy|copyfile|copy2|to_csv|to_json|to_parquet|to_excel"
+    r"(^|\.)(download_file|download_fileobj|download_to_filename|download_blob|download_object|download_key|urlretrieve|copy|copyfile|copy2|to_csv|to_json|to_parquet|to_excel"
     r"|mkdtemp|mkstemp|NamedTemporaryFile|TemporaryDirectory|write_text|write_bytes|extractall|retrbinary|get|dump|savetxt|write_table)$"
+)
+# A helper of another file whose name says that it writes what it is given.
+_LOADS = re.compile(
+    r"(^|\.)(load|write|save|insert|store|upsert|append|copy)_(\w+_)?"
+    r"(df|dataframe|data|rows|records|table|db|database|postgres|mysql|bigquery|redshift|snowflake|warehouse|dwh|sql)$",
+    re.IGNORECASE,
 )
 _TEMPORARY = re.compile(r"te?mp|scratch|local", re.IGNORECASE)
 _REMOVE = re.compile(r"\s*(?:REMOVE|RM)\s+(@[\w.$/]+)", re.IGNORECASE)
@@ -105,7 +111,9 @@ def _reader_of(job: Job, write: Write) -> Write | None:
 
 def _moved_files(job: Job) -> Iterator[Finding]:
     # A script that only tidies up loads nothing.
-    if not job.writes or not any(_moves(call.name) for call in job.calls):
+    if not any(_moves(call.name) for call in job.calls):
+        return
+    if not job.writes and not any(_LOADS.search(call.name) for call in job.calls):
         return
     read: list[Call] = []
     made: set[str] = set()
@@ -157,8 +165,13 @@ def _reads(read: Call, moved: str) -> bool:
     ):
         return True
     # The key of an object is the end of the address under which it is read: s3://bucket/key.
+    under = f"{moved.rstrip('/')}/" if "/" in moved else ""  # a folder goes with all that was read from it
     key = f"/{moved.lstrip('/')}" if not whole and "." in moved.rpartition("/")[2] else ""
     return any(
-        text.partition("=")[2] == moved or text == moved or (whole and moved in text) or (key and text.endswith(key))
+        text.partition("=")[2] == moved
+        or text == moved
+        or (whole and moved in text)
+        or (key and text.endswith(key))
+        or (under and text.startswith(under))
         for text in read.texts
     )

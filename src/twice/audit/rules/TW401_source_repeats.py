@@ -51,7 +51,7 @@ def repeated_source(job: Job, write: Write) -> str:
         return ""
     if write.merge is not None and write.merge.conflict and write.mode is Mode.INSERT_NEW:
         return ""  # DO NOTHING: the second row of a key is left out like the second run's
-    if checks_key(job):
+    if write.key_checked or checks_key(job):
         return ""
     query = source_of(job, write)
     on = write.merge.on if write.merge is not None else None

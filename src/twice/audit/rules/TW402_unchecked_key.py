@@ -32,7 +32,9 @@ def check(job: Job) -> Iterator[Finding]:
     if checks_key(job):
         return
     for write in merges(job):
-        if write.mode is not Mode.MERGE or write.query is None or write.literal_rows or write.unique_constraint:
+        if write.mode is not Mode.MERGE or write.query is None or write.literal_rows:
+            continue
+        if write.unique_constraint or write.key_checked:
             continue
         if repeated_source(job, write) or one_row_per(source_of(job, write)) is not None:
             continue

@@ -31,7 +31,7 @@ def check(job: Job) -> Iterator[Finding]:
     if clock is not None:
         yield finding(
             __name__,
-            system.start_date_place or clock.place,
+            clock.place,
             f"the start date is {clock.name} at the moment when the file is read, so which runs exist changes from one "
             "reading to the next",
             instead="start_date=datetime(2026, 4, 25): a fixed date",

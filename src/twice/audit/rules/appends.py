@@ -150,8 +150,20 @@ def removed_before(job: Job, write: Write) -> Write | None:
             continue
         if other.mode in {Mode.OVERWRITE, Mode.CREATE} and (other.guarded_by or other.conditional):
             continue
+        if in_other_routine(job, other, write) and not _is_called(job, other.function):
+            continue
         return other
     return _removed_by_name(job, write)
+
+
+def in_other_routine(job: Job, one: Write, other: Write) -> bool:
+    """Tell whether two statements of a SQL file stand in the bodies of two procedures, functions or triggers."""
+    return job.language == "sql" and one.function != other.function
+
+
+def _is_called(job: Job, routine: str) -> bool:
+    """Tell whether a SQL file also names a routine where it does not make it: CALL, EXEC, a trigger."""
+    return len(re.findall(rf"\b{re.escape(routine)}\b", job.text, re.IGNORECASE)) > 1 if routine else True
 
 
 def _makes_anew(create: Write) -> bool:

@@ -15,7 +15,7 @@ from twice.audit.rules.uniqueness import one_row_per
 _RAW = re.compile(
     r"(^|[./_-])(raw|landing|landed|bronze|cdc|changes?|change_?log|changelog|events?|feeds?|incoming|updates?|deltas?|deltafeed"
     r"|increments?|incremental|kafka|queue|inbox|delivered|deliveries|log|logs|staging|stage|stg)([./_-]|$)"
-    r"|^(stg|stage|staging|raw|src)[A-Z_]|changes$|updates$|events$",
+    r"|^(stg|stage|staging|raw|src)[A-Z_]|changes$|updates$|events$|[a-z](landing|staging)$",
     re.IGNORECASE,
 )
 

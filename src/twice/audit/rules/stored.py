@@ -164,6 +164,18 @@ def once(uses: Iterator[Use]) -> Iterator[Use]:
             yield use
 
 
+def decides_call(job: Job, use: Use) -> bool:
+    """Tell whether a SQL script hands a value to a procedure that works on data: no log, no cleaning up."""
+    return job.language == "sql" and use.context == "argument" and not _ASIDE.search(use.detail)
+
+
+_ASIDE = re.compile(
+    r"log|audit|status|start|begin|end|finish|monitor|track|notif|alert|mail|error|metric|stats|expire|drop|purge|clean"
+    r"|archiv|vacuum|retention|remove|delete|orphan|partition|rollback|cherrypick|snapshot|watermark|control",
+    re.IGNORECASE,
+)
+
+
 def declares(write: Write) -> bool:
     """Tell whether a statement only declares a table: its defaults are not yet values."""
     return write.mode is Mode.CREATE and write.query is None

@@ -19,6 +19,7 @@ from twice.audit.languages.python.values import (
     Value,
     alternatives,
     constant,
+    frame_of,
     plain,
     shown,
 )
@@ -102,14 +103,17 @@ def glue(
     return None
 
 
-def sink_method(interp: Interpreter, sink: Instance, name: str, node: ast.Call) -> Value | None:
+def sink_method(interp: Interpreter, sink: Instance, name: str, arguments: list[Value], node: ast.Call) -> Value | None:
     """sink.writeFrame(frame) appends files; setCatalogInfo and setFormat only describe them."""
     if name in {"setCatalogInfo", "setFormat"}:
         return sink
     if name not in {"writeFrame", "write"}:
         return None
     target = target_of(interp, sink.attributes.get("path"), node, kind="path")
-    emit(interp, Write(target, Mode.APPEND, interp.place(node), via="glue", api="getSink", explicit_mode=False))
+    write = Write(target, Mode.APPEND, interp.place(node), via="glue", api="getSink", explicit_mode=False)
+    frame = frame_of(*arguments)
+    write.query = frame.query if frame is not None else None
+    emit(interp, write)
     return Const()
 
 

@@ -194,7 +194,7 @@ def _instance_method(
     if instance.kind == "delta":
         return merging.delta_method(interp, instance, method, arguments, keywords, node)
     if instance.kind == "glue sink":
-        return merging.sink_method(interp, instance, method, node)
+        return merging.sink_method(interp, instance, method, arguments, node)
     if instance.kind == "path":
         if method in {"read_text", "read_bytes", "open"}:
             return reading_data.read_path(interp, instance.attributes["text"], node)

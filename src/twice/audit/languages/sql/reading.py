@@ -23,12 +23,13 @@ from twice.audit.languages.sql.fallback import read_by_tokens
 from twice.audit.languages.sql.sources import HOLE, SqlText
 from twice.audit.languages.sql.splitting import STARTERS, is_procedural, split
 from twice.audit.languages.sql.statements import Control, Item, Read, StatementReader
-from twice.audit.model import Mode, Problem, Write
+from twice.audit.model import Mode, Problem, Target, Write
 from twice.audit.places import Place
 
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 
 _KEYWORDS = frozenset({"INSERT", "MERGE", "UPDATE", "DELETE", "TRUNCATE", "COPY", "LOAD", "DROP", "CREATE", "REPLACE"})
+_WRITING = _KEYWORDS | {"UNLOAD", "EXPORT", "OVERWRITE", "EXEC", "EXECUTE", "CALL"}
 _SKIPPED = frozenset({"GO", "ELSE", "END", "THEN", "LOOP", "PRINT", "RETURN", "RAISE", "RAISERROR", "THROW", "EXCEPTION", "OPEN", "FETCH", "CLOSE", "DEALLOCATE", "USE", "TRY", "VACUUM", "ANALYZE", "OPTIMIZE", "REFRESH", "GRANT", "REVOKE", "COMMENT", "EXPLAIN", "DESCRIBE", "SHOW", "MSCK", "UNLOAD", "PERFORM", "CALL", "EXEC", "EXECUTE", "EXIT", "WHENEVER", "PROMPT", "SPOOL", "REM", "PRAGMA", "ATTACH", "DETACH", "INSTALL", "UNSET", "LOCK", "PUT", "REMOVE", "LIST", "ADD", "SAVE", "NULL", "DELIMITER", "HELP"})  # fmt: skip
 _OTHERS = ("", "postgres", "snowflake", "databricks", "tsql", "bigquery")
 _LONGEST_STATEMENT = 150_000
@@ -48,6 +49,7 @@ class SqlReading:
     variables: set[str] = field(default_factory=set)  # of a PL/pgSQL, PL/SQL or Snowflake block
     declaring: bool = False
     cursors: Cursors = field(default_factory=Cursors)
+    routine: str = ""  # the procedure, function or trigger whose body is being read
 
 
 def read_sql(source: SqlText, dialect: str) -> SqlReading:
@@ -67,13 +69,26 @@ def read_sql(source: SqlText, dialect: str) -> SqlReading:
             reading.items.extend(read_by_tokens(source, part, line))
         return reading
     procedural = is_procedural(source.text, dialect)
+    batches = [match.start() for match in _GO.finditer(source.text)]
     for chunk in split(tokens, procedural=procedural):
+        if batches and batches[0] < chunk[0].start:  # GO ends the body of a routine
+            reading.routine = ""
+            batches = [start for start in batches if start >= chunk[0].start]
+        begun = len(reading.items)
         try:
             _read_chunk(source, dialect, chunk, reading, procedural=procedural)
         except RecursionError:
             reading.problems.append(Problem("is nested too deep to be read", source.place(chunk[0].line, 1)))
             reading.items.extend(read_by_tokens(source, _text_of(source, chunk), chunk[0].line))
+        _belong(reading.items[begun:], reading.routine)
     return reading
+
+
+def _belong(items: Sequence[Item], routine: str) -> None:
+    """Note the routine in whose body statements stand."""
+    for item in items:
+        if isinstance(item, Write) and routine and not item.function:
+            item.function = routine
 
 
 _END = re.compile(r";(\s*)(?=END\b)", re.IGNORECASE)
@@ -102,10 +117,10 @@ _CURSOR = re.compile(r"\bCURSOR\b", re.IGNORECASE)
 
 
 def _without_raw_commands(tokens: list[Token], dialect: str) -> Iterator[Token]:
-    """Cut FETCH …, EXECUTE IMMEDIATE … and DECLARE c CURSOR … into words: sqlglot takes all up to the semicolon as one text."""
+    """Cut FETCH …, CALL …, EXECUTE IMMEDIATE … and DECLARE c CURSOR … into words: sqlglot takes all up to the semicolon as one text."""
     before = ""
     for token in tokens:
-        raw = before == "FETCH" or (before == "DECLARE" and bool(_CURSOR.search(token.text)))
+        raw = before in {"FETCH", "CALL"} or (before == "DECLARE" and bool(_CURSOR.search(token.text)))
         raw = raw or (before in {"EXEC", "EXECUTE"} and token.text[:9].upper() == "IMMEDIATE")
         before = token.text.upper()
         if token.token_type is not TokenType.STRING or not raw:
@@ -174,16 +189,26 @@ def _read_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: SqlR
                 in_one = dialect in {"postgres", "redshift", ""}
                 if in_one:
                     reading.items.append(Control("begin", place))
+                _belong(inner.items, _routine_name(chunk))
                 reading.items.extend(inner.items)
                 if in_one:
                     reading.items.append(Control("commit", place))
+                break
+        else:
+            # There a body is always a string; a trigger only names its function.
+            reading.routine = "" if dialect in {"postgres", "redshift"} else _routine_name(chunk)
         return
     if head in _SKIPPED or HOLE.fullmatch(chunk[0].text):
         if len(chunk) > 2 and HOLE.fullmatch(chunk[0].text):
             reading.items.extend(read_by_tokens(source, _text_of(source, chunk), chunk[0].line))
         elif head in {"EXEC", "EXECUTE"}:
             _dynamic(source, dialect, chunk, reading)
+        if head in {"CALL", "EXEC", "EXECUTE"}:
+            _called(source, dialect, chunk, reading, place)
         return
+    if head == "CREATE" and words[1] in _OBJECTS and words[2] != "IF":
+        name = _routine_name(chunk, _OBJECTS)
+        reading.items.append(Write(Target(name, "unknown"), Mode.CREATE, place, api=f"CREATE {words[1]}"))
     _parse_chunk(source, dialect, chunk, reading)
 
 
@@ -192,6 +217,7 @@ def _upper(chunk: Sequence[Token]) -> list[str]:
 
 
 _LOOPS = frozenset({"FOR", "FETCH"})
+_OBJECTS = frozenset({"TASK", "STREAM", "PIPE"})
 _ROUTINES = frozenset({"FUNCTION", "PROCEDURE", "PROC", "TRIGGER"})
 
 
@@ -199,6 +225,17 @@ def _routine(words: Sequence[str]) -> bool:
     if words[0] == "DO":
         return True
     return words[0] in {"CREATE", "ALTER"} and any(word in _ROUTINES for word in words[1:5])
+
+
+def _routine_name(chunk: Sequence[Token], kinds: frozenset[str] = _ROUTINES) -> str:
+    """Return the name behind PROCEDURE, FUNCTION or TRIGGER, without its schema."""
+    name = ""
+    for before, token in pairwise(chunk):
+        if (not name and before.text.upper() in kinds) or (name and before.token_type is TokenType.DOT):
+            name = token.text.lower()
+        elif name and token.token_type is not TokenType.DOT:
+            break
+    return name
 
 
 def _first_line(source: SqlText, token: Token) -> int:
@@ -217,6 +254,25 @@ def _dynamic(source: SqlText, dialect: str, chunk: list[Token], reading: SqlRead
             )
             reading.items.extend(inner.items)
             return
+
+
+def _called(source: SqlText, dialect: str, chunk: list[Token], reading: SqlReading, place: Place) -> None:
+    """Read what a procedure is handed: CALL load(CURRENT_DATE), EXEC load @day."""
+    index = 1
+    while index + 1 < len(chunk) and chunk[index + 1].token_type is TokenType.DOT:
+        index += 2
+    if index + 1 >= len(chunk):
+        return
+    rest = source.text[chunk[index + 1].start : chunk[-1].end + 1]
+    if rest.startswith("("):
+        rest = rest[1:].rstrip().removesuffix(")")
+    line = chunk[index + 1].line
+    inner = SqlText("\n" * (line - 1) + f"SELECT handed({rest})", source.lines, source.column, source.holes)
+    tokens = _tokenize(inner.text, dialect)
+    node = _parse(inner, dialect, tokens) if tokens else None
+    if isinstance(node, exp.Select) and len(node.expressions) == 1:
+        expr = Converter(inner, inner.place(line)).expr(node.expressions[0], inner.place(line))
+        reading.items.append(Control("call", place, chunk[index].text.lower(), expr=expr))
 
 
 def _control(
@@ -280,7 +336,8 @@ def _parse_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: Sql
         known = known or (bool(found) and chunk[-1].text.upper() == "VALUES")  # the driver brings the rows
         known = known or (bool(found) and _query_is_given(chunk))
         if node is None and len(chunk) > 3 and not known:
-            reading.problems.append(Problem(f"the statement that starts with {_start(chunk)} cannot be parsed", place))
+            message = f"the statement that starts with {_start(chunk)} cannot be parsed"
+            reading.problems.append(Problem(message, place, harmless=not _WRITING & set(_upper(chunk))))
         return
     clocks = [
         (token.text.lower(), source.place(token.line, token.col - len(token.text) + 1))

@@ -185,7 +185,9 @@ def source_of(convert: Converter, node: exp.Expression, known: dict[str, Query])
         return Source("", alias, convert.query(node, known), place=place, kind="query")
     if isinstance(node, exp.Lateral) and isinstance(node.this, exp.Subquery):
         return Source("", alias, convert.query(node.this, known), place=place, kind="query", how="lateral")
-    return Source(convert.source.readable(text_of(node).lower()[:80]), alias, None, place=place, kind="function")
+    path = convert.expr(node) if isinstance(node, exp.Unnest) else None  # what is computed there decides the rows
+    name = convert.source.readable(text_of(node).lower()[:80])
+    return Source(name, alias, None, place=place, kind="function", path=path)
 
 
 def _with_known(expr: Expr, known: dict[str, Query]) -> Expr:

@@ -20,7 +20,7 @@ from twice.audit.queries import Column, Query, Source
 class Control:
     """A statement that changes no table: it begins or ends a transaction, or sets something."""
 
-    kind: Literal["begin", "commit", "rollback", "set", "guard", "block", "end", "assign", "other"]
+    kind: Literal["begin", "commit", "rollback", "set", "guard", "block", "end", "assign", "call", "other"]
     place: Place
     name: str = ""
     value: str = ""
