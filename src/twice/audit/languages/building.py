@@ -28,6 +28,7 @@ class Surroundings:
     one_transaction: bool = False  # what is added at once commits at once
     origin: str = "statement"
     transaction: int | None = None  # of a connection that is not in autocommit mode
+    always_open: bool = False  # a transaction lasts from one COMMIT to the next, as in Oracle
 
 
 @dataclass
@@ -56,7 +57,7 @@ class JobBuilder:
     def add_items(self, items: Iterable[Item], around: Surroundings | None = None) -> list[Write]:
         """Add what a SQL text does; return its writes."""
         around = around or Surroundings()
-        together = self.new_transaction() if around.one_transaction else around.transaction
+        together = self.new_transaction() if around.one_transaction or around.always_open else around.transaction
         added: list[Write] = []
         guard = ""
         block = 0
@@ -66,6 +67,7 @@ class JobBuilder:
                     self._open = self.new_transaction()
                 elif item.kind in {"commit", "rollback"}:
                     self._open = None
+                    together = self.new_transaction() if around.always_open else together
                     if item.kind == "commit":
                         self.commit()
                 elif item.kind == "guard":

@@ -47,7 +47,7 @@ def read_sql_file(path: str, text: str, dialect: str = "") -> Job:
     reading = read_sql(SqlText(filled.text, holes=filled.holes), chosen)
     builder.constraints = reading.constraints
     job.problems.extend(reading.problems)
-    builder.add_items(reading.items)
+    builder.add_items(reading.items, Surroundings(always_open=chosen == "oracle"))
     _parameters(job, filled)
     return builder.finish()
 

@@ -50,6 +50,12 @@ SEARCH = re.compile(r"elasticsearch|opensearch", re.IGNORECASE)
 _OWN_ID = re.compile(r"""["']_id["']\s*\]\s*=|["']_id["']\s*:\s*(?![0{]|False|1\b)|\b_id\s*=""")
 
 
+# What a row is looked for by says nothing about what is inserted.
+_FILTER = re.compile(
+    r"""\b(Update(One|Many)|ReplaceOne|DeleteOne|(update|replace|delete)_(one|many)|find(_one)?\w*)\(\s*(filter\s*=\s*)?\{\s*["']_id["']""",
+)
+
+
 _UNIQUE_INDEX = re.compile(r"create_index(es)?\([^)]*unique\s*=\s*True|ensure_index\([^)]*unique", re.DOTALL)
 
 
@@ -75,7 +81,9 @@ def note_document(interp: Interpreter, base: str, last: str, arguments: list[Val
     named = re.search(r"""\[["']([\w.-]+)["']\]$""", base)
     target = Target((named[1] if named else base.rpartition(".")[2] or "collection").lower())
     mode = Mode.APPEND if last.startswith("insert") else Mode.DELETE
-    if mode is Mode.APPEND and (_OWN_ID.search(interp.job.text) or _UNIQUE_INDEX.search(interp.job.text)):
+    if mode is Mode.APPEND and (
+        _OWN_ID.search(_FILTER.sub("", interp.job.text)) or _UNIQUE_INDEX.search(interp.job.text)
+    ):
         return Const()
     found = frame_of(*arguments)
     query = found.query if found is not None else None

@@ -70,6 +70,8 @@ _SIGNS: dict[str, tuple[int, tuple[tuple[str, str], ...]]] = {
     "oracle": (2, (
         ("sysdate", r"\bSYSDATE\b(?!\s*\()"), ("nvl", r"\bNVL2?\s*\("), ("varchar2", r"\bVARCHAR2\b"), ("dual", r"\bFROM\s+DUAL\b"), (".nextval", r"\.NEXTVAL\b"),
         ("rownum", r"\bROWNUM\b"), ("to_date", r"\bTO_DATE\s*\(\s*'"), ("immediate", r"\bEXECUTE\s+IMMEDIATE\b"),
+        ("package", r"\bPACKAGE\s+(BODY\s+)?\w+"), ("dbms_", r"\bDBMS_\w+\.\w+"), ("sql%", r"\bSQL%ROWCOUNT\b"),
+        ("is", r"\b(PROCEDURE|FUNCTION)\s+[\w.\"]+\s*(\([^)]*\))?\s*(RETURN\s+\w+\s+)?IS\b"),
     )),
     "trino": (2, (
         ("from_iso8601", r"\bFROM_ISO8601"), ("date_parse", r"\bdate_parse\s*\("), ("partitioned_by", r"\bpartitioned_by\s*=\s*ARRAY"),

@@ -222,7 +222,7 @@ _ROUTINES = frozenset({"FUNCTION", "PROCEDURE", "PROC", "TRIGGER"})
 
 
 def _routine(words: Sequence[str]) -> bool:
-    if words[0] == "DO":
+    if words[0] in {"DO", "PROCEDURE", "FUNCTION"}:  # the latter two in the body of a package
         return True
     return words[0] in {"CREATE", "ALTER"} and any(word in _ROUTINES for word in words[1:5])
 
@@ -264,10 +264,13 @@ def _called(source: SqlText, dialect: str, chunk: list[Token], reading: SqlReadi
     if index + 1 >= len(chunk):
         return
     rest = source.text[chunk[index + 1].start : chunk[-1].end + 1]
+    start = chunk[index + 1].start
     if rest.startswith("("):
-        rest = rest[1:].rstrip().removesuffix(")")
+        start, rest = start + 1, rest[1:].rstrip().removesuffix(")")
     line = chunk[index + 1].line
-    inner = SqlText("\n" * (line - 1) + f"SELECT handed({rest})", source.lines, source.column, source.holes)
+    before = "SELECT handed("
+    margin = " " * (start - source.text.rfind("\n", 0, start) - 1 - len(before))  # so that columns stay where they are
+    inner = SqlText("\n" * (line - 1) + f"{margin}{before}{rest})", source.lines, source.column, source.holes)
     tokens = _tokenize(inner.text, dialect)
     node = _parse(inner, dialect, tokens) if tokens else None
     if isinstance(node, exp.Select) and len(node.expressions) == 1:

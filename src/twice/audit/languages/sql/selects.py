@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from twice.audit.languages.sql.convert import Converter
 
 
+_CALENDARS = (exp.GenerateDateArray, exp.GenerateTimestampArray, exp.GenerateSeries)
+
+
 def query(convert: Converter, node: exp.Expression, known: dict[str, Query]) -> Query:
     """Convert a SELECT, UNION, VALUES or table; `known` are the CTEs in sight."""
     known = {**known, **ctes(convert, node, known)}
@@ -185,7 +188,9 @@ def source_of(convert: Converter, node: exp.Expression, known: dict[str, Query])
         return Source("", alias, convert.query(node, known), place=place, kind="query")
     if isinstance(node, exp.Lateral) and isinstance(node.this, exp.Subquery):
         return Source("", alias, convert.query(node.this, known), place=place, kind="query", how="lateral")
-    path = convert.expr(node) if isinstance(node, exp.Unnest) else None  # what is computed there decides the rows
+    # What is computed there decides the rows; a calendar up to today is no input.
+    computed = isinstance(node, exp.Unnest) and node.find(*_CALENDARS) is None
+    path = convert.expr(node) if computed else None
     name = convert.source.readable(text_of(node).lower()[:80])
     return Source(name, alias, None, place=place, kind="function", path=path)
 

@@ -122,6 +122,8 @@ def _begins(text: str, chunk: Sequence[Token], tokens: Sequence[Token], index: i
         return bool(_ROUTINES & set(words[:5]))
     if text == "UPDATE" and previous in {"FOR", "KEY", "CONFLICT"}:
         return False
+    if text == "CALL" and previous == "AS" and head == "CREATE":
+        return bool(_ROUTINES & set(words[:5]))
     if text in {"DROP", "TRUNCATE"} and head == "ALTER":
         return False
     if text == "IF" and (
