@@ -57,6 +57,7 @@ def test_s30_readers_see_the_old_range_until_the_swap_then_the_new_one_and_never
         summary = shop.backfill(1, 7, new, shadow=True)
         assert summary.status == "done", list(summary.lines)
         assert "twice backfill diff" in summary.to_go_on
+        assert summary.pipeline == "shop"
         assert totals(shop) == before
         facts, sums = shadow_of(shop, summary.backfill, new).diff()
         shadow_of(shop, summary.backfill, new).swap()

@@ -117,7 +117,9 @@ def summarise(ledger: Ledger, pipeline: Pipeline, request: Request, backfill: st
         to_go_on = request.command(pipeline, Window(units[0].start, units[-1].end))
     elif status == "cancelled":
         to_go_on = request.command(pipeline, request.window)
-    return Summary(pipeline.name, status, backfill, ledger.tallies(backfill), tuple(failures), to_go_on)
+    # On shadows a pipeline goes by another name.
+    name = pipeline.name.partition("@")[0]
+    return Summary(name, status, backfill, ledger.tallies(backfill), tuple(failures), to_go_on)
 
 
 def _next_of_shadow(backfill: str, status: str) -> str:
