@@ -121,6 +121,8 @@ def test_two_processes_share_one_backfill(lab, nursery):
     child = nursery.start(lab, days=8, chunk=1, parallel=2, slow=0.5)
     info = the_one(lab)
     until(lambda: lab.ledger.backfill(info.id).count("done") >= 1)
+    # However slow this process is to begin, there is something left for it
+    lab.ledger.pause_backfill(info.id)
     with pytest.raises(ScopeHeld, match=f"overlaps with backfill {info.id}"):
         shop.backfill(5, 7)
     lab.ledger.set_parallel(info.id, 4)
