@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -14,7 +16,6 @@ from twice.loading import find_pipeline
 if TYPE_CHECKING:
     from twice.backfill.shadows import ShadowOf, TableDifference
     from twice.content.difference import Difference
-    from twice.engine.run import Workshop
     from twice.ledger import BackfillInfo
 
 
@@ -34,8 +35,8 @@ def diff(settings: Settings, backfill_id: str, as_json: bool) -> None:
 
     _, info = find(settings, backfill_id)
     require_comparable(info)
-    with settings.workshop() as workshop:
-        found = list(_shadow(settings, workshop, info).diff())
+    with _shadow(settings, info) as shadow:
+        found = list(shadow.diff())
     if as_json:
         print_json({"backfill": info.id, "tables": [table.to_json() for table in found]})
         return
@@ -62,8 +63,7 @@ def swap(settings: Settings, backfill_id: str, force: bool, as_json: bool) -> No
 
     _, info = find(settings, backfill_id)
     require_finished(info)
-    with settings.workshop() as workshop:
-        shadow = _shadow(settings, workshop, info)
+    with _shadow(settings, info) as shadow:
         done = shadow.swap(force=force, tell=lambda text: click.echo(text, err=True))
     if as_json:
         print_json({"backfill": info.id, "status": "swapped", "tables": [each.to_json() for each in done]})
@@ -88,20 +88,22 @@ def drop(settings: Settings, backfill_id: str, force: bool, as_json: bool) -> No
 
     _, info = find(settings, backfill_id)
     require_droppable(info, force=force)
-    with settings.workshop() as workshop:
-        _shadow(settings, workshop, info).drop(force=force)
+    with _shadow(settings, info) as shadow:
+        shadow.drop(force=force)
     if as_json:
         print_json({"backfill": info.id, "status": "dropped"})
     else:
         print_text(f"the shadow of backfill {info.id} is gone")
 
 
-def _shadow(settings: Settings, workshop: Workshop, info: BackfillInfo) -> ShadowOf:
+@contextmanager
+def _shadow(settings: Settings, info: BackfillInfo) -> Iterator[ShadowOf]:
     from twice.backfill.request import Request
     from twice.backfill.shadows import ShadowOf
 
     pipeline = find_pipeline(settings.config, Request.from_json(info.request).place)
-    return ShadowOf(workshop, pipeline, info)
+    with settings.workshop() as workshop:
+        yield ShadowOf(workshop, pipeline, info)
 
 
 def _print(table: TableDifference) -> None:

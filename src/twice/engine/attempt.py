@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from twice.engine import freshness, gating
-from twice.engine.claiming import claim_scope, drop_leftovers, give_up, replaced
+from twice.engine.claiming import drop_leftovers
 from twice.engine.cost import priced
-from twice.engine.heartbeat import Heartbeat
+from twice.engine.holding import held
 from twice.engine.inputs import pin, records, require_unmoved
-from twice.engine.interrupts import apart
 from twice.engine.outputs import Finding, outputs_of
 from twice.engine.solo import compare_alone
 from twice.engine.staging import Staged, stage
@@ -23,6 +22,7 @@ from twice.failpoints import fail_point
 
 if TYPE_CHECKING:
     from twice.engine.gating import Verdict
+    from twice.engine.heartbeat import Heartbeat
     from twice.engine.inputs import Pinned
     from twice.engine.job import Job
     from twice.ledger import Claim, Output
@@ -32,31 +32,19 @@ if TYPE_CHECKING:
 def attempt(job: Job, row: int) -> Finding:
     """Bring one scope of one table up to date; `row` is the attempt's number in the ledger."""
     job.store.check(job.session, job.step.writes)
-    claim, waited = claim_scope(job)
-    with Heartbeat(job.ledger, claim, job.lease, on_lost=job.cancel) as heartbeat:
-        try:
-            recover(job, claim)
-            inputs = pin(job)
-            job.ledger.bind_attempt(row, claim, base_version=None, inputs=records(job, inputs))
-            if skipped := freshness.nothing_to_do(job, claim, row, inputs, waited=waited):
-                return skipped
-            staged = stage(job, claim, row, heartbeat, inputs)
-            verdict = gate(job, staged)
-            compare_alone(job, inputs, staged, verdict)
-            finding = publish(job, claim, row, heartbeat, inputs, staged, verdict)
-            finding = priced(job, finding)
-            record(job, claim, row, finding)
-        except KeyboardInterrupt:
-            apart(job.cancel, lambda: give_up(job, claim))
-            raise
-        except BaseException as error:
-            lost = replaced(job, claim, error)
-            give_up(job, claim)
-            if lost:
-                raise lost from error
-            raise
-        finally:
-            job.stores.release(job.session)
+    with held(job) as holding:
+        claim, heartbeat = holding.claim, holding.heartbeat
+        recover(job, claim)
+        inputs = pin(job)
+        job.ledger.bind_attempt(row, claim, base_version=None, inputs=records(job, inputs))
+        if skipped := freshness.nothing_to_do(job, claim, row, inputs, waited=holding.waited):
+            return skipped
+        staged = stage(job, claim, row, heartbeat, inputs)
+        verdict = gate(job, staged)
+        compare_alone(job, inputs, staged, verdict)
+        finding = publish(job, claim, row, heartbeat, inputs, staged, verdict)
+        finding = priced(job, finding)
+        record(job, claim, row, finding)
     fail_point("record.written")
     return finding
 

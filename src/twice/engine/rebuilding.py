@@ -16,16 +16,13 @@ from typing import TYPE_CHECKING
 from twice.content import changes, replay
 from twice.engine import gating
 from twice.engine.attempt import publish, record, recover
-from twice.engine.claiming import claim_scope, give_up
 from twice.engine.compute import batches
-from twice.engine.cost import measured, priced
-from twice.engine.grouping import grouped
-from twice.engine.heartbeat import Heartbeat
+from twice.engine.cost import priced
+from twice.engine.holding import held, noted
 from twice.engine.inputs import Pinned, bind, pin, records, require_unmoved
-from twice.engine.interrupts import apart, plain_interrupts
+from twice.engine.interrupts import plain_interrupts
 from twice.engine.job import Job
 from twice.engine.plan import Stage
-from twice.engine.problems import explained
 from twice.engine.run import job_of
 from twice.engine.samples import LIMIT, rows_text
 from twice.engine.staging import Staged, judge_source
@@ -126,7 +123,8 @@ def rebuild(workshop: Workshop, plan: Rebuild, *, command: str = "") -> RebuildR
     try:
         with plain_interrupts():
             stage = Stage(step, scope, Target.of(step.writes, scope, pipeline.zone))
-            finding = _attempt(job_of(workshop, pipeline, stage, run), plan)
+            with noted(job_of(workshop, pipeline, stage, run)) as job:
+                finding = _replace(job, plan)
     except BaseException as error:
         status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
         workshop.ledger.finish_run(run, status, str(error))
@@ -135,56 +133,28 @@ def rebuild(workshop: Workshop, plan: Rebuild, *, command: str = "") -> RebuildR
     return RebuildResult(run, step.writes.name, len(plan.windows), finding.status, finding.rows, finding.version)
 
 
-def _attempt(job: Job, plan: Rebuild) -> Finding:
-    """Make the one attempt of a rebuild and write down how it ended."""
-    table = job.step.writes.name
-    row = job.ledger.start_attempt(job.run, job.step.name, table, 1, job.target.scope, code=job.code)
-    job = replace(job, attempt=row)
-    try:
-        with grouped(job):
-            return _replace(job, plan, row)
-    except KeyboardInterrupt:
-        job.ledger.finish_attempt(row, "interrupted")
-        raise
-    except Exception as error:
-        problem, cost = explained(job, error), measured(job)
-        job.ledger.finish_attempt(row, "failed", error=str(problem), details={"cost": cost} if cost else None)
-        if problem is error:
-            raise
-        raise problem from error
-
-
-def _replace(job: Job, plan: Rebuild, row: int) -> Finding:
+def _replace(job: Job, plan: Rebuild) -> Finding:
     """Publish the replayed history by the protocol's own verbs."""
     job.store.check(job.session, job.step.writes)
-    claim, _ = claim_scope(job)
-    with Heartbeat(job.ledger, claim, job.lease, on_lost=job.cancel) as heartbeat:
-        try:
-            recover(job, claim)
-            alone = [replace(job, scope=Scope(window)) for window in plan.windows]
-            pinned = [pin(each) for each in alone]
-            inputs = _together(job, pinned)
-            job.ledger.bind_attempt(row, claim, base_version=None, inputs=records(job, inputs))
-            rows = _replayed(job, zip(alone, pinned, strict=True))
-            job.store.prepare(job.session, job.step.writes, rows.schema)
-            stage = job.store.open(job.session, job.target, claim.token)
-            job.ledger.bind_attempt(row, claim, base_version=stage.base, inputs=records(job, inputs))
-            heartbeat.require()
-            job.store.stage(job.session, stage, rows)
-            gating.refuse_strays(job, stage)
-            verdict = gating.judge(job, job.store.staged(job.session, stage))
-            for each, mine in zip(alone, pinned, strict=True):
-                require_unmoved(each, mine)
-            finding = priced(job, publish(job, claim, row, heartbeat, inputs, Staged(stage), verdict))
-            record(job, claim, row, finding)
-        except KeyboardInterrupt:
-            apart(job.cancel, lambda: give_up(job, claim))
-            raise
-        except BaseException:
-            give_up(job, claim)
-            raise
-        finally:
-            job.stores.release(job.session)
+    with held(job) as holding:
+        claim, heartbeat = holding.claim, holding.heartbeat
+        recover(job, claim)
+        alone = [replace(job, scope=Scope(window)) for window in plan.windows]
+        pinned = [pin(each) for each in alone]
+        inputs = _together(job, pinned)
+        job.ledger.bind_attempt(job.attempt, claim, base_version=None, inputs=records(job, inputs))
+        rows = _replayed(job, zip(alone, pinned, strict=True))
+        job.store.prepare(job.session, job.step.writes, rows.schema)
+        stage = job.store.open(job.session, job.target, claim.token)
+        job.ledger.bind_attempt(job.attempt, claim, base_version=stage.base, inputs=records(job, inputs))
+        heartbeat.require()
+        job.store.stage(job.session, stage, rows)
+        gating.refuse_strays(job, stage)
+        verdict = gating.judge(job, job.store.staged(job.session, stage))
+        for each, mine in zip(alone, pinned, strict=True):
+            require_unmoved(each, mine)
+        finding = priced(job, publish(job, claim, job.attempt, heartbeat, inputs, Staged(stage), verdict))
+        record(job, claim, job.attempt, finding)
     return finding
 
 

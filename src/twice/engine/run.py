@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING
 import stamina
 
 from twice.engine.attempt import attempt
-from twice.engine.cost import measured
 from twice.engine.events import Event, Listener, State, ignore
 from twice.engine.fingerprint import fingerprint, keep_parts
-from twice.engine.grouping import grouped
+from twice.engine.holding import noted
 from twice.engine.interrupts import plain_interrupts
 from twice.engine.job import Job, StepResult
-from twice.engine.problems import explained
 from twice.engine.retries import is_transient, wait_hint
 from twice.engine.session import activate
-from twice.errors import Interrupted, LeaseLost, RetriesExhausted, ScopeHeld, TransientError, TwiceError
+from twice.errors import Interrupted, RetriesExhausted, ScopeHeld, TransientError, TwiceError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -197,26 +195,9 @@ def _step(job: Job) -> StepResult:
 
 def _attempt(job: Job) -> Finding:
     """Make one attempt and write down how it ended."""
-    table = job.step.writes.name
     keep_parts(job.ledger, job.step, job.code)
-    row = job.ledger.start_attempt(job.run, job.step.name, table, job.number, job.target.scope, code=job.code)
-    job = dataclasses.replace(job, attempt=row)
-    try:
-        with grouped(job):
-            return attempt(job, row)
-    except KeyboardInterrupt:
-        job.ledger.finish_attempt(row, "interrupted")
-        raise
-    except Exception as error:
-        problem = explained(job, error)
-        status = "lost" if isinstance(problem, LeaseLost) else "held" if isinstance(problem, ScopeHeld) else "failed"
-        transient = is_transient(problem, job.step.transient)
-        cost = measured(job)
-        details = {"cost": cost} if cost else None
-        job.ledger.finish_attempt(row, status, error=str(problem), transient=transient, details=details)
-        if problem is error:
-            raise
-        raise problem from error
+    with noted(job) as noted_job:
+        return attempt(noted_job, noted_job.attempt)
 
 
 def job_of(workshop: Workshop, pipeline: Pipeline, stage: Stage, run: str) -> Job:

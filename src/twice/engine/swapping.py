@@ -9,17 +9,13 @@ from typing import TYPE_CHECKING, cast
 from twice.content.digest import Digest
 from twice.engine import gating
 from twice.engine.attempt import commit, record, recover
-from twice.engine.claiming import claim_scope, give_up
-from twice.engine.cost import measured, priced
+from twice.engine.cost import priced
 from twice.engine.gating import Verdict, profiled
-from twice.engine.grouping import grouped
-from twice.engine.heartbeat import Heartbeat
-from twice.engine.interrupts import apart
+from twice.engine.holding import held, noted
 from twice.engine.plan import Stage
-from twice.engine.problems import explained
 from twice.engine.run import job_of
 from twice.engine.staging import Staged
-from twice.errors import ScopeHeld, StoreRefused
+from twice.errors import StoreRefused
 from twice.failpoints import fail_point
 from twice.model.patterns import Whole
 from twice.model.scopes import Scope
@@ -28,10 +24,11 @@ from twice.model.targets import Target
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from twice.engine.holding import Held
     from twice.engine.job import Job
     from twice.engine.outputs import Finding
     from twice.engine.run import Workshop
-    from twice.ledger import Claim, Output
+    from twice.ledger import Output
     from twice.model.pipelines import Pipeline
     from twice.model.steps import Step
     from twice.model.tables import Table
@@ -69,21 +66,8 @@ def swap(workshop: Workshop, wanted: Swap, run: str, look_again: Callable[[], No
     job.store.check(job.session, table)
     # Not the code of the step: what a swap ends as says nothing about the partitions, and status leaves it out.
     code = f"swap:{wanted.mark}"
-    row = job.ledger.start_attempt(run, job.step.name, table.name, 1, job.target.scope, code=code)
-    job = replace(job, attempt=row)
-    try:
-        with grouped(job):
-            finding = _swap(job, wanted, row, look_again)
-    except KeyboardInterrupt:
-        job.ledger.finish_attempt(row, "interrupted")
-        raise
-    except Exception as error:
-        problem, cost = explained(job, error), measured(job)
-        status = "held" if isinstance(problem, ScopeHeld) else "failed"
-        job.ledger.finish_attempt(row, status, error=str(problem), details={"cost": cost} if cost else None)
-        if problem is error:
-            raise
-        raise problem from error
+    with noted(job, code) as noted_job:
+        finding = _swap(noted_job, wanted, look_again)
     fail_point("swap.table")
     return finding
 
@@ -102,26 +86,17 @@ def built(workshop: Workshop, wanted: Swap) -> dict[Scope, Output]:
     return {partition: known[partition] for partition in target.partitions}
 
 
-def _swap(job: Job, wanted: Swap, row: int, look_again: Callable[[], None]) -> Finding:
-    claim, _ = claim_scope(job)
-    with Heartbeat(job.ledger, claim, job.lease, on_lost=job.cancel) as heartbeat:
-        try:
-            recover(job, claim)
-            look_again()
-            finding = priced(job, _publish(job, wanted, claim, row, heartbeat))
-            record(job, claim, row, finding)
-        except KeyboardInterrupt:
-            apart(job.cancel, lambda: give_up(job, claim))
-            raise
-        except BaseException:
-            give_up(job, claim)
-            raise
-        finally:
-            job.stores.release(job.session)
+def _swap(job: Job, wanted: Swap, look_again: Callable[[], None]) -> Finding:
+    with held(job) as holding:
+        recover(job, holding.claim)
+        look_again()
+        finding = priced(job, _publish(job, wanted, holding))
+        record(job, holding.claim, job.attempt, finding)
     return finding
 
 
-def _publish(job: Job, wanted: Swap, claim: Claim, row: int, heartbeat: Heartbeat) -> Finding:
+def _publish(job: Job, wanted: Swap, holding: Held) -> Finding:
+    claim, row, heartbeat = holding.claim, job.attempt, holding.heartbeat
     known = {output.scope: output for output in job.ledger.outputs(wanted.shadow.name, job.target.scope.window)}
     job.store.prepare(job.session, job.step.writes, _schema(job, wanted.shadow))
     stage = job.store.open(job.session, job.target, claim.token)

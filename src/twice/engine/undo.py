@@ -11,11 +11,9 @@ from pyspark.sql import functions as F
 
 from twice.content.filters import scope_filter
 from twice.engine.attempt import publish, record, recover
-from twice.engine.claiming import claim_scope, give_up
 from twice.engine.freshness import known_outputs
 from twice.engine.gating import Verdict, profiled
-from twice.engine.heartbeat import Heartbeat
-from twice.engine.interrupts import apart
+from twice.engine.holding import held, noted
 from twice.engine.job import Job
 from twice.engine.staging import Staged
 from twice.errors import StoreRefused, UsageError
@@ -170,42 +168,29 @@ def _rows_before(job: Job, attempt: AttemptInfo) -> int:
 
 
 def _restore(job: Job, attempt: AttemptInfo, run: str) -> UndoResult:
-    table = job.step.writes
-    row = job.ledger.start_attempt(job.run, job.step.name, table.name, 1, job.target.scope, code=job.code)
-    try:
-        finding = _put_back(job, attempt, row, run)
-    except BaseException as error:
-        status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-        job.ledger.finish_attempt(row, status, error=str(error))
-        raise
+    with noted(job) as noted_job:
+        finding = _put_back(noted_job, attempt, run)
     return _result(job, attempt, "went back", finding.rows)
 
 
-def _put_back(job: Job, attempt: AttemptInfo, row: int, run: str) -> Finding:
+def _put_back(job: Job, attempt: AttemptInfo, run: str) -> Finding:
     """Publish the earlier version of the scope by the protocol's own verbs."""
     table = job.step.writes
-    claim, _ = claim_scope(job)
-    with Heartbeat(job.ledger, claim, job.lease, on_lost=job.cancel) as heartbeat:
-        try:
-            recover(job, claim)
-            # Looked at before the claim, too; in between somebody may have published.
-            _require_untouched(job, attempt, run)
-            stage = job.store.open(job.session, job.target, claim.token)
-            job.ledger.bind_attempt(row, claim, base_version=stage.base, inputs=())
-            heartbeat.require()
-            before = job.store.read(job.session, table, attempt.base_version).where(scope_filter(job.target))
-            job.store.stage(job.session, stage, _with_new_columns(job, before))
-            staged = Staged(stage)
-            found = profiled(job, job.store.staged(job.session, stage), key=())
-            verdict = Verdict({partition: found[partition].digest for partition in _published(job, attempt)})
-            finding = publish(job, claim, row, heartbeat, [], staged, verdict)
-            record(job, claim, row, finding)
-        except KeyboardInterrupt:
-            apart(job.cancel, lambda: give_up(job, claim))
-            raise
-        except BaseException:
-            give_up(job, claim)
-            raise
+    with held(job) as holding:
+        claim, heartbeat = holding.claim, holding.heartbeat
+        recover(job, claim)
+        # Looked at before the claim, too; in between somebody may have published.
+        _require_untouched(job, attempt, run)
+        stage = job.store.open(job.session, job.target, claim.token)
+        job.ledger.bind_attempt(job.attempt, claim, base_version=stage.base, inputs=())
+        heartbeat.require()
+        before = job.store.read(job.session, table, attempt.base_version).where(scope_filter(job.target))
+        job.store.stage(job.session, stage, _with_new_columns(job, before))
+        staged = Staged(stage)
+        found = profiled(job, job.store.staged(job.session, stage), key=())
+        verdict = Verdict({partition: found[partition].digest for partition in _published(job, attempt)})
+        finding = publish(job, claim, job.attempt, heartbeat, [], staged, verdict)
+        record(job, claim, job.attempt, finding)
     return finding
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -215,32 +216,32 @@ def _for(interp: Interpreter, node: ast.For | ast.AsyncFor) -> None:
         and isinstance(over, Items)
         and 1 < len(over.items) <= 6
     ):
-        before = dict(interp.scope.names)
-        interp.state.loops += 1
-        for one in over.items:
-            interp.assign(node.target, one, node)
+        with _loop(interp):
+            for one in over.items:
+                interp.assign(node.target, one, node)
+                interp.block(node.body)
+    else:
+        interp.assign(node.target, item, node)
+        with _loop(interp):
             interp.block(node.body)
-        interp.state.loops -= 1
-        interp.scope.names = joined(before, interp.scope.names)
-        interp.block(node.orelse)
-        return
-    interp.assign(node.target, item, node)
-    before = dict(interp.scope.names)
-    interp.state.loops += 1
-    interp.block(node.body)
-    interp.state.loops -= 1
-    interp.scope.names = joined(before, interp.scope.names)
     interp.block(node.orelse)
 
 
 def _while(interp: Interpreter, node: ast.While) -> None:
     condition(interp, interp.eval(node.test), node.test)
+    with _loop(interp):
+        interp.block(node.body)
+    interp.block(node.orelse)
+
+
+@contextmanager
+def _loop(interp: Interpreter) -> Iterator[None]:
+    """Know that what follows may run many times, or not at all."""
     before = dict(interp.scope.names)
     interp.state.loops += 1
-    interp.block(node.body)
+    yield
     interp.state.loops -= 1
     interp.scope.names = joined(before, interp.scope.names)
-    interp.block(node.orelse)
 
 
 def _try(interp: Interpreter, node: ast.Try) -> None:
