@@ -232,7 +232,7 @@ def test_an_append_becomes_an_overwrite_of_its_partition(call):
         "from pyspark.sql import functions as F\n\n\n"
         "def main(spark, day):\n"
         '    rows = spark.table("raw.x").where(F.col("day") == F.lit(day))\n'
-        '    rows.write.mode("append").partitionBy("day").saveAsTable("core.orders")\n'
+        '    rows.write.mode("append").partitionBy("day").parquet("/lake/orders")\n'
     )
     path = write("job.py", text)
     assert call("jobs", "--select", "TW301")[0] == 1

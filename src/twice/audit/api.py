@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from twice.audit import applying, changes
 from twice.audit import baseline as baselines
-from twice.audit import changes, fixing
 from twice.audit.config import AuditConfig
 from twice.audit.files import collect
 from twice.audit.findings import Finding
@@ -70,8 +70,8 @@ def _fix(files: Sequence[Path], audited: Audited, config: AuditConfig, *, unsafe
 
     for file in files:
         findings = by_path.get(shown_path(file, config.root), ())
-        if fixing.fixable(findings, unsafe=unsafe):
-            done = fixing.apply(file, findings, unsafe=unsafe)
-            count += done.fixes
-            changed += done.fixes > 0
+        if applying.fixable(findings, unsafe=unsafe):
+            done = applying.apply(file, findings, unsafe=unsafe)
+            count += done
+            changed += done > 0
     return count, changed

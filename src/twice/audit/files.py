@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path, PurePath
 
 from twice.audit.config import AuditConfig
-from twice.audit.languages.reading import ENDINGS
+from twice.audit.languages.reading import ENDINGS, is_python
 from twice.errors import UsageError
 
 _SKIPPED = frozenset(
@@ -49,26 +49,37 @@ def _resolved(root: Path) -> Path:
     return root.resolve()
 
 
-def collect(paths: Iterable[Path], config: AuditConfig) -> list[Path]:
-    """Return the files below some paths, each once, in order."""
-    found: dict[Path, None] = {}
+def collect(paths: Sequence[Path], config: AuditConfig, skipped: list[Path] | None = None) -> list[Path]:
+    """Return the files below some paths, each once, in order.
+
+    One of several given paths that is nothing to read goes into `skipped`; a single one is an error.
+    """
+    found: dict[str, Path] = {}
     for path in paths:
-        if path.is_dir():
-            for file in _walk(path):
-                if not config.excludes(shown_path(file, config.root)):
-                    found.setdefault(file)
-        elif path.exists():
-            if path.suffix.lower() not in ENDINGS:
-                raise UsageError(
-                    f"{path} is not Python, SQL or a notebook: its name ends in none of {', '.join(sorted(ENDINGS))}"
-                )
-            if not os.access(path, os.R_OK):
-                raise UsageError(f"{path} cannot be read: permission denied")
-            if not config.excludes(shown_path(path, config.root)):
-                found.setdefault(path)
-        else:
-            raise UsageError(f"there is no file or folder {path}")
-    return sorted(found)
+        if not (path.is_file() or path.is_dir()):
+            raise UsageError(
+                f"{path} is no file and no folder" if path.exists() else f"there is no file or folder {path}"
+            )
+        if path.is_file() and not _is_read(path):
+            if skipped is None or len(paths) == 1:
+                endings = ", ".join(sorted(ENDINGS))
+                raise UsageError(f"{path} is not Python, SQL or a notebook: its name ends in none of {endings}")
+            skipped.append(path)
+            continue
+        for file in _walk(path) if path.is_dir() else (path,):
+            if not config.excludes(shown_path(file, config.root)):
+                found.setdefault(os.path.realpath(file), file)
+    return sorted(found.values())
+
+
+def _is_read(path: Path) -> bool:
+    """Tell whether a file is something to read: by its ending, or as a script that names Python in its first line."""
+    if not os.access(path, os.R_OK):
+        raise UsageError(f"{path} cannot be read: permission denied")
+    if path.suffix:
+        return path.suffix.lower() in ENDINGS
+    with path.open("rb") as file:
+        return is_python(path.name, file.readline(200).decode("latin-1"))
 
 
 def _walk(folder: Path) -> Iterator[Path]:
@@ -79,22 +90,37 @@ def _walk(folder: Path) -> Iterator[Path]:
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
             if entry.name not in _SKIPPED:
-                yield from _walk(Path(entry.path))
+                below = Path(entry.path)
+                try:
+                    yield from _walk(below)
+                except UsageError:
+                    yield below  # told as unreadable, beside what is found in the others
         elif PurePath(entry.name).suffix.lower() in ENDINGS and entry.is_file():
             yield Path(entry.path)
 
 
+def encoding_of(data: bytes) -> str | None:
+    """Return the encoding in which a file's text can be read and written back byte by byte, or None if it is binary."""
+    if b"\0" in data[:4096]:
+        encoding = _MARKS.get(data[:2])
+        if encoding is None:
+            return None
+        try:
+            data.decode(encoding)
+        except UnicodeDecodeError:
+            return None
+        return encoding
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return "latin-1"
+    return "utf-8"
+
+
+_MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+
+
 def decode(data: bytes) -> str | None:
     """Return the text of a file, or None if it is binary."""
-    if b"\0" in data[:4096]:
-        for encoding in ("utf-16",):
-            if data[:2] in {b"\xff\xfe", b"\xfe\xff"}:
-                try:
-                    return data.decode(encoding)
-                except UnicodeDecodeError:
-                    return None
-        return None
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return data.decode("latin-1")
+    encoding = encoding_of(data)
+    return data.decode(encoding).removeprefix("\ufeff") if encoding is not None else None

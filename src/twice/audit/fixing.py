@@ -1,23 +1,33 @@
-"""Repairs that are mechanical: what they are, and how they are applied."""
+"""Repairs that are mechanical: what they are, and when they can only mean the same, or better."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 
-from twice.audit.expressions import bounds
+from twice.audit.expressions import Bound, bounds
 from twice.audit.findings import Edit, Finding, Fix
 from twice.audit.model import Job, Mode, Parameter, Write
-from twice.errors import UsageError
+from twice.audit.queries import Query
 
 _SQL_CLOCK = re.compile(r"\b(CURRENT_DATE(\s*\(\s*\))?|TODAY\s*\(\s*\))", re.IGNORECASE)
 _PYTHON_CLOCK = re.compile(r"\b(F|f|functions)\.current_date\(\)|\b(datetime\.)?date\.today\(\)")
 _CREATE = re.compile(r"\bCREATE\s+((?:EXTERNAL|TRANSIENT)\s+)?TABLE\s+(?!IF\b)", re.IGNORECASE)
 _DROP = re.compile(r"\bDROP\s+TABLE\s+(?!IF\b)", re.IGNORECASE)
+# One end of a window: what such a parameter says is not the day that the clock says.
+_ONE_END = re.compile(
+    r"(^|_)(start|begin|first|from|since|after|low|lower|min|end|stop|last|to|until|till|before|high|upper|max)(_|$)",
+    re.IGNORECASE,
+)
+# Where `IF NOT EXISTS` is a syntax error; Python names its database by the driver that it imports.
+_NO_IF_NOT_EXISTS = frozenset({"tsql", "fabric", "oracle", "teradata"})
+_NO_IF_EXISTS = frozenset({"oracle", "teradata"})
+_DRIVERS = {"pyodbc": "tsql", "pymssql": "tsql", "cx_oracle": "oracle", "oracledb": "oracle", "teradatasql": "teradata"}
+# Files of which Spark can replace single partitions.
+_FILES = frozenset({"", "parquet", "orc", "csv", "json", "text", "avro", "delta"})
 
 
 def propose(job: Job, finding: Finding) -> Finding:
@@ -48,7 +58,11 @@ def _clock(job: Job, finding: Finding) -> Fix | None:
     if not dates or not uses or len({one.name for one in dates}) > 2:
         return None
     chosen = dates[0]
-    exact = all(use.context in {"filter", "predicate"} for use in uses) and len({one.name for one in dates}) == 1
+    exact = (
+        all(use.context in {"filter", "predicate"} for use in uses)
+        and len({one.name for one in dates}) == 1
+        and _means_the_day(job, finding, chosen)
+    )
     if job.language in {"sql", "dbt"}:
         edit = _on_line(job, finding.line, _SQL_CLOCK, _sql_date(chosen))
         direct = edit is not None and not re.match(
@@ -63,12 +77,44 @@ def _clock(job: Job, finding: Finding) -> Fix | None:
         direct = (
             reachable
             and edit is not None
+            and not re.match(r"\s*[-+.]", job.line(finding.line)[edit.end_column - 1 :])
             and "timedelta" not in job.line(finding.line)
             and "date_sub" not in job.line(finding.line)
         )
     if edit is None:
         return None
     return Fix((edit,), f"use {chosen.name}, which the job is given, instead of the clock", safe=exact and direct)
+
+
+def _means_the_day(job: Job, finding: Finding, parameter: Parameter) -> bool:
+    """Tell whether the clock only says which day it is, and the parameter is that day and not an end of the window."""
+    if _ONE_END.search(parameter.name):
+        return False
+    asked = False
+    for around in _predicates(job):
+        told = [bound for bound in around if _is_asked_at(bound, finding)]
+        if any(bound.op != "=" for bound in told):
+            return False
+        if told and any(_names(bound, parameter.name) for bound in around):
+            return False
+        asked = asked or bool(told)
+    return asked
+
+
+def _predicates(job: Job) -> Iterator[list[Bound]]:
+    """Yield what is asked of columns, query by query and predicate by predicate."""
+    for query, _ in job.all_queries():
+        yield [bound for filter_ in query.filters for bound in bounds(filter_)]
+    for write in job.writes:
+        yield list(bounds(write.predicate))
+
+
+def _is_asked_at(bound: Bound, finding: Finding) -> bool:
+    return any(origin.place == finding.place for _, origin in bound.value.find("clock"))
+
+
+def _names(bound: Bound, name: str) -> bool:
+    return any(node.name == name or any(origin.name == name for origin in node.origins) for node in bound.value.walk())
 
 
 def _sql_date(parameter: Parameter) -> str:
@@ -92,22 +138,13 @@ def _append(job: Job, finding: Finding) -> Fix | None:
     write = _written(job, finding)
     if write is None or job.language != "python" or write.via != "dataframe" or write.stream:
         return None
+    says = "replace the partitions that are written instead of adding to them"
     columns = {column for column, _ in write.partition if column and "{" not in column}
-    whole = bool(columns) and any(
-        bound.column in columns
-        and bound.op == "="
-        and any(node.origins or node.kind in {"param", "python"} for node in bound.value.walk())
-        for filter_ in write.filters()
-        for bound in bounds(filter_)
-    )
+    whole = _brings_whole_partitions(job, write, columns)
     if write.api == "writeTo.append":
         edit = _on_line(job, write.place.line, re.compile(r"\.append\(\)"), ".overwritePartitions()")
-        return (
-            Fix((edit,), "replace the partitions that are written instead of adding to them", safe=whole)
-            if edit
-            else None
-        )
-    if not columns:
+        return Fix((edit,), says, safe=whole) if edit else None
+    if not columns or not _can_replace_partitions(write):
         return None
     pattern = re.compile(r"""\.mode\(\s*["'](append|overwrite)["']\s*\)""")
     here = write.place.line
@@ -115,8 +152,89 @@ def _append(job: Job, finding: Finding) -> Fix | None:
     for number in range(first, last + 1):
         edit = _on_line(job, number, pattern, '.mode("overwrite").option("partitionOverwriteMode", "dynamic")')
         if edit is not None and "partitionoverwritemode" not in job.line(number).lower():
-            return Fix((edit,), "replace the partitions that are written instead of adding to them", safe=whole)
+            return Fix((edit,), says, safe=whole)
     return None
+
+
+def _can_replace_partitions(write: Write) -> bool:
+    """Tell whether the option for dynamic mode is heard: saveAsTable makes other tables than Delta's anew."""
+    if write.target.kind == "path":
+        return write.format in _FILES
+    return write.api == "saveAsTable" and write.format == "delta"
+
+
+_ROWS = frozenset(Mode) - {Mode.CREATE, Mode.ALTER}
+
+
+def _brings_whole_partitions(job: Job, write: Write, columns: set[str]) -> bool:
+    """Tell whether a partition holds just what this write brings: nobody else fills it, and nothing else cuts it."""
+    if write.loop or not write.target.name or "{" in write.target.name or write.query is None:
+        return False
+    others = [one for one in job.writes if one is not write and one.mode in _ROWS]
+    if any(one.target.same(write.target) or not one.target.name or "{" in one.target.name for one in others):
+        return False
+    if not _runs_once(job.text, write.function):
+        return False
+    queries = list(write.query.walk())
+    filters = [part for query in queries for filter_ in query.filters for part in filter_.conjuncts()]
+    if write.predicate is not None or len(filters) != 1 or not all(_passes_all(query) for query in queries):
+        return False
+    return any(
+        bound.column in columns
+        and bound.op == "="
+        and any(node.origins or node.kind in {"param", "python"} for node in bound.value.walk())
+        and _is_kept(write.query, bound.column)
+        for bound in bounds(filters[0])
+    )
+
+
+def _runs_once(text: str, function: str) -> bool:
+    """Tell whether nobody runs a function twice in one file: each call would bring its own part of the partition."""
+    tree = _parsed(text)
+    todo, seen = [function.rsplit(".", 1)[-1]], set[str]()
+    while todo and tree is not None:
+        name = todo.pop()
+        if not name or name in seen:
+            continue
+        seen.add(name)
+        mentions = list(_mentions(tree, name, ""))
+        if len(mentions) > 1 or any(loop for _, loop in mentions):
+            return False
+        todo.extend(around for around, _ in mentions)
+    return tree is not None
+
+
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def _mentions(node: ast.AST, name: str, function: str, *, loop: bool = False) -> Iterator[tuple[str, bool]]:
+    """Yield where a name is used: the function around it, and whether that is inside a loop."""
+    for child in ast.iter_child_nodes(node):
+        if (isinstance(child, ast.Name) and child.id == name) or (
+            isinstance(child, ast.Attribute) and child.attr == name
+        ):
+            yield function, loop
+        inside = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef))
+        yield from _mentions(
+            child,
+            name,
+            child.name if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)) else function,
+            loop=not inside and (loop or isinstance(child, _LOOPS)),
+        )
+
+
+def _passes_all(query: Query) -> bool:
+    """Tell whether a query keeps every row of its one source, but for its filters."""
+    if query.limit is not None or query.sample is not None or query.branches or len(query.sources) != 1:
+        return False
+    source = query.sources[0]
+    return "{" not in source.name and (source.path is None or not any(node.origins for node in source.path.walk()))
+
+
+def _is_kept(query: Query, column: str) -> bool:
+    """Tell whether a column reaches the target as it was read."""
+    defined = query.definition(column)
+    return defined is None or (defined.kind == "column" and defined.name == column)
 
 
 def _statement_lines(job: Job, write: Write) -> tuple[int, int]:
@@ -126,17 +244,19 @@ def _statement_lines(job: Job, write: Write) -> tuple[int, int]:
     return write.place.line, write.place.last_line
 
 
+def _statements(text: str) -> Iterator[tuple[int, int]]:
+    tree = _parsed(text)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, (ast.Expr, ast.Assign)):
+            yield node.lineno, node.end_lineno or node.lineno
+
+
 @lru_cache(maxsize=1)
-def _statements(text: str) -> tuple[tuple[int, int], ...]:
+def _parsed(text: str) -> ast.Module | None:
     try:
-        tree = ast.parse(text)
+        return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
-        return ()
-    return tuple(
-        (node.lineno, node.end_lineno or node.lineno)
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.Expr, ast.Assign))
-    )
+        return None
 
 
 def _create(job: Job, finding: Finding) -> Fix | None:
@@ -146,65 +266,46 @@ def _create(job: Job, finding: Finding) -> Fix | None:
     )
     if write is None or write.query is not None:
         return None
-    source = job.line(finding.line)
-    if write.mode is Mode.DROP:
-        match = _DROP.search(source)
-        text, says = "DROP TABLE IF EXISTS ", "do not fail where the table is gone already"
-    else:
-        match = _CREATE.search(source)
-        text, says = (
-            f"CREATE {match[1] or '' if match else ''}TABLE IF NOT EXISTS ",
-            "do not fail where the table is there already",
-        )
+    drops = write.mode is Mode.DROP
+    if _dialects(job) & (_NO_IF_EXISTS if drops else _NO_IF_NOT_EXISTS):
+        return None
+    match = _of_statement(job, write, _DROP if drops else _CREATE)
     if match is None:
         return None
-    return Fix((Edit(finding.line, match.start() + 1, finding.line, match.end() + 1, text),), says, safe=True)
+    if drops:
+        text, says = "DROP TABLE IF EXISTS ", "do not fail where the table is gone already"
+    else:
+        text, says = f"CREATE {match[1] or ''}TABLE IF NOT EXISTS ", "do not fail where the table is there already"
+    edit = Edit(finding.line, match.start() + 1, finding.line, match.end() + 1, text)
+    return Fix((edit,), says, safe=drops or not _is_added_to(job, write))
 
 
-@dataclass(frozen=True)
-class Fixed:
-    """What was changed in one file."""
-
-    path: Path
-    fixes: int
+def _dialects(job: Job) -> set[str]:
+    """Return the dialects that the file's SQL may be in, as far as they can be told."""
+    drivers = {_DRIVERS[name] for one in job.imports if (name := one.split(".")[0].lower()) in _DRIVERS}
+    return {job.dialect, *drivers}
 
 
-def apply(file: Path, findings: Iterable[Finding], *, unsafe: bool) -> Fixed:
-    """Apply the repairs of a file's findings, from the end to the start; overlapping ones wait for the next time."""
-    data = file.read_bytes()
-    text = data.decode("utf-8-sig" if data.startswith(b"\xef\xbb\xbf") else "utf-8")
-    newline = "\r\n" if "\r\n" in text else "\n"
-    lines = text.replace("\r\n", "\n").split("\n")
-    chosen = [one.fix for one in findings if one.fix is not None and (one.fix.safe or unsafe)]
-    taken: list[Edit] = []
-    count = 0
-    for fix in chosen:
-        if all(not _overlap(edit, other) for edit in fix.edits for other in taken):
-            taken.extend(fix.edits)
-            count += 1
-    for edit in sorted(set(taken), reverse=True):
-        _edit(lines, edit)
-    if count:
-        try:
-            file.write_bytes(newline.join(lines).encode("utf-8"))
-        except OSError as error:
-            raise UsageError(f"{file} cannot be written: {error.strerror}") from None
-    return Fixed(file, count)
+def _of_statement(job: Job, write: Write, pattern: re.Pattern[str]) -> re.Match[str] | None:
+    """Return the words with which a statement begins; on a line with several, the ones that name its table."""
+    source = job.line(write.place.line)
+    found = [
+        match
+        for match in pattern.finditer(source)
+        if re.match(
+            rf"""[^\s(;]*?{re.escape(write.target.last)}\b""",
+            re.sub(r'[`"\[\]]', "", source[match.end() :]),
+            re.IGNORECASE,
+        )
+    ]
+    return found[0] if len(found) == 1 else None
 
 
-def _overlap(one: Edit, other: Edit) -> bool:
-    return not (
-        (one.end_line, one.end_column) <= (other.line, other.column)
-        or (other.end_line, other.end_column) <= (one.line, one.column)
-    )
-
-
-def _edit(lines: list[str], edit: Edit) -> None:
-    before = lines[edit.line - 1][: edit.column - 1]
-    after = lines[edit.end_line - 1][edit.end_column - 1 :]
-    lines[edit.line - 1 : edit.end_line] = (before + edit.text + after).split("\n")
-
-
-def fixable(findings: Sequence[Finding], *, unsafe: bool) -> int:
-    """Count the findings that could be repaired."""
-    return sum(one.fix is not None and (one.fix.safe or unsafe) for one in findings)
+def _is_added_to(job: Job, created: Write) -> bool:
+    """Tell whether the file adds rows to a table: then only its failure keeps a second run from doubling them."""
+    for write in job.later(created):
+        if write.mode is Mode.APPEND:
+            cleared = job.cleared_by(write)
+            if cleared is None or cleared is created or cleared.mode is Mode.CREATE:
+                return True
+    return False

@@ -10,6 +10,7 @@ from twice.audit.model import Job
 
 ENDINGS = frozenset({".py", ".sql", ".ipynb", ".hql", ".ddl", ".dml", ".bq", ".pgsql", ".tsql"})
 _TEST = re.compile(r"(^|/)(tests?|testing|conftest\.py|test_[^/]*\.py|[^/]*_test\.py)(/|$)")
+_SHEBANG = re.compile(r"#![^\n]*python")
 
 Neighbour = Callable[[str], str | None]
 """Returns the text of another file of the same tree by its path relative to the file's folder, or None."""
@@ -32,7 +33,7 @@ def read_file(path: str, text: str, *, dialect: str = "", neighbour: Neighbour =
         from twice.audit.languages.notebooks import read_notebook
 
         job = read_notebook(path, text, dialect, neighbour)
-    elif ending == ".py":
+    elif is_python(path, text):
         from twice.audit.languages.python.reading import read_python
 
         job = read_python(path, text, dialect, neighbour)
@@ -42,6 +43,12 @@ def read_file(path: str, text: str, *, dialect: str = "", neighbour: Neighbour =
         job = read_sql_file(path, text, dialect)
     job.is_test = is_test(path)
     return job
+
+
+def is_python(path: str, text: str) -> bool:
+    """Tell whether a file is Python: by its ending, or without one by its first line."""
+    ending = PurePath(path).suffix.lower()
+    return ending == ".py" or (not ending and bool(_SHEBANG.match(text)))
 
 
 def is_test(path: str) -> bool:

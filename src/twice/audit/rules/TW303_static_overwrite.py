@@ -4,13 +4,17 @@ Spark's default is the *static* mode: `mode("overwrite")` with `partitionBy` emp
 which the run brings no rows. A run for one day then leaves one day. It is a warning, because the mode may be set on
 the cluster where the file does not show it; a job whose correctness hangs on that is better off saying it.
 
+The dynamic mode holds for files at a path, for `insertInto` and for Delta tables. `saveAsTable` makes every other
+table anew, Iceberg's included: all partitions are gone whatever the mode says.
+
 A rebuild of all partitions is fine and not reported.
 
 **Instead**:
 
     # Spark
+    df.write.option("partitionOverwriteMode", "dynamic").mode("overwrite").partitionBy("event_date").parquet(…)
     spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
-    df.write.option("partitionOverwriteMode", "dynamic").mode("overwrite")…        # or on the writer alone
+    df.write.insertInto("core.events", overwrite=True)        # after the setting, not saveAsTable
     df.writeTo("lake.core.events").overwritePartitions()
     df.write.format("delta").mode("overwrite").option("replaceWhere", "event_date = '…'").save(…)
     # twice
@@ -26,7 +30,7 @@ from twice.audit.findings import Finding, Severity
 from twice.audit.model import Job, Mode, Write
 from twice.audit.rules import finding
 from twice.audit.rules.appends import is_record, is_staging
-from twice.audit.rules.windows import dates_in, is_dynamic, window_of
+from twice.audit.rules.windows import dates_in, is_dynamic, makes_anew, window_of
 
 SEVERITY = Severity.WARNING
 
@@ -40,7 +44,19 @@ def check(job: Job) -> Iterator[Finding]:
         if is_record(write.target) or is_staging(write.target) or dates_in(write.target):
             continue
         window = window_of(write)
-        if window is None or not window.closed or not (_is_static(job, write) or _is_static_sql(job, write)):
+        if window is None or not window.closed:
+            continue
+        if makes_anew(job, write):
+            yield finding(
+                __name__,
+                write.place,
+                f"saveAsTable makes {write.target.name or 'the table'} anew whatever the overwrite mode says: a run "
+                f"for one {window.value} leaves only its rows (but for Delta tables, which keep the other partitions)",
+                instead="insertInto(…, overwrite=True) in dynamic mode, writeTo(…).overwritePartitions(), or a Delta "
+                "table",
+                with_twice='Table("…", partition=Day("…"), key=[…], write=Overwrite())',
+            )
+        if not (_is_static(job, write) or _is_static_sql(job, write)):
             continue
         columns = ", ".join(name for name, _ in write.partition) or "all of them"
         yield finding(
@@ -48,10 +64,21 @@ def check(job: Job) -> Iterator[Finding]:
             write.place,
             f"in Spark's default static mode a run for one {window.value} empties every partition ({columns}) of "
             f"{write.target.name or 'the target'}, not only the one that it writes",
-            instead='set spark.sql.sources.partitionOverwriteMode to "dynamic" (session or writer option), or use '
-            "overwritePartitions() or replaceWhere",
+            instead=_instead(write),
             with_twice='Table("…", partition=Day("…"), key=[…], write=Overwrite())',
         )
+
+
+def _instead(write: Write) -> str:
+    if write.api == "saveAsTable" and "delta" not in write.format:
+        return (
+            "insertInto(…, overwrite=True) in dynamic mode, writeTo(…).overwritePartitions(), or a Delta table; the "
+            "mode alone does not help, because saveAsTable makes other tables anew"
+        )
+    return (
+        'set spark.sql.sources.partitionOverwriteMode to "dynamic" (session or writer option), or use '
+        "overwritePartitions() or replaceWhere"
+    )
 
 
 def _is_static(job: Job, write: Write) -> bool:

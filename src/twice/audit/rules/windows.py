@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from twice.audit.expressions import Bound, Expr, bounds
-from twice.audit.model import Job, Target, Write
+from twice.audit.model import Job, Mode, Target, Write
 from twice.audit.queries import Query
 from twice.audit.vocabulary import is_time_column
 
@@ -114,6 +114,20 @@ def dates_in(target: Target) -> list[str]:
 def is_dynamic(job: Job) -> bool:
     """Tell whether the file makes overwrites replace only the partitions that they bring rows for."""
     return any("dynamic" in name or value == "dynamic" for name, value in job.settings.items())
+
+
+def makes_anew(job: Job, write: Write) -> bool:
+    """Tell whether an overwrite in dynamic mode makes the whole table anew all the same.
+
+    `saveAsTable` drops the table and creates it, whatever the mode says; only Delta's keeps the other partitions. A
+    table without a format is Delta's where the file speaks of Delta or of Databricks.
+    """
+    if write.api != "saveAsTable" or write.mode is not Mode.OVERWRITE_PARTITIONS:
+        return False
+    return "delta" not in write.format if write.format else not _DELTA.search(job.text)
+
+
+_DELTA = re.compile(r"(?<![a-z])delta|databricks|dbutils", re.IGNORECASE)  # but no timedelta
 
 
 def same_value(one: Expr, other: Expr) -> bool:
