@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +12,12 @@ from pathlib import Path
 from twice.audit.findings import Finding
 from twice.errors import UsageError
 
-_HUNK = re.compile(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@")
+_HUNK = re.compile(r"^@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_CODE = re.compile(rb"\s*(?!#|--|//|/\*)\S")
+_ESCAPE = re.compile(rb"\\([abfnrtv\\\"]|[0-7]{3})")
+_ESCAPED = {
+    b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v", b"\\": b"\\", b'"': b'"',
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -42,8 +48,10 @@ def since(base: str, folder: Path) -> Changes:
     )
     start = _git(["merge-base", base, "HEAD"], folder, fallback=base).strip()
     text = _git(
-        ["diff", "--unified=0", "--no-color", "--no-ext-diff", "--src-prefix=a/", "--dst-prefix=b/", start, "--"], top
-    )
+        ["-c", "core.quotePath=false", "diff", "--unified=0", "--inter-hunk-context=0", "--no-color",
+         "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", start, "--"],
+        top,
+    )  # fmt: skip
     found: dict[Path, frozenset[int] | None] = dict(_changed(text, top))
     for name in _git(["ls-files", "--others", "--exclude-standard", "-z"], top).split("\0"):
         if name:
@@ -52,32 +60,60 @@ def since(base: str, folder: Path) -> Changes:
 
 
 def _changed(text: str, top: Path) -> Iterable[tuple[Path, frozenset[int]]]:
+    """Yield files with their changed lines; inside a hunk stands source, however much it looks like a header."""
     file: Path | None = None
     lines: set[int] = set()
-    for line in text.splitlines():
+    inside = 0
+    for line in text.split("\n"):
+        if inside > 0:
+            inside -= line[:1] in {"+", "-"}
+            continue
         if line.startswith("+++ "):
             if file is not None:
                 yield file, frozenset(lines)
-            name = line[4:].strip().strip('"')
+            name = _unquoted(line[4:].rstrip("\t"))
             file = (top / name[2:]).resolve() if name.startswith("b/") else None
             lines = set()
-        elif file is not None:
-            match = _HUNK.match(line)
-            if match:
-                first, count = int(match[1]), int(match[2]) if match[2] is not None else 1
-                lines.update(range(first, first + count))
+            continue
+        match = _HUNK.match(line)
+        if match:
+            removed, first, count = _count(match[1]), int(match[2]), _count(match[3])
+            inside = removed + count
+            lines.update(range(first, first + count) if count or file is None else _around(file, first))
     if file is not None:
         yield file, frozenset(lines)
 
 
+def _around(file: Path, line: int) -> Iterable[int]:
+    """Return the lines that miss what was removed below a line: that one, and all to the next statement."""
+    try:
+        below = file.read_bytes().splitlines()[line:]
+    except OSError:
+        below = []
+    blank = next((index for index, text in enumerate(below) if _CODE.match(text)), 0)
+    return range(line, line + blank + 2)
+
+
+def _count(text: str | None) -> int:
+    return int(text) if text is not None else 1
+
+
+def _unquoted(name: str) -> str:
+    """Undo git's way to write a name with quotes, tabs or backslashes; octal numbers stand for bytes."""
+    if not (name.startswith('"') and name.endswith('"')):
+        return name
+    plain = _ESCAPE.sub(lambda match: _ESCAPED.get(match[1]) or bytes([int(match[1], 8)]), os.fsencode(name[1:-1]))
+    return os.fsdecode(plain)
+
+
 def _git(arguments: Sequence[str], folder: Path, problem: str = "", *, fallback: str | None = None) -> str:
     try:
-        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=False)  # noqa: S607 - git as the user has it
+        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, check=False)  # noqa: S607 - git as the user has it
     except (OSError, ValueError) as error:
         raise UsageError(f"--diff needs git, which cannot be started: {error}") from None
     if done.returncode == 0:
-        return done.stdout
+        return os.fsdecode(done.stdout)
     if fallback is not None:
         return fallback
-    said = (done.stderr.strip().splitlines() or [""])[-1]
+    said = (done.stderr.decode(errors="replace").strip().splitlines() or [""])[-1]
     raise UsageError(problem or f"--diff needs a git repository: {said or 'git failed'}")
