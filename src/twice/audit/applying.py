@@ -54,8 +54,3 @@ def _spliced(text: str, edits: Sequence[Edit]) -> str:
         last = starts[edit.end_line - 1] + edit.end_column - 1
         body = body[:first] + edit.text + body[last:]
     return mark + body
-
-
-def fixable(findings: Sequence[Finding], *, unsafe: bool) -> int:
-    """Count the findings that could be repaired."""
-    return sum(one.fix is not None and (one.fix.safe or unsafe) for one in findings)

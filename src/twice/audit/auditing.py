@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from twice.audit.config import AuditConfig
 from twice.audit.findings import Finding, Severity
 from twice.audit.fixing import propose
-from twice.audit.languages.reading import Neighbour, read_file
+from twice.audit.languages.reading import Neighbour, is_python, read_file
 from twice.audit.model import Job, Mode, Problem
 from twice.audit.places import Place
 from twice.audit.rules import Rule, rules
@@ -28,6 +28,9 @@ class Facts:
     schedule: str = ""
     language: str = ""
     targets: tuple[str, ...] = ()
+    effects: int = 0
+    planned: bool = False  # an orchestrator is told when to run it
+    test: bool = False  # test code, which is not judged
 
 
 @dataclass(frozen=True)
@@ -45,19 +48,26 @@ def nobody(_path: str) -> str | None:
     return None
 
 
-def audit_text(path: str, text: str, config: AuditConfig, neighbour: Neighbour = nobody) -> FileResult:
-    """Audit the text of a file; whatever goes wrong inside becomes a finding."""
+def audit_text(
+    path: str, text: str, config: AuditConfig, neighbour: Neighbour = nobody, *, test: bool | None = None
+) -> FileResult:
+    """Audit the text of a file; whatever goes wrong inside becomes a finding.
+
+    `test` tells whether it is test code; without it, the path does.
+    """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     try:
         job = read_file(path, text, dialect=config.dialect_of(path), neighbour=neighbour)
     except Exception as error:  # noqa: BLE001 - one strange file must not stop the audit of the others
-        job = Job(path, "python" if path.endswith(".py") else "sql", text)
+        job = Job(path, "python" if is_python(path, text) else "sql", text)
         job.problems.append(
             Problem(f"twice could not follow it ({type(error).__name__}: {_first(error)})", Place(1), whole_file=True)
         )
     except RecursionError:
-        job = Job(path, "python" if path.endswith(".py") else "sql", text)
+        job = Job(path, "python" if is_python(path, text) else "sql", text)
         job.problems.append(Problem("is nested too deep to be followed", Place(1), whole_file=True))
+    if test is not None:
+        job.is_test = test
     known = rules()
     wanted = [rule for rule in known.values() if config.wants(rule.code, path)]
     found = list(_unique(_run(job, wanted)))
@@ -104,9 +114,9 @@ def _first(error: BaseException) -> str:
 
 
 def _unique(findings: Iterable[Finding]) -> Iterator[Finding]:
-    seen: set[tuple[str, int, str]] = set()
+    seen: set[tuple[str, int, int, str]] = set()
     for one in findings:
-        mark = (one.code, one.line, one.message if one.code == UNREADABLE else "")
+        mark = (one.code, one.line, one.column, one.message if one.code == UNREADABLE else "")
         if mark not in seen:
             seen.add(mark)
             yield one
@@ -187,7 +197,17 @@ def _facts(job: Job) -> Facts:
     plan = job.orchestration
     retries = max((task.retries for task in plan.tasks if task.retries is not None), default=plan.retries)
     targets = tuple(dict.fromkeys(write.target.name for write in written if write.target.name))
-    return Facts(len(written), retries, plan.every, plan.schedule, job.language, targets[:20])
+    return Facts(
+        len(written),
+        retries,
+        plan.every,
+        plan.schedule,
+        job.language,
+        targets[:20],
+        len(job.effects),
+        bool(plan.system),
+        job.is_test,
+    )
 
 
 Reads = Callable[[str], str | None]

@@ -6,9 +6,11 @@ import contextlib
 import hashlib
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +28,9 @@ def digest(data: bytes) -> str:
 
 
 def rules_fingerprint() -> str:
-    """Return a text that changes with the version and with every file of the audit itself."""
+    """Return a text that changes with every file of the audit itself, and with what parses for it."""
     folder = Path(__file__).parent
-    marks = [__version__]
+    marks = [__version__, sys.version, version("sqlglot")]
     for path in sorted(folder.rglob("*.py")):
         stat = path.stat()
         marks.append(f"{path.name}:{stat.st_mtime_ns}:{stat.st_size}")
@@ -153,16 +155,26 @@ def result_to(result: FileResult) -> dict[str, Any]:
         "path": result.path,
         "findings": [finding_to(one) for one in result.findings],
         "suppressed": [finding_to(one) for one in result.suppressed],
-        "facts": [facts.writes, facts.retries, facts.every, facts.schedule, facts.language, list(facts.targets)],
+        "facts": [
+            facts.writes,
+            facts.retries,
+            facts.every,
+            facts.schedule,
+            facts.language,
+            list(facts.targets),
+            facts.effects,
+            facts.planned,
+            facts.test,
+        ],
     }
 
 
 def result_from(data: Mapping[str, Any]) -> FileResult:
     """Turn JSON back into a file's result."""
-    writes, retries, every, schedule, language, targets = data["facts"]
+    writes, retries, every, schedule, language, targets, effects, planned, test = data["facts"]
     return FileResult(
         data["path"],
         tuple(finding_from(one) for one in data["findings"]),
         tuple(finding_from(one) for one in data["suppressed"]),
-        Facts(writes, retries, every, schedule, language, tuple(targets)),
+        Facts(writes, retries, every, schedule, language, tuple(targets), effects, planned, test),
     )

@@ -38,6 +38,7 @@ class AuditConfig:
     severity: tuple[tuple[str, Severity], ...] = ()
     baseline: str = ""
     fail_on: Severity = Severity.WARNING
+    starts: tuple[str, ...] = ()  # the folders that were given; without a file of settings, names count from there on
 
     def wants(self, code: str, path: str) -> bool:
         """Tell whether a code is looked for in a file; the longer word of select and ignore wins."""

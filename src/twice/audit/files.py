@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path, PurePath
 
 from twice.audit.config import AuditConfig
-from twice.audit.languages.reading import ENDINGS, is_python
+from twice.audit.languages.reading import ENDINGS, is_python, is_test
 from twice.errors import UsageError
 
 _SKIPPED = frozenset(
@@ -44,6 +44,20 @@ def shown_path(file: Path, root: Path) -> str:
         return file.as_posix()
 
 
+def is_test_file(file: Path, path: str, config: AuditConfig) -> bool:
+    """Tell whether a file is test code by its name, below the project or the folder that was given."""
+    if config.source is not None and not PurePath(path).is_absolute():
+        return is_test(path)
+    real = os.path.realpath(file)
+    above = max((start for start in config.starts if real.startswith(start.rstrip("/") + "/")), key=len, default=None)
+    return is_test(path if above is None else real[len(above.rstrip("/")) + 1 :])
+
+
+def below_git(folder: Path) -> Path | None:
+    """Return the nearest folder at or above one that is a working tree of git."""
+    return next((one for one in (folder, *folder.parents) if (one / ".git").exists()), None)
+
+
 @lru_cache(maxsize=16)
 def _resolved(root: Path) -> Path:
     return root.resolve()
@@ -52,7 +66,7 @@ def _resolved(root: Path) -> Path:
 def collect(paths: Sequence[Path], config: AuditConfig, skipped: list[Path] | None = None) -> list[Path]:
     """Return the files below some paths, each once, in order.
 
-    One of several given paths that is nothing to read goes into `skipped`; a single one is an error.
+    A given file that is nothing to read goes into `skipped`; without such a list it is an error.
     """
     found: dict[str, Path] = {}
     for path in paths:
@@ -61,7 +75,7 @@ def collect(paths: Sequence[Path], config: AuditConfig, skipped: list[Path] | No
                 f"{path} is no file and no folder" if path.exists() else f"there is no file or folder {path}"
             )
         if path.is_file() and not _is_read(path):
-            if skipped is None or len(paths) == 1:
+            if skipped is None:
                 endings = ", ".join(sorted(ENDINGS))
                 raise UsageError(f"{path} is not Python, SQL or a notebook: its name ends in none of {endings}")
             skipped.append(path)

@@ -19,7 +19,7 @@ from typing import NoReturn
 from twice.audit.auditing import FileResult, audit_text
 from twice.audit.cache import Cache, digest, file_digest
 from twice.audit.config import AuditConfig
-from twice.audit.files import LARGEST, decode, shown_path
+from twice.audit.files import LARGEST, decode, is_test_file, shown_path
 from twice.audit.findings import Finding, Severity
 from twice.audit.languages.reading import prepare
 from twice.audit.places import Place
@@ -49,6 +49,7 @@ class _Answer:
     content: str
     neighbours: dict[str, str]
     result: FileResult
+    lasting: bool = True  # False: another time it may go better
 
 
 class TookTooLong(BaseException):
@@ -78,7 +79,8 @@ def audit_files(
     try:
         for answer in _answers(todo, config, processes):
             audited.results.append(answer.result)
-            cache.put(answer.path, answer.content, answer.neighbours, answer.result)
+            if answer.lasting and answer.content:
+                cache.put(answer.path, answer.content, answer.neighbours, answer.result)
             done += 1
             if progress is not None:
                 progress(done, len(files))
@@ -95,7 +97,13 @@ def _known(file: Path, config: AuditConfig, cache: Cache) -> FileResult | None:
     if path not in cache.entries:
         return None
     content = file_digest(file)
-    return cache.get(path, content, file.parent) if content else None
+    test = is_test_file(file, path, config)
+    return cache.get(path, _judged(content, test=test), file.parent) if content else None
+
+
+def _judged(content: str, *, test: bool) -> str:
+    """Mark the content of test code: the same file is judged when another folder is given."""
+    return f"{content} test" if test else content
 
 
 def _answers(files: Sequence[Path], config: AuditConfig, processes: int | None) -> Iterator[_Answer]:
@@ -169,8 +177,10 @@ def _audit_file(file: Path, config: AuditConfig) -> _Answer:
     try:
         data = file.read_bytes()
     except OSError as error:
-        return _Answer(path, "", {}, _unreadable(path, f"the file cannot be read: {error.strerror}"))
-    content = digest(data)
+        what = "folder" if os.path.isdir(file) else "file"  # noqa: PTH112 - Path's own raises for some
+        return _Answer(path, "", {}, _unreadable(path, f"the {what} cannot be read: {error.strerror}"))
+    test = is_test_file(file, path, config)
+    content = _judged(digest(data), test=test)
     if len(data) > LARGEST:
         return _Answer(
             path, content, {}, _unreadable(path, f"the file is larger than {LARGEST // 1_000_000} MB and was not read")
@@ -193,14 +203,14 @@ def _audit_file(file: Path, config: AuditConfig) -> _Answer:
     sys.setrecursionlimit(max(limit, 4000))
     try:
         with _time_limit(SECONDS_PER_FILE):
-            result = audit_text(path, text, config, neighbour)
+            result = audit_text(path, text, config, neighbour, test=test)
     except (TookTooLong, RecursionError, MemoryError) as error:
         why = (
             f"took more than {SECONDS_PER_FILE} s"
             if isinstance(error, TookTooLong)
             else f"is too much for one reading ({type(error).__name__})"
         )
-        result = _unreadable(path, f"the file {why} and was left")
+        return _Answer(path, content, {}, _unreadable(path, f"the file {why} and was left"), lasting=False)
     finally:
         sys.setrecursionlimit(limit)
     return _Answer(path, content, neighbours, result)

@@ -14,9 +14,9 @@ from twice.cli.settings import Settings, is_terminal, pass_settings
 from twice.errors import UsageError
 
 if TYPE_CHECKING:
-    from twice.audit.api import Outcome
+    from twice.audit.api import Outcome, Part
     from twice.audit.config import AuditConfig
-    from twice.audit.findings import Finding
+    from twice.audit.findings import Finding, Severity
     from twice.audit.ranking import Ranked
     from twice.audit.running import Progress
 
@@ -110,36 +110,71 @@ def audit(
     Settings: [tool.twice.audit] of pyproject.toml or [audit] of twice.toml. Exit codes: 0 nothing
     found; 1 found something; 2 usage.
     """
-    from twice.audit.api import audit as run_audit
+    from twice.audit.api import audit_parts
     from twice.audit.baseline import write as write_baseline_file
-    from twice.audit.config import load
 
-    if form == "html" and not rank:
-        raise UsageError("--format html is for --rank")
+    _check_forms(form, statistics=statistics, rank=rank)
     given = paths or (Path(),)
     _exist(given)
-    config = load(given[0] if given[0].is_dir() else given[0].parent, settings.config_file)
-    config = _with_options(config, select, ignore, dialect, fail_on)
-    known = baseline or (config.root / config.baseline if config.baseline and not write_baseline else None)
-    outcome = run_audit(
-        given, config, baseline=known, since=since, fix=fix, unsafe_fixes=unsafe_fixes, processes=processes,
-        use_cache=not no_cache, progress=_progress(settings),
+    parts = [
+        replace(part, config=_with_options(part.config, select, ignore, dialect, fail_on))
+        for part in _parts(given, settings.config_file, baseline, known=write_baseline is None)
+    ]
+    outcome = audit_parts(
+        parts, since=since, fix=fix, unsafe_fixes=unsafe_fixes, processes=processes, use_cache=not no_cache,
+        progress=_progress(settings), shown_from=_shown_from(form),
     )  # fmt: skip
+    for path in outcome.skipped:
+        click.echo(f"left out {path}: it is not Python, SQL or a notebook", err=True)
     if outcome.fixed:
         click.echo(
             f"repaired {outcome.fixed} in {outcome.fixed_files} files; look at the difference before you commit it",
             err=True,
         )
     if write_baseline is not None:
-        count = write_baseline_file(write_baseline, outcome.audited.findings)
+        count = write_baseline_file(write_baseline, outcome.audited.findings, outcome.by_path)
         click.echo(
             f"wrote {count} findings to {write_baseline}; from now on: twice audit … --baseline {write_baseline}",
             err=True,
         )
         return
-    _tell(settings, outcome, config, form, output, statistics=statistics, rank=rank)
-    if any(one.severity >= config.fail_on for one in outcome.summary.findings):
+    fails = min(part.config.fail_on for part in parts)
+    _tell(settings, outcome, fails, form, output, statistics=statistics, rank=rank)
+    if any(one.severity >= fails for one in outcome.summary.findings):
         raise click.exceptions.Exit(1)
+
+
+def _check_forms(form: str, *, statistics: bool, rank: bool) -> None:
+    if form == "html" and not rank:
+        raise UsageError("--format html is for --rank")
+    if statistics and rank:
+        raise UsageError("--statistics counts findings, --rank orders jobs: ask for one of them")
+    if statistics and form not in {"text", "json"}:
+        raise UsageError(f"--statistics has no {form} form; there are: text, json")
+
+
+def _parts(given: tuple[Path, ...], file: Path | None, baseline: Path | None, *, known: bool) -> list[Part]:
+    """Give each path the configuration that is nearest to it; without one, all share the settings by default."""
+    from twice.audit.api import Part
+    from twice.audit.config import load
+
+    folders: dict[Path, AuditConfig] = {}
+    found: dict[Path | None, Part] = {}
+    for path in given:
+        folder = (path if path.is_dir() else path.parent).resolve()
+        config = folders.get(folder) or folders.setdefault(folder, load(folder, file))
+        own = config.root / config.baseline if config.baseline and known else None
+        before = found.get(config.source)
+        found[config.source] = Part((*(before.paths if before else ()), path), config, baseline or own)
+    return list(found.values())
+
+
+def _shown_from(form: str) -> Path:
+    """Paths are shown from where the user stands; code hosts count from the top of the repository."""
+    from twice.audit.files import below_git
+
+    here = Path.cwd()
+    return (below_git(here.resolve()) or here) if form in {"github", "sarif"} else here
 
 
 def _exist(paths: tuple[Path, ...]) -> None:
@@ -197,7 +232,7 @@ def _progress(settings: Settings) -> Progress | None:
 def _tell(
     settings: Settings,
     outcome: Outcome,
-    config: AuditConfig,
+    fails: Severity,
     form: str,
     output: Path | None,
     *,
@@ -216,7 +251,7 @@ def _tell(
         else:
             text = _plain(summary.findings)
     else:
-        text = _formatted(outcome, config, form)
+        text = _formatted(outcome, fails, form)
     if output is not None:
         try:
             output.write_text(text + ("" if text.endswith("\n") or not text else "\n"), encoding="utf-8")
@@ -228,7 +263,7 @@ def _tell(
         click.echo(summary.sentence(), err=True)
 
 
-def _formatted(outcome: Outcome, config: AuditConfig, form: str) -> str:
+def _formatted(outcome: Outcome, fails: Severity, form: str) -> str:
     from twice.audit.output import machine, markdown
 
     if form == "json":
@@ -238,7 +273,7 @@ def _formatted(outcome: Outcome, config: AuditConfig, form: str) -> str:
     if form == "github":
         return machine.as_github(outcome.summary)
     if form == "junit":
-        return machine.as_junit(outcome.summary, config.fail_on)
+        return machine.as_junit(outcome.summary, fails)
     return markdown.as_markdown(outcome.summary)
 
 

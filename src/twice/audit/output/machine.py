@@ -32,6 +32,7 @@ def document(summary: Summary) -> dict[str, Any]:
         "infos": summary.count(Severity.INFO),
         "suppressed": summary.suppressed,
         "baseline": summary.baseline,
+        "tests": summary.tests,
         "statistics": dict(summary.statistics()),
         "findings": [_finding(one, known) for one in summary.findings],
     }

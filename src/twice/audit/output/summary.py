@@ -18,6 +18,7 @@ class Summary:
     suppressed: int = 0
     baseline: int = 0
     gone: int = 0
+    tests: int = 0  # files of test code, which are not judged
 
     def count(self, severity: Severity) -> int:
         """Count the findings of one severity."""
@@ -33,6 +34,8 @@ class Summary:
             parts.append(f"{self.count(Severity.INFO)} info")
         found = ", ".join(parts) if self.findings else "nothing found"
         text = f"{found} in {self.files} {_plural('file', self.files)}"
+        if self.tests:
+            text += f"; {self.tests} test {_plural('file', self.tests)} not judged"
         if self.suppressed:
             text += f"; {self.suppressed} suppressed"
         if self.baseline:
