@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from twice.audit.auditing import audit_text
@@ -72,3 +74,66 @@ def test_a_docstring_suppresses_nothing():
 
 def test_what_is_not_selected_is_not_unused():
     assert codes("job.py", f"{APPEND}  # twice: ok TW101 because I say so", ignore=("TW101",)) == [("TW301", 1)]
+
+
+CHAIN = '(spark.table("a")\n   .write\n   .mode("append")\n   .saveAsTable("core.b"))'
+INSERT = "INSERT INTO core.b\nSELECT * FROM a\nWHERE x = 1"
+MAGIC = "\n# MAGIC ".join(
+    ["# Databricks notebook source", "%sql", "-- twice: ok TW301 because of a reason", *INSERT.split("\n")]
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("job.py", f"# twice: ok TW301 because of a reason\n{CHAIN}\n"),
+        ("job.py", f"{CHAIN}  # twice: ok TW301 because of a reason\n"),
+        ("job.sql", f"{INSERT}; -- twice: ok TW301 because of a reason\n"),
+        ("job.sql", f"SELECT 1;\n{INSERT}\n-- twice: ok TW301 because of a reason\nAND y = 2;\n"),
+        ("job.sql", f"SELECT 'it''s', '\\';\n/* twice: ok TW301 because of a reason */\n{INSERT};\n"),
+        ("job.py", MAGIC),
+    ],
+    ids=["above a chain", "below a chain", "end of SQL", "inside SQL", "block", "exported"],
+)
+def test_a_comment_speaks_for_its_whole_statement(path, text):
+    result = audit_text(path, text, AuditConfig(select=("TW3", "TW9")))
+    assert [one.code for one in result.findings] == []
+    assert [one.code for one in result.suppressed] == ["TW301"]
+
+
+def test_a_comment_on_a_line_with_a_finding_speaks_for_that_line_alone():
+    text = (
+        "INSERT INTO core.b\nSELECT * FROM a\n"
+        "WHERE d = current_date -- twice: ok TW101 because of a reason\n  AND e = current_date;\n"
+    )
+    found = codes("job.sql", text, select=("TW101", "TW9"), dialect="spark")
+    assert found == [("TW101", 4)]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "line"),
+    [
+        ("job.py", f'def f():\n    """Doc.\n\n    -- twice: ok TW301 because of a reason\n    """\n    {APPEND}\n', 6),
+        ("job.py", f"x = 'say -- twice: ok TW301 because of a reason'\n{APPEND}\n", 2),
+        ("job.sql", "SELECT 'x -- twice: ok TW301 because of a reason'; INSERT INTO core.b SELECT * FROM a;\n", 1),
+    ],
+)
+def test_a_text_suppresses_nothing_and_is_not_told_as_unused(path, text, line):
+    assert codes(path, text, select=("TW3", "TW9")) == [("TW301", line)]
+
+
+def notebook(*cells):
+    written = [
+        {"cell_type": kind, "metadata": {}, "source": [f"{line}\n" for line in source.split("\n")]}
+        for kind, source in cells
+    ]
+    return json.dumps({"cells": written, "nbformat": 4}, indent=1)
+
+
+def test_a_markdown_cell_suppresses_nothing_and_is_not_told_as_unused():
+    said = "# twice: ok TW301 because of a reason"
+    text = notebook(("markdown", said), ("code", APPEND))
+    assert [code for code, _ in codes("n.ipynb", text, select=("TW3", "TW9"))] == ["TW301"]
+    assert codes("n.ipynb", notebook(("code", f"{said}\n{CHAIN}")), select=("TW3", "TW9")) == []
+    exported = f"# Databricks notebook source\n# MAGIC %md\n# MAGIC {said}\n\n# COMMAND ----------\n{APPEND}\n"
+    assert codes("n.py", exported, select=("TW3", "TW9")) == [("TW301", 6)]

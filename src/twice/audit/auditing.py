@@ -128,8 +128,13 @@ def _without_suppressed(
     kept: list[Finding] = []
     suppressed: list[Finding] = []
     used: set[tuple[int, str]] = set()
+    narrow = {(item.place.line, one.code) for item in suppressions for one in found if item.covers(one.code, one.place)}
     for one in found:
-        by = [item for item in suppressions if item.covers(one.code, one.place)]
+        by = [
+            item
+            for item in suppressions
+            if item.covers(one.code, one.place, wide=(item.place.line, one.code) not in narrow)
+        ]
         used.update((item.place.line, one.code) for item in by)
         (suppressed if by else kept).append(one)
     return kept, suppressed, used

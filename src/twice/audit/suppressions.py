@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import re
-import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from twice.audit.comments import Layout, Span, layout
 from twice.audit.places import Place
 
 _MARK = re.compile(r"(?P<sign>#|--|//|/\*|\{#)\s*twice:\s*ok\b(?P<rest>.*)", re.IGNORECASE)
@@ -17,18 +16,24 @@ _REASON = re.compile(r"\bbecause\b\s*[:,-]?\s*(.*)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Suppression:
-    """One comment: which codes, why, and which lines it speaks for."""
+    """One comment: which codes, why, and which lines it speaks for.
+
+    It speaks for the line that it stands on or above; if nothing is found there, for the statement around that.
+    """
 
     codes: tuple[str, ...]
     reason: str
     place: Place
     first: int
     last: int
+    statement: Span
 
-    def covers(self, code: str, place: Place) -> bool:
+    def covers(self, code: str, place: Place, *, wide: bool = False) -> bool:
         """Tell whether it speaks for a finding; without a reason it speaks for none."""
         if not self.reason or code not in self.codes:
             return False
+        if wide:
+            return self.statement[0] <= place.line <= self.statement[1]
         return self.first <= place.line <= self.last or place.line <= self.place.line <= place.last_line
 
 
@@ -40,42 +45,37 @@ def find(path: str, text: str) -> list[Suppression]:
     """
     if "twice:" not in text.lower():
         return []
-    lines = text.split("\n")
-    comments = _comment_lines(text) if path.endswith(".py") else None
-    return list(_all(lines, comments))
+    return list(_all(text.split("\n"), layout(path, text)))
 
 
-def _all(lines: list[str], comments: set[int] | None) -> Iterator[Suppression]:
+def _all(lines: list[str], where: Layout) -> Iterator[Suppression]:
     for number, line in enumerate(lines, start=1):
         match = _MARK.search(line)
-        if not match or (match["sign"] == "#" and comments is not None and number not in comments):
+        if not match or not where.is_comment(line, number, match.start(), match["sign"]):
             continue
         rest = re.sub(r"(\*/|#\}|\\n\",?|\",?)\s*$", "", match["rest"]).strip()
         reason = _REASON.search(rest)
         before = rest[: reason.start()] if reason else rest
         codes = tuple(dict.fromkeys(code.upper() for code in _CODE.findall(before)))
-        alone = not line[: match.start()].strip().strip('"')
-        first, last = (number, number) if not alone else (number, _next_line(lines, number))
+        alone = not _bare(line[: match.start()])
+        speaks_for = _next_line(lines, number) if alone else number
+        statement = where.statement(speaks_for)
+        # Above a statement it speaks for all of it.
+        last = statement[1] if alone and statement[0] == speaks_for else speaks_for
         why = reason[1].strip() if reason else ""
-        yield Suppression(codes, why if re.search(r"\w", why) else "", Place(number, match.start() + 1), first, last)
+        place = Place(number, match.start() + 1)
+        yield Suppression(codes, why if re.search(r"\w", why) else "", place, number, last, statement)
 
 
 def _next_line(lines: list[str], number: int) -> int:
     """Return the first line below a comment that is no comment."""
     for below in range(number + 1, min(len(lines), number + 20) + 1):
-        text = lines[below - 1].strip().strip('"')
+        text = _bare(lines[below - 1])
         if text and not text.startswith(("#", "--", "//")):
             return below
     return number
 
 
-def _comment_lines(text: str) -> set[int] | None:
-    """Return the lines with real Python comments, so that a docstring suppresses nothing."""
-    found: set[int] = set()
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type == tokenize.COMMENT:
-                found.add(token.start[0])
-    except (tokenize.TokenError, SyntaxError, ValueError):
-        return None
-    return found
+def _bare(line: str) -> str:
+    """Return a line without what notebooks put around it."""
+    return line.removeprefix("# MAGIC").strip().strip('"')
