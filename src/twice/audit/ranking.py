@@ -29,11 +29,22 @@ class Ranked:
     retries: int | None = None
     schedule: str = ""
     language: str = ""
+    families: tuple[str, ...] = ()  # of all findings from warning on, not only of the most frequent
+
+
+def is_job(result: FileResult) -> bool:
+    """Tell whether a file is a job: it writes, does something outside or is scheduled, or something was found."""
+    facts = result.facts
+    acts = facts.writes > 0 or facts.effects > 0 or facts.planned
+    return not facts.test and (acts or any(one.severity > Severity.INFO for one in result.findings))
 
 
 def rank(results: Iterable[FileResult]) -> list[Ranked]:
-    """Order jobs by risk: weight of their findings × how often something runs twice × how much they write."""
-    found = [_ranked(result) for result in results]
+    """Order jobs by risk: weight of their findings × how often something runs twice × how much they write.
+
+    Helpers, settings and tests are no jobs and are left out.
+    """
+    found = [_ranked(result) for result in results if is_job(result)]
     return sorted(found, key=lambda one: (-one.risk, -one.errors, -one.warnings, one.path))
 
 
@@ -60,6 +71,7 @@ def _ranked(result: FileResult) -> Ranked:
         facts.retries,
         facts.schedule,
         facts.language,
+        tuple(sorted({code[:3] for code in counts})),
     )
 
 
@@ -89,13 +101,10 @@ class Fleet:
         """Unsafe jobs that their orchestrator repeats by itself."""
         return sum(job.errors > 0 and bool(job.retries) for job in self.jobs)
 
-    def families(self) -> list[tuple[str, int, int]]:
-        """Count jobs and findings of each family of rules."""
-        jobs: Counter[str] = Counter()
-        for job in self.jobs:
-            for family in {code[:3] for code in job.codes}:
-                jobs[family] += 1
-        return [(family, jobs[family], 0) for family in sorted(jobs, key=lambda name: (-jobs[name], name))]
+    def families(self) -> list[tuple[str, int]]:
+        """Count the jobs in which a family of rules found something."""
+        jobs = Counter(family for job in self.jobs for family in job.families)
+        return sorted(jobs.items(), key=lambda pair: (-pair[1], pair[0]))
 
     def share_of_first(self, count: int) -> int:
         """Return how much of all risk the first jobs carry, in percent."""

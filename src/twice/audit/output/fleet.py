@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from twice.audit.output.markdown import cell
+from twice.audit.output.markdown import cell, code_cell
 from twice.audit.ranking import FAMILIES, Fleet, Ranked
 
 _MOST = 100
@@ -16,7 +16,7 @@ def headline(fleet: Fleet) -> str:
     if not jobs:
         return "No jobs were found."
     if not fleet.unsafe and not fleet.doubtful:
-        return f"Nothing was found in {jobs} files."
+        return f"Nothing was found in {jobs} jobs."
     text = f"{fleet.unsafe} of {jobs} jobs corrupt data when they run twice"
     if fleet.retried_and_unsafe:
         text += f", and {fleet.retried_and_unsafe} of these are retried automatically"
@@ -45,6 +45,10 @@ def _runs(job: Ranked) -> str:
     return ", ".join(parts)
 
 
+def _more(risky: list[Ranked]) -> str:
+    return f"… and {len(risky) - _MOST} more with less risk."
+
+
 def as_markdown(fleet: Fleet) -> str:
     """Write the page as Markdown."""
     lines = ["# Which jobs break when they run twice", "", headline(fleet), where_to_start(fleet), ""]
@@ -60,7 +64,7 @@ def as_markdown(fleet: Fleet) -> str:
     if families:
         lines += ["## What is wrong", "", "| What | Jobs | What it means |", "|---|---|---|"]
         lines += [
-            f"| {FAMILIES[family][0]} ({family}xx) | {jobs} | {FAMILIES[family][1]} |" for family, jobs, _ in families
+            f"| {FAMILIES[family][0]} ({family}xx) | {jobs} | {FAMILIES[family][1]} |" for family, jobs in families
         ]
         lines.append("")
     risky = [job for job in fleet.jobs if job.risk > 0]
@@ -72,12 +76,12 @@ def as_markdown(fleet: Fleet) -> str:
             "|---|---|---|---|---|---|---|",
         ]
         lines += [
-            f"| {number} | `{job.path}` | {job.risk:g} | {job.errors} | {job.warnings} "
+            f"| {number} | {code_cell(job.path)} | {job.risk:g} | {job.errors} | {job.warnings} "
             f"| {cell(_runs(job))} | {cell(_why(job))} |"
             for number, job in enumerate(risky[:_MOST], start=1)
         ]
         if len(risky) > _MOST:
-            lines.append(f"\n… and {len(risky) - _MOST} more with less risk.")
+            lines += ["", _more(risky)]
     lines += [
         "",
         "Risk = weight of the findings × how often the job is repeated (retries, schedule) × how much it writes.",
@@ -112,16 +116,17 @@ def as_html(fleet: Fleet) -> str:
     families = "".join(
         f"<tr><td>{escape(FAMILIES[family][0])} ({escape(family)}xx)</td><td class=n>{jobs}</td>"
         f"<td>{escape(FAMILIES[family][1])}</td></tr>"
-        for family, jobs, _ in fleet.families()
+        for family, jobs in fleet.families()
         if family in FAMILIES
     )
+    risky = [job for job in fleet.jobs if job.risk > 0]
     rows = "".join(
         f"<tr><td class=n>{number}</td><td><code>{escape(job.path)}</code></td><td class=n>{job.risk:g}</td>"
         f"<td class=n>{job.errors}</td>"
         f"<td class=n>{job.warnings}</td><td>{escape(_runs(job))}</td><td>{escape(_why(job))}</td></tr>"
-        for number, job in enumerate((job for job in fleet.jobs if job.risk > 0), start=1)
-        if number <= _MOST
+        for number, job in enumerate(risky[:_MOST], start=1)
     )
+    more = f"<p>{_more(risky)}</p>" if len(risky) > _MOST else ""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>Which jobs break when they run twice</title><style>{_STYLE}</style></head><body>"
@@ -131,7 +136,7 @@ def as_html(fleet: Fleet) -> str:
         f"<h2>What is wrong</h2><table><tr><th>What<th>Jobs<th>What it means</tr>{families}</table>"
         "<h2>In which order to repair them</h2>"
         "<table><tr><th>#<th>Job<th>Risk<th>Errors<th>Warnings<th>Runs<th>On the second run</tr>"
-        f"{rows}</table><p>Risk = weight of the findings × how often the job is repeated (retries, schedule) × "
+        f"{rows}</table>{more}<p>Risk = weight of the findings × how often the job is repeated (retries, schedule) × "
         "how much it writes.</p>"
         "</body></html>\n"
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from twice.audit.findings import Severity
 from twice.audit.output.summary import Summary
 from twice.audit.rules import rules
@@ -24,7 +26,7 @@ def as_markdown(summary: Summary) -> str:
             path = one.path
             lines += [
                 "",
-                f"## `{path}`",
+                f"## {code(path)}",
                 "",
                 "| Line | Code | Severity | On the second run | Instead |",
                 "|---|---|---|---|---|",
@@ -40,3 +42,16 @@ def as_markdown(summary: Summary) -> str:
 def cell(text: str) -> str:
     """Write a text so that it stays inside its cell."""
     return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
+
+
+def code(text: str) -> str:
+    """Write a text as code, whatever backticks and line ends it holds."""
+    text = text.replace("\n", " ").replace("\r", " ")
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence, pad = "`" * (longest + 1), " " if longest else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def code_cell(text: str) -> str:
+    """Write a text as code that stays inside its cell."""
+    return code(text).replace("|", "\\|")
