@@ -36,3 +36,16 @@ def test_every_label_names_a_file_and_a_line_that_exist():
             lines = file.read_text(encoding="utf-8").count("\n") + 1
             for label in (*(entry.get("findings") or []), *(entry.get("also_fine") or [])):
                 assert 1 <= label["line"] <= lines, f"{file.name} {label}"
+
+
+def test_the_strict_score_forgives_nothing(tmp_path):
+    scores = _module()
+    append = 'spark.table("x").write.mode("append").saveAsTable("core.{}")\n'
+    (tmp_path / "job.py").write_text(append.format("a") + append.format("b") + "\n" * 5 + append.format("c"))
+    (tmp_path / "labels.yml").write_text(
+        "- file: job.py\n  findings: [{code: TW301, line: 1}]\n  also_fine: [{code: TW301, line: 8}]\n"
+    )
+    score = scores.Score()
+    scores.score_folder(tmp_path, score)
+    assert (score.precision, score.recall) == (1.0, 1.0)
+    assert score.strict_precision == 1 / 3
