@@ -31,6 +31,14 @@ def append(rows, write='.write.mode("append").partitionBy("ds").parquet("/lake/b
 WHOLE = """spark.table("x").where(f"ds = '{day}'")"""
 
 
+FUNCTION = f"{HEAD}def save(source):\n    " + append(WHOLE).removeprefix(HEAD) + "\n\n"
+
+
+@pytest.mark.parametrize("run", ["save(1)\n", 'PythonOperator(task_id="a", python_callable=save)\n', ""])
+def test_a_function_that_runs_once_is_safe_to_repair(run):
+    assert fixes("job.py", FUNCTION + run, "TW301") == ["safe"]
+
+
 def test_an_append_of_a_whole_partition_is_safe_to_repair():
     assert fixes("job.py", append(WHOLE), "TW301") == ["safe"]
     delta = '.write.format("delta").mode("append").partitionBy("ds").saveAsTable("core.b")'
@@ -53,9 +61,15 @@ def test_an_append_of_a_whole_partition_is_safe_to_repair():
         + "def save(source):\n"
         + """    rows = spark.table("x" if source else "y").where(f"ds = '{day}'")\n"""
         + '    rows.write.mode("append").partitionBy("ds").parquet("/lake/b")\n\n\nsave(1)\nsave(0)\n',
+        FUNCTION + "for one in (1, 2):\n    save(one)\n",
+        FUNCTION + "pool.map(save, [1, 2])\n",
+        FUNCTION + "def run(one):\n    save(one)\n\n\nrun(1)\nrun(2)\n",
     ],
-    ids=["hour", "country", "limit", "sample", "join", "other day", "path", "two writers", "loop", "two calls"],
-)
+    ids=[
+        "hour", "country", "limit", "sample", "join", "other day", "path", "two writers", "loop", "two calls",
+        "call in a loop", "mapped", "called by a caller",
+    ],
+)  # fmt: skip
 def test_an_append_of_a_part_of_a_partition_is_not_safe_to_repair(text):
     found = fixes("job.py", text, "TW301")
     assert found
@@ -88,6 +102,12 @@ def test_a_clock_that_names_the_day_becomes_the_day_that_is_given():
 )
 def test_a_clock_beside_a_bound_is_not_safe_to_repair(where):
     assert fixes("job.sql", insert(where), "TW101", dialect="spark") == ["unsafe"]
+
+
+@pytest.mark.parametrize("name", ["startDate", "enddate", "until", "window_end_ts", "fromDay"])
+def test_an_end_of_a_window_is_not_the_day(name):
+    text = insert("ds = current_date()") + f"SELECT * FROM log WHERE ds = '${{{name}}}';\n"
+    assert "safe" not in fixes("job.sql", text, "TW101", dialect="spark")
 
 
 def test_the_end_of_a_window_does_not_become_its_start():

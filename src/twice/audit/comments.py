@@ -22,7 +22,10 @@ _SQL_PARTS = re.compile(
     |(?P<end>;|^[ \t]*GO[ \t]*$)""",
     re.VERBOSE | re.DOTALL | re.IGNORECASE | re.MULTILINE,
 )
-_SQL_WORD = re.compile(r"\b(insert|select|delete|merge|update|create|truncate|copy|call|replace|with)\b", re.IGNORECASE)
+_SQL_WORD = re.compile(
+    r"\b(insert|select|delete|merge|update|create|drop|alter|truncate|copy|load|call|exec|execute|replace|with|begin)\b",
+    re.IGNORECASE,
+)
 _CELL_KEY = re.compile(r'"(cell_type|source|outputs|metadata|execution_count|id|attachments)":\s*(?:"(\w*)")?')
 
 

@@ -19,8 +19,8 @@ _CREATE = re.compile(r"\bCREATE\s+((?:EXTERNAL|TRANSIENT)\s+)?TABLE\s+(?!IF\b)",
 _DROP = re.compile(r"\bDROP\s+TABLE\s+(?!IF\b)", re.IGNORECASE)
 # One end of a window: what such a parameter says is not the day that the clock says.
 _ONE_END = re.compile(
-    r"(^|_)(start|begin|first|from|since|after|low|lower|min|end|stop|last|to|until|till|before|high|upper|max)(_|$)",
-    re.IGNORECASE,
+    r"(^|_)(start|begin|first|from|since|after|low|lower|min|end|stop|last|to(?!day)|until|till|before|high|upper|max)"
+    r"(date|day|time|ds|dt|ts)?(_|$)"
 )
 # Where `IF NOT EXISTS` is a syntax error; Python names its database by the driver that it imports.
 _NO_IF_NOT_EXISTS = frozenset({"tsql", "fabric", "oracle", "teradata"})
@@ -88,7 +88,7 @@ def _clock(job: Job, finding: Finding) -> Fix | None:
 
 def _means_the_day(job: Job, finding: Finding, parameter: Parameter) -> bool:
     """Tell whether the clock only says which day it is, and the parameter is that day and not an end of the window."""
-    if _ONE_END.search(parameter.name):
+    if _ONE_END.search(re.sub(r"(?<=[a-z])(?=[A-Z])|\W", "_", parameter.name).lower()):
         return False
     asked = False
     for around in _predicates(job):
@@ -168,7 +168,7 @@ _ROWS = frozenset(Mode) - {Mode.CREATE, Mode.ALTER}
 
 def _brings_whole_partitions(job: Job, write: Write, columns: set[str]) -> bool:
     """Tell whether a partition holds just what this write brings: nobody else fills it, and nothing else cuts it."""
-    if write.loop or not write.target.name or "{" in write.target.name or write.query is None:
+    if write.loop or write.stream_batch_id or not write.target.name or "{" in write.target.name or write.query is None:
         return False
     others = [one for one in job.writes if one is not write and one.mode in _ROWS]
     if any(one.target.same(write.target) or not one.target.name or "{" in one.target.name for one in others):
@@ -198,7 +198,7 @@ def _runs_once(text: str, function: str) -> bool:
             continue
         seen.add(name)
         mentions = list(_mentions(tree, name, ""))
-        if len(mentions) > 1 or any(loop for _, loop in mentions):
+        if len(mentions) > 1 or any(often for _, often in mentions):
             return False
         todo.extend(around for around, _ in mentions)
     return tree is not None
@@ -207,20 +207,21 @@ def _runs_once(text: str, function: str) -> bool:
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def _mentions(node: ast.AST, name: str, function: str, *, loop: bool = False) -> Iterator[tuple[str, bool]]:
-    """Yield where a name is used: the function around it, and whether that is inside a loop."""
+def _mentions(node: ast.AST, name: str, function: str, *, often: bool = False) -> Iterator[tuple[str, bool]]:
+    """Yield where a name is used: the function around it, and whether it may be called often from there.
+
+    In a loop it may, and wherever it is handed on (to `map`, to an executor), but not as the one function of a task.
+    """
     for child in ast.iter_child_nodes(node):
         if (isinstance(child, ast.Name) and child.id == name) or (
             isinstance(child, ast.Attribute) and child.attr == name
         ):
-            yield function, loop
-        inside = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef))
-        yield from _mentions(
-            child,
-            name,
-            child.name if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)) else function,
-            loop=not inside and (loop or isinstance(child, _LOOPS)),
-        )
+            called = isinstance(node, ast.Call) and node.func is child
+            yield function, often or not (called or (isinstance(node, ast.keyword) and node.arg == "python_callable"))
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from _mentions(child, name, child.name)
+        else:
+            yield from _mentions(child, name, function, often=often or isinstance(child, _LOOPS))
 
 
 def _passes_all(query: Query) -> bool:
