@@ -124,9 +124,10 @@ def makes_anew(job: Job, write: Write) -> bool:
     """
     if write.api != "saveAsTable" or write.mode is not Mode.OVERWRITE_PARTITIONS:
         return False
-    return "delta" not in write.format if write.format else not _DELTA.search(job.text)
+    return write.format in _MADE_ANEW if write.format else not _DELTA.search(job.text)
 
 
+_MADE_ANEW = frozenset({"parquet", "orc", "csv", "json", "text", "avro", "hive", "iceberg"})
 _DELTA = re.compile(r"(?<![a-z])delta|databricks|dbutils", re.IGNORECASE)  # but no timedelta
 
 
