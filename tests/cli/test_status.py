@@ -168,6 +168,20 @@ def test_files_changed_by_hand_are_found_with_live(story):
     assert "somebody else wrote to it" in raw.partitions[1].reasons[0].text
 
 
+def test_what_a_run_for_one_tenant_wrote_is_not_taken_for_a_hand(story):
+    story.publish("facts", story.scope(1), story.scope(2))
+    story.clock.advance(timedelta(minutes=1))
+    run = story.publish("facts", story.scope(1, tenant="acme"))
+
+    def files(target):
+        return dict.fromkeys(target.partitions, "f" if target.scope.dimensions else "other")
+
+    (facts,) = (step for step in status(story.ledger, story.shop, live=files) if step.step == "facts")
+    reasons = {part.name: part.reasons[0].text for part in facts.partitions if part.state == "stale"}
+    assert f"run {run} wrote to it for tenant=acme alone" in reasons["2026-04-01"]
+    assert "somebody else wrote to it" in reasons["2026-04-02"]
+
+
 class Shelf:
     """Sources that hold what a test says, and count how often they are asked."""
 

@@ -149,7 +149,19 @@ class _Judge:
         elif holding.code != self._code:
             yield self._code_reason(holding.code)
         if files is not None and files != holding.files:
-            yield _TOUCHED
+            yield self._touched(holding)
+
+    def _touched(self, holding: Holding) -> Reason:
+        """Say who wrote to a partition since; of all dimension values, it may be a run for one of them."""
+        ends = holding.start, holding.end
+        others = (held.get(ends) for text, held in self.record.holdings.items() if text != ANY)
+        newer = [each for each in others if each and each.run and each.run > (holding.run or "")]
+        if holding.dimensions != ANY or not newer:
+            return _TOUCHED
+        last = max(newer, key=lambda each: each.run or "")
+        values = ", ".join(f"{name}={value}" for name, value in dimensions_of(last.dimensions))
+        text = f"run {last.run} wrote to it for {values} alone since: whether the rest is as it was cannot be told"
+        return Reason("touched", str(last.run), text)
 
     def _policy(self, change: Change, holding: Holding) -> str:
         """Return what becomes of a change: the table's own policy where a closed partition gets late rows."""
