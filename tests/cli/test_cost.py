@@ -52,6 +52,13 @@ def test_s31_whose_money(project, spend):
     assert costs(project) == {"shop": (4, 17.5)}
 
 
+def test_what_a_shadow_cost_is_its_pipelines(project, spend):
+    spend(1, "orders", 10, pipeline="shop@06a2wk", project="apollo")
+    spend(1, "orders", 1, pipeline="shop_too")
+    assert costs(project, "shop", "--by", "project") == {"apollo": (1, 10.0)}
+    assert costs(project) == {"shop": (1, 10.0), "shop_too": (1, 1.0)}
+
+
 def test_since_and_one_pipeline_limit_it(project, spend):
     spend(10, "orders", 10, project="apollo")
     spend(1, "orders", 1, project="apollo")

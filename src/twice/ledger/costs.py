@@ -32,12 +32,13 @@ class Costs(Book):
         c = attempts.c
         query = sa.select(c.run, c.pipeline, c.step, runs.c.tags, c.details).join(runs, runs.c.id == c.run)
         if pipeline is not None:
-            query = query.where(c.pipeline == pipeline)
+            # What was made for a shadow goes by a name of its own.
+            query = query.where(sa.or_(c.pipeline == pipeline, c.pipeline.startswith(f"{pipeline}@", autoescape=True)))
         with self._read() as connection:
             if since is not None:
                 query = query.where(c.started_at >= self._now(connection) - since)
             rows = connection.execute(query.order_by(c.id)).all()
         return [
-            Spent(run, name, step, json.loads(tags), json.loads(details).get("cost") or {})
+            Spent(run, name.partition("@")[0], step, json.loads(tags), json.loads(details).get("cost") or {})
             for run, name, step, tags, details in rows
         ]
