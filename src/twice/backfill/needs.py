@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from twice.engine.fingerprint import fingerprint
+from twice.backfill.merges import Now
 from twice.model.patterns import Whole
 from twice.model.scopes import Scope
 from twice.model.windows import Window
 
 if TYPE_CHECKING:
     from twice.engine.status import PartitionStatus, StepStatus
+    from twice.engine.status.inputs import Sources
     from twice.ledger import Ledger, Merged
     from twice.model.pipelines import Pipeline
     from twice.model.steps import Step
 
 # From the one that decides most to the one that decides least.
 _WORST = ("failed", "running", "missing", "stale", "done")
-_GOOD = ("published", "unchanged", "fresh", "superseded")
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,20 @@ class Unit:
 
 
 def units_of(
-    ledger: Ledger | None, pipeline: Pipeline, step: Step, found: StepStatus, windows: Sequence[Window], run: Scope
+    ledger: Ledger | None,
+    pipeline: Pipeline,
+    step: Step,
+    found: StepStatus,
+    windows: Sequence[Window],
+    run: Scope,
+    sources: Sources | None = None,
 ) -> list[Unit]:
-    """Judge every unit of a range for one step."""
+    """Judge every unit of a range for one step; `sources` tells what the inputs hold now."""
     if step.writes.partition is None:
-        return _merged(ledger, pipeline, step, found, windows, run)
+        moved = any(reason.kind in ("undone", "touched") for part in found.partitions for reason in part.reasons)
+        last = _last_merged(ledger, pipeline, step, windows, run)
+        now = Now(ledger, pipeline, step, Window(windows[0].start, windows[-1].end), sources)
+        return [Unit(window, "stale" if moved else now.state(merged, window)) for window, merged in last.items()]
     dimensions = step.writes.scope(run).dimensions
     starts = [window.start for window in windows]
     inside: list[list[PartitionStatus]] = [[] for _ in windows]
@@ -85,21 +94,18 @@ def _for_dimensions(
     yield from (part for part in partitions if not part.scope.dimensions and part.scope.window not in mine)
 
 
-def _merged(
-    ledger: Ledger | None, pipeline: Pipeline, step: Step, found: StepStatus, windows: Sequence[Window], run: Scope
-) -> list[Unit]:
-    """Judge a table without partitions by the runs that wrote to it: each unit by the last one that covered it."""
+def _last_merged(
+    ledger: Ledger | None, pipeline: Pipeline, step: Step, windows: Sequence[Window], run: Scope
+) -> dict[Window, Merged | None]:
+    """Find for each unit of a table without partitions the last run that covered it."""
     if isinstance(step.writes.write, Whole):
         windows = windows[-1:]  # the newest window is the table
-    history = ledger.merged(pipeline.name, step.name) if ledger else []
-    moved = any(reason.kind in ("undone", "touched") for part in found.partitions for reason in part.reasons)
-    now = _Now(ledger, pipeline, step)
-    last: dict[Window, Merged] = {}
+    last: dict[Window, Merged | None] = dict.fromkeys(windows)
     starts = [window.start for window in windows]
-    for merged in history:
+    for merged in ledger.merged(pipeline.name, step.name) if ledger else []:
         scope = merged.scope
         if merged.status == "accepted":  # from here on, what was made before counts as made by that code
-            last = {window: replace(before, code=merged.code) for window, before in last.items()}
+            last = {window: replace(before, code=merged.code) if before else None for window, before in last.items()}
             continue
         if scope.window is None or not set(scope.dimensions) <= set(run.dimensions):
             continue
@@ -107,45 +113,4 @@ def _merged(
         for window in windows[max(first - 1, 0) : end]:
             if scope.window.covers(window):
                 last[window] = merged
-    return [Unit(window, "stale" if moved else now.state(last.get(window), window)) for window in windows]
-
-
-class _Now:
-    """What the inputs of a merge hold now, as far as `twice` wrote them."""
-
-    def __init__(self, ledger: Ledger | None, pipeline: Pipeline, step: Step) -> None:
-        self._ledger, self._pipeline, self._step = ledger, pipeline, step
-        self._code = fingerprint(step)
-        self._digests: dict[str, Mapping[str, str]] = {}
-
-    def state(self, merged: Merged | None, window: Window) -> str:
-        """Judge one unit by the last attempt that covered it."""
-        if merged is None:
-            return "missing"
-        if merged.status not in _GOOD:
-            return "failed"
-        return "stale" if merged.code != self._code or self._changed(merged, window) else "done"
-
-    def _changed(self, merged: Merged, window: Window) -> bool:
-        for record in merged.inputs:
-            read = self._step.reads.get(record.name)
-            if read is None or record.mode != "window" or read.table.partition is None:
-                continue
-            cut = read.cut(window, self._step.writes.lateness, self._pipeline.zone).partitions
-            assert cut is not None  # noqa: S101 - a windowed read of a partitioned table
-            low, high = cut.start.isoformat(), cut.end.isoformat()
-            now = self._of(read.table.name)
-            for start, before in record.partitions.items():
-                if low <= start < high and before.startswith("digest:") and now.get(start, before) != before:
-                    return True
-        return False
-
-    def _of(self, table: str) -> Mapping[str, str]:
-        if table not in self._digests:
-            outputs = self._ledger.outputs(table) if self._ledger else []
-            self._digests[table] = {
-                output.scope.window.start.isoformat(): f"digest:{output.digest}"
-                for output in outputs
-                if output.scope.window and not output.scope.dimensions
-            }
-        return self._digests[table]
+    return last

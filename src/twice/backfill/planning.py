@@ -190,7 +190,8 @@ class Planner:
         )
 
     def _units(self, step: Step, found: Mapping[str, StepStatus]) -> list[Unit]:
-        return units_of(self.ledger, self.pipeline, step, found[step.name], self.windows, self.request.scope)
+        run = self.request.scope
+        return units_of(self.ledger, self.pipeline, step, found[step.name], self.windows, run, self.sources)
 
     def _wanted(self, step: Step, units: Sequence[Unit]) -> tuple[list[Unit], int]:
         """Choose what was asked for; count the landed raw data that is not fetched again."""

@@ -113,8 +113,9 @@ class Inputs:
             now = mine.get(start) or all_of_it.get(start)
             if files is None and now is not None and text == "digest:" + now.digest:
                 continue  # the usual case, a hundred thousand times
-            if files is not None and start in files and _somebody_else(text, mine.get(start), files[start]):
-                if text != f"files:{files[start]}" and not (_is_empty(text) and not files[start]):
+            live = files.get(start) if files is not None else None
+            if live is not None and _somebody_else(text, mine.get(start), live):
+                if _holds_other(text, live):
                     found[start] = None
             elif now is not None and _differs(text, now):
                 found[start] = _rows_more(text, now)
@@ -193,6 +194,18 @@ def _read_by(pipeline: Pipeline, record: Record, table: Table) -> Window | None:
     if not starts:
         return None
     return Window(moment(min(starts)), table.partition.grain.next(moment(max(starts)), pipeline.zone))
+
+
+def has_changed(recorded: str, mine: Holding | None, all_of_it: Holding | None, live: str | None) -> bool:
+    """Tell whether a partition of an input holds something else; `live` fingerprints it, None: nobody has asked."""
+    if live is not None and _somebody_else(recorded, mine, live):
+        return _holds_other(recorded, live)
+    now = mine or all_of_it
+    return now is not None and _differs(recorded, now)
+
+
+def _holds_other(recorded: str, live: str) -> bool:
+    return recorded != f"files:{live}" and not (_is_empty(recorded) and not live)
 
 
 def _differs(recorded: str, now: Holding) -> bool:
