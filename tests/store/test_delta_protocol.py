@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import datetime, timezone
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -241,6 +242,23 @@ def test_a_merge_that_meets_a_compacted_table_starts_again(lab):
     with pytest.raises(Conflict, match="somebody else"):
         store.publish(bench.session, stage, whole.partitions, NOTES, {})
     assert bench.count() == 2
+
+
+def test_a_shadow_in_sparks_own_catalog_whose_removal_was_killed_is_removed(lab, tmp_path):
+    lab.spark.sql(f"create database {lab.space} location '{tmp_path}'")
+    bench = Bench(lab, Settings(None))
+    bench.publish(bench.store, bench.staged(bench.store, 3, 5))
+    shadow = bench.table.named(bench.store.shadow(bench.table.id, "06a2wk"))
+    name = bench.store._places.sql(shadow.id)
+    for left in ("both", "name"):
+        bench.store.fork(bench.session, bench.table, shadow)
+        (folder,) = (path for path in tmp_path.iterdir() if "06a2wk" in path.name)
+        if left == "name":
+            shutil.rmtree(folder)
+        bench.process().drop_shadow(bench.session, bench.table, shadow)
+        assert (folder.exists(), bench.session.catalog.tableExists(name)) == (False, False)
+    assert bench.count() == 5
+    bench.session.sql(f"drop database {lab.space} cascade")
 
 
 def test_tables_of_sparks_own_catalog(lab, tmp_path):

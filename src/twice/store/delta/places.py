@@ -58,19 +58,23 @@ class Places:
         log = jvm.log_at(session, path)
         return log if int(jvm.snapshot(session, log).version()) >= 0 else None
 
-    def _from_catalog(self, session: SparkSession, name: TableName) -> Any | None:
+    def is_named(self, session: SparkSession, name: TableName) -> bool:
+        """Tell whether Spark's own catalog has a table of that name, whatever is left of it."""
+        return bool(session._jsparkSession.sessionState().catalog().tableExists(self._identifier(session, name)))
+
+    def _identifier(self, session: SparkSession, name: TableName) -> Any:
         java = jvm.gateway(session)
         if len(name.namespace) != 1:
             raise StoreRefused(
                 f"{name}: Spark's own catalog has tables of the form {name.store}.database.table",
                 safe="nothing was changed",
             )
-        identifier = java.org.apache.spark.sql.catalyst.TableIdentifier(
-            name.parts[-1], java.scala.Some(name.namespace[0])
-        )
-        if not session._jsparkSession.sessionState().catalog().tableExists(identifier):
+        return java.org.apache.spark.sql.catalyst.TableIdentifier(name.parts[-1], java.scala.Some(name.namespace[0]))
+
+    def _from_catalog(self, session: SparkSession, name: TableName) -> Any | None:
+        if not self.is_named(session, name):
             return None
-        log = jvm.logs(session).forTable(session._jsparkSession, identifier)
+        log = jvm.logs(session).forTable(session._jsparkSession, self._identifier(session, name))
         if int(jvm.snapshot(session, log).version()) < 0:
             raise StoreRefused(
                 f"{name} is in the catalog, but it is no Delta table",

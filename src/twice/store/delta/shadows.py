@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from twice.errors import StoreRefused
 from twice.store.delta import jvm
 
 if TYPE_CHECKING:
@@ -22,14 +23,16 @@ def fork(session: SparkSession, places: Places, table: TableName, shadow: TableN
 
 
 def drop(session: SparkSession, places: Places, shadow: TableName) -> None:
-    """Remove a shadow's log and files."""
-    log = places.log(session, shadow)
-    if log is None:
-        return
-    folder = log.dataPath()
-    files = folder.getFileSystem(log.newDeltaHadoopConf())
-    if places.path(shadow) is None:
-        session.sql(f"DROP TABLE {places.sql(shadow)}")
-    files.delete(folder, True)
-    # Delta would go on to show what was there.
-    jvm.logs(session).invalidateCache(session._jsparkSession, folder)
+    """Remove a shadow's files and log, and then its name: only by that the files are found."""
+    named = places.path(shadow) is None and places.is_named(session, shadow)
+    try:
+        log = places.log(session, shadow)
+    except StoreRefused:  # its files went, and its name stayed
+        log = None
+    if log is not None:
+        folder = log.dataPath()
+        folder.getFileSystem(log.newDeltaHadoopConf()).delete(folder, True)
+        # Delta would go on to show what was there.
+        jvm.logs(session).invalidateCache(session._jsparkSession, folder)
+    if named:
+        session.sql(f"DROP TABLE IF EXISTS {places.sql(shadow)}")
