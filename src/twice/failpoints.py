@@ -25,6 +25,7 @@ FAIL_POINTS = {
     "delta.ready": "a Delta table's commit is prepared; its log has not been asked",
     "publish.ready": "the commit is prepared; the catalog has not been asked",
     "publish.committed": "the table has the new version; the ledger does not know yet",
+    "shadow.forked": "a shadow holds what its table does; the ledger does not know yet what that is",
     "swap.table": "one table shows its shadow's rows; the others of the backfill may not",
     "record.written": "the ledger has the outputs; the run is not marked as done",
     "parquet.ready": "everything that is to move is on the disk; the log does not know yet",

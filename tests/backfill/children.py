@@ -31,6 +31,8 @@ class Order:
     order: str = "forward"
     slow: float = 0.0
     swap: bool = False
+    shadow: bool = False
+    first: int = 1
     fail_point: str = ""
 
 
@@ -67,7 +69,9 @@ def child(order: Order) -> None:
             summary = shop.project().go_on(lab.ledger.backfill(order.backfill))
         else:
             how = {"chunk": order.chunk, "parallel": order.parallel, "order": order.order}
-            summary = shop.backfill(1, order.days + 1, **how)
+            if order.shadow:
+                how |= {"shadow": True, "only": ("all",)}
+            summary = shop.backfill(order.first, order.days + 1, **how)
         code = summary.exit_code
         Path(order.told).write_text(json.dumps(summary.to_json()))
     except BaseException as error:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
+import time
 from datetime import date
+from pathlib import Path
 
 import pytest
 
+from tests.backfill.children import until
 from tests.backfill.conftest import Shop, day, january
 from twice import Day, Overwrite, Pipeline, Table
 from twice.backfill.request import Request
 from twice.backfill.shadows import ShadowOf
-from twice.errors import UsageError
+from twice.engine import shadowing
+from twice.errors import StoreRefused, UsageError
+from twice.model.targets import Target
 
 pytestmark = pytest.mark.spark
 
@@ -82,10 +88,10 @@ def test_s30_readers_see_the_old_range_until_the_swap_then_the_new_one_and_never
 def test_s30_a_swap_that_is_killed_between_two_tables_shows_how_far_it_is_and_goes_on(shop, nursery):
     shop.land(4)
     shop.backfill(1, 5)
-    other = Shop(shop.lab)
-    other.pipeline = other.build(slow=0.001)
-    summary = other.backfill(1, 5, only=("all",), shadow=True)
     before = shop.digests()
+    shop.backfill(1, 5, shop.build(fixed=[2]))
+    summary = shop.backfill(1, 5, shadow=True)
+    assert shop.digests() != before
 
     child = nursery.start(shop.lab, backfill=summary.backfill, swap=True, fail_point="swap.table:kill")
 
@@ -172,6 +178,132 @@ def test_a_shadow_that_adds_a_column_and_is_dropped_leaves_the_columns_as_they_w
     assert shop.lab.refs("facts") == ["main"]
     with pytest.raises(UsageError, match="nothing to compare"):
         list(shadow_of(shop, summary.backfill, new).diff())
+
+
+@pytest.mark.crash
+def test_a_shadow_that_was_killed_while_it_began_begins_again_with_what_is_there_now(shop, nursery):
+    shop.land(4)
+    shop.backfill(1, 5)
+    child = nursery.start(shop.lab, shadow=True, first=3, days=4, fail_point="shadow.forked:kill")
+    assert child.end()["exit"] == -signal.SIGKILL
+    (info,) = (each for each in shop.lab.ledger.backfills() if each.shadow)
+    # A night passes: a day before the range is published anew
+    shop.lab.spark.sql(f"delete from {shop.raw.name} where id = 4")
+    shop.lab.run(shop.pipeline, day(2))
+
+    summary = shop.project().go_on(info)
+
+    assert summary.status == "done", list(summary.lines)
+    branch = shop.lab.spark.read.option("branch", f"twice_shadow_{info.id}").table(shop.facts.name)
+    assert branch.where(f"d = date'{day(2)}'").count() == 3
+    now, inherited = (
+        {output.scope: output.digest for output in shop.lab.ledger.outputs(name, january(1, 3))}
+        for name in (shop.facts.name, info.shadow.tables[shop.facts.name])
+    )
+    assert inherited == now
+    shadow_of(shop, info.id).drop()
+
+
+@pytest.mark.crash
+def test_processes_that_begin_a_shadow_at_once_begin_it_once(shop, nursery):
+    shop.land(4)
+    shop.backfill(1, 5)
+    ledger = shop.lab.ledger
+    first = nursery.start(shop.lab, shadow=True, first=3, days=4, fail_point="shadow.forked:pause")
+    until(lambda: Path(f"/proc/{first.pid}/stat").read_text().rsplit(")")[-1].split()[0] == "T")
+    (info,) = (each for each in ledger.backfills() if each.shadow)
+    second = nursery.start(shop.lab, backfill=info.id)
+    until(lambda: len(ledger.backfill(info.id).workers) == 2)
+    time.sleep(1)
+    # Only who forked it says what it began with
+    assert ledger.outputs(info.shadow.tables[shop.facts.name]) == []
+
+    os.kill(first.pid, signal.SIGCONT)
+
+    assert [child.end()["exit"] for child in (first, second)] == [0, 0]
+    assert len(ledger.outputs(info.shadow.tables[shop.facts.name])) == 4
+    assert ledger.leases() == []
+
+
+def test_a_swap_is_done_though_a_run_holds_another_day_and_what_it_cannot_clean_up_it_says(shop, monkeypatch):
+    shop.land(4)
+    shop.backfill(1, 5)
+    new = shop.build(fixed=[1, 2])
+    first, second = (shop.backfill(1, 3, new, shadow=True).backfill for _ in range(2))
+    ledger, name, told = shop.lab.ledger, shop.facts.name, []
+    nightly = Target.of(shop.facts, shop.request(4, 5).scope, new.zone).scope
+    claim = ledger.claim(name, [nightly], ttl=shop.workshop.lease, floor=100)
+
+    shadow_of(shop, first, new).swap(tell=told.append)
+    assert shadow_of(shop, first, new).is_removed
+
+    # A column that only the shadow has is nobody's business while a run is at work
+    monkeypatch.setattr(shadowing, "_PATIENCE", 0.0)
+    shop.lab.spark.sql(f"alter table {name} add column more int")
+    shop.lab.spark.sql(f"""alter table {name} set tblproperties ('twice.added@{second}' = '["more"]')""")
+    shop.lab.ledger.finish_backfill(second, "done")
+    done = shadow_of(shop, second, new).swap(force=True, tell=told.append)
+    assert [each.table for each in done] == [name, shop.sums.name]
+    assert not shadow_of(shop, second, new).is_removed
+    assert "what the shadow held is left" in told[-1]
+
+    ledger.release(claim)
+    assert shadow_of(shop, second, new).swap() == []
+    assert shadow_of(shop, second, new).is_removed
+    assert shop.lab.read("facts").columns == ["id", "d", "customer", "n"]
+
+
+def test_swaps_are_paid_for_by_the_project_that_asked(shop):
+    shop.land(2)
+    summary = shop.backfill(1, 3, shadow=True, tags={"project": "apollo"})
+    shadow_of(shop, summary.backfill).swap()
+    assert {spent.tags["project"] for spent in shop.lab.ledger.spent(pipeline="shop")} == {"apollo"}
+
+
+def with_column(shop: Shop, value: int, name: str = "more") -> Pipeline:
+    """Define the facts with one more column."""
+    pipeline = Pipeline("shop", grain=Day)
+    query = f"select id, d, customer, n, {value} as {name} from raw"
+    pipeline.sql("facts", reads={"raw": shop.raw}, writes=shop.facts, query=query)
+    return pipeline
+
+
+def test_a_column_that_two_shadows_add_outlives_the_first_of_them(shop):
+    shop.land(3)
+    shop.backfill(1, 4)
+    one, two, other = with_column(shop, 1), with_column(shop, 2), with_column(shop, 3, "other")
+    first, third, second = (shop.backfill(1, 4, new, shadow=True).backfill for new in (one, other, two))
+
+    shadow_of(shop, first, one).drop()
+    assert shop.lab.read("facts").columns == ["id", "d", "customer", "n", "more", "other"]
+    shadow_of(shop, second, two).swap()
+
+    assert {row.more for row in shop.lab.read("facts").collect()} == {2}
+    # What the third one added is its own still
+    shadow_of(shop, third, other).drop()
+    assert shop.lab.read("facts").columns == ["id", "d", "customer", "n", "more"]
+
+
+def test_a_shadow_whose_column_was_dropped_meanwhile_is_not_swapped_in(shop):
+    shop.land(3)
+    shop.backfill(1, 4)
+    new = with_column(shop, 1)
+    summary = shop.backfill(1, 4, new, shadow=True)
+    shop.lab.spark.sql(f"alter table {shop.facts.name} drop column more")
+    before = shop.lab.rows("facts")
+    with pytest.raises(StoreRefused, match="built with the column more, which was dropped"):
+        shadow_of(shop, summary.backfill, new).swap()
+    assert shop.lab.rows("facts") == before
+    shadow_of(shop, summary.backfill, new).drop()
+
+
+def test_a_table_that_two_shadows_need_goes_with_the_last_of_them(shop):
+    shop.land(3)
+    first, second = (shop.backfill(1, 4, shadow=True).backfill for _ in range(2))
+    shadow_of(shop, first).drop()
+    assert [found.same for found in shadow_of(shop, second).diff()] == [0, 0]
+    shadow_of(shop, second).drop()
+    assert not shop.lab.spark.catalog.tableExists(shop.facts.name)
 
 
 def test_landed_data_is_read_as_it_is_and_must_be_there(lab):

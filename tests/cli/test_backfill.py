@@ -170,6 +170,18 @@ def test_a_second_backfill_of_the_same_range_is_told_who_holds_it(project, begun
     assert f"twice backfill watch {begun}" in answer.err
 
 
+def test_a_shadow_that_was_killed_before_it_began_is_resumed_or_cancelled(project):
+    ledger = open_ledger(f"sqlite:///{project.ledger}")
+    first = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    week = Scope(Window(first, first + timedelta(days=7)))
+    found = ledger.start_backfill(
+        "shop", week, ["lake.core.facts@x"], request={"shadow": True}, code={}, parallel=1, ttl=timedelta(0)
+    )
+    for command in ("diff", "swap", "drop"):
+        answer = project.call("backfill", command, found)
+        assert (answer.code, "has not begun" in answer.err, f"resume {found}" in answer.err) == (2, True, True)
+
+
 def test_what_a_shadow_is_not_ready_for_is_refused_before_spark_starts(project, begun):
     for command in ("diff", "swap", "drop"):
         assert "has no shadow: it works on the tables themselves" in project.call("backfill", command, begun).err
@@ -184,7 +196,7 @@ def test_what_a_shadow_is_not_ready_for_is_refused_before_spark_starts(project, 
     assert "lake.core.facts: as before; new rows in lake.core.facts@x" in shown
     assert "running, shadow building" in project.call("backfill", "list").out
 
-    ledger.begin_swap(begun)
+    ledger.begin_swap(begun, ttl=timedelta(minutes=1))
     ledger.table_swapped(begun, "lake.core.facts", "7")
     ledger.end_shadow(begun)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from twice import Day, Merge, Overwrite, Pipeline, Table, Window, days
+from twice import Day, Merge, Overwrite, Pipeline, Table, Whole, Window, days
 from twice.backfill.api import Project
 from twice.backfill.request import Request
 from twice.backfill.shadows import ShadowOf
@@ -127,6 +127,37 @@ def test_the_shadow_of_a_table_that_is_not_there_yet_can_be_swapped_in_or_droppe
     ShadowOf(project(ground, new).workshop, new, ground.lab.ledger.backfill(summary.backfill)).swap()
 
     assert ground.rows("id", "n") == [(1, 11), (2, 12), (6, 16)]
+
+
+def test_a_whole_table_that_is_newer_than_the_range_stays_and_the_rest_is_swapped_in(ground):
+    land(ground)
+    pipeline = Pipeline("shadowed", grain=Day)
+    raw = Table(ground.lab.name("raw"), partition=Day("d"))
+    dim = ground.table("t", key=["id"], write=Whole())
+    facts = ground.table("u", partition=Day("d"), key=["id"], write=Overwrite())
+    if ground.place.kind == "parquet":
+        return
+    pipeline.sql("t", reads={"raw": raw.latest()}, writes=dim, query="select id, n, :window_start as since from raw")
+    pipeline.sql(
+        "u",
+        reads={"raw": raw, "t": dim.latest()},
+        writes=facts,
+        query="select r.id, r.d, t.n from raw r join t using (id)",
+    )
+    for number in (21, 22, 23):
+        run(pipeline, for_=f"2026-04-{number}", spark=ground.lab.spark, ledger=ground.lab.ledger, config=ground.config)
+    before = ground.rows("id", "n")
+
+    summary = project(ground, pipeline).start(middle(pipeline, only=("all",)))
+
+    assert summary.status == "done", list(summary.lines)
+    shadow = ShadowOf(project(ground, pipeline).workshop, pipeline, ground.lab.ledger.backfill(summary.backfill))
+    whole, _ = shadow.diff()
+    assert (whole.partitions, whole.same) == ({}, 1)
+    assert [each.status for each in shadow.swap()] == ["superseded", "unchanged"]
+    assert shadow.is_removed
+    assert ground.rows("id", "n") == before
+    assert len(ground.place.rows("u", "id")) == 6
 
 
 def test_a_merged_table_has_no_shadow(ground):

@@ -16,7 +16,7 @@ from twice.failpoints import FAIL_POINTS
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
 # A swap is no run: it is killed in tests/backfill/test_shadow.py.
-POINTS = [point for point in FAIL_POINTS if point != "swap.table"]
+POINTS = [point for point in FAIL_POINTS if point not in ("swap.table", "shadow.forked")]
 STORES = ("iceberg", "sqlite", "postgres", "parquet", "delta")
 # Points that only some stores have, by name or by its first part; all others every store passes.
 ONLY = {

@@ -33,13 +33,14 @@ def publish(ledger, work):
 
 
 def test_a_swap_goes_table_by_table_and_can_be_taken_up_again(ledger, backfill):
-    assert ledger.begin_swap(backfill).state == "swapping"
+    ledger.leave_backfill(backfill, owner=Owner("far", 7))
+    assert ledger.begin_swap(backfill, ttl=MINUTE).state == "swapping"
     assert ledger.table_swapped(backfill, T, "7").state == "swapping"
-    assert ledger.begin_swap(backfill).swapped == {T: "7"}
+    assert ledger.begin_swap(backfill, ttl=MINUTE).swapped == {T: "7"}
     assert ledger.backfill(backfill).shadow.swapped == {T: "7"}
     assert ledger.table_swapped(backfill, "lake.core.sums", "8").state == "swapped"
     with pytest.raises(UsageError, match="is swapped already"):
-        ledger.begin_swap(backfill)
+        ledger.begin_swap(backfill, ttl=MINUTE)
     ledger.end_shadow(backfill)
     assert ledger.shadow(backfill).state == "swapped"
 
@@ -58,7 +59,7 @@ def test_a_dropped_shadow_takes_what_it_held_along(ledger, backfill, day, made, 
     assert ledger.shadow(backfill).state == "dropped"
     assert (len(ledger.outputs(T)), ledger.outputs(UNSEEN)) == (1, [])
     with pytest.raises(UsageError, match="is dropped already"):
-        ledger.begin_swap(backfill)
+        ledger.begin_swap(backfill, ttl=MINUTE)
 
 
 def test_when_a_shadow_began_does_not_change_when_it_goes_on(ledger, backfill, clock):
@@ -97,7 +98,7 @@ def test_a_backfill_on_the_tables_themselves_has_no_shadow(ledger, day):
     found = ledger.start_backfill("shop", day(1), [T], request={}, code={}, parallel=1, ttl=MINUTE)
     assert ledger.shadow(found) is None
     with pytest.raises(UsageError, match="has no shadow"):
-        ledger.begin_swap(found)
+        ledger.begin_swap(found, ttl=MINUTE)
 
 
 def test_a_shadow_begins_with_what_is_recorded_around_its_range(ledger, backfill, day, made):
@@ -113,6 +114,39 @@ def test_a_swap_waits_for_another_backfill_that_works_on_the_tables(ledger, back
         "shop", day(5), [T], request={}, code={}, parallel=1, ttl=MINUTE, owner=Owner("far", 9)
     )
     with pytest.raises(ScopeHeld, match=f"overlaps with backfill {other}"):
-        ledger.begin_swap(backfill)
+        ledger.begin_swap(backfill, ttl=MINUTE)
     ledger.leave_backfill(other, owner=Owner("far", 9), interrupted=True)
-    assert ledger.begin_swap(backfill).state == "swapping"
+    assert ledger.begin_swap(backfill, ttl=MINUTE).state == "swapping"
+
+
+def test_a_swap_keeps_other_backfills_and_other_swaps_away_while_it_is_heard_of(ledger, backfill, day, clock):
+    ledger.finish_backfill(backfill, "done")
+    ledger.leave_backfill(backfill, owner=Owner("far", 7))
+    ledger.begin_swap(backfill, ttl=MINUTE, owner=Owner("far", 8))
+
+    def other(table):
+        return ledger.start_backfill("shop", day(5), [table], request={}, code={}, parallel=1, ttl=MINUTE)
+
+    with pytest.raises(ScopeHeld, match=f"overlaps with backfill {backfill} .* being swapped in on far"):
+        other(T)
+    with pytest.raises(ScopeHeld, match="being swapped in on far"):
+        ledger.begin_swap(backfill, ttl=MINUTE)
+    with pytest.raises(UsageError, match="at work on far"):
+        ledger.begin_drop(backfill)
+    assert ledger.backfill(backfill).workers == (Owner("far", 8),)
+    clock.advance(2 * MINUTE)
+    ledger.begin_swap(backfill, ttl=MINUTE)
+    ledger.leave_swap(backfill)
+    other(T)
+
+
+def test_a_swap_that_showed_readers_nothing_leaves_the_shadow_as_it_was(ledger, backfill):
+    ledger.leave_backfill(backfill, owner=Owner("far", 7))
+    ledger.begin_swap(backfill, ttl=MINUTE)
+    ledger.leave_swap(backfill)
+    assert ledger.shadow(backfill).state == "building"
+    ledger.begin_swap(backfill, ttl=MINUTE)
+    ledger.show_shadow(backfill)
+    ledger.leave_swap(backfill)
+    assert ledger.shadow(backfill).state == "swapping"
+    assert ledger.backfill(backfill).workers == ()

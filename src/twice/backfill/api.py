@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from twice.backfill.execution import Crew
 from twice.backfill.notes import Note, Tell
 from twice.backfill.planning import Plan, Planner
+from twice.backfill.presence import beginning
 from twice.backfill.request import ONLY, Request, chosen
 from twice.backfill.summary import Summary, summarise
 from twice.backfill.weighing import weigh
@@ -123,8 +124,9 @@ class Project:
         """Let the shadows begin, and make what they lack."""
         steps = chosen(self.pipeline, request)
         tables = {step.shadow_of.writes.name: step.writes.name for step in steps if step.shadow_of}
-        self.workshop.ledger.begin_shadow(backfill, tables)
-        begin(self.workshop, self.pipeline, steps, backfill, request.scope)
+        with beginning(self.workshop, backfill):
+            self.workshop.ledger.begin_shadow(backfill, tables)
+            begin(self.workshop, self.pipeline, steps, backfill, request.scope)
         return self._work(self.planner(request), backfill, None)
 
     def go_on(self, info: BackfillInfo, *, new_code: bool = False, restart: bool = False) -> Summary:

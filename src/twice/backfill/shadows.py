@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+from twice.backfill.presence import heard_of
 from twice.backfill.request import Request
 from twice.content.difference import Difference, difference
 from twice.content.filters import scope_filter
@@ -14,7 +15,7 @@ from twice.engine.interrupts import plain_interrupts
 from twice.engine.live import Live
 from twice.engine.run import job_of
 from twice.engine.shadowing import remove, shadows_of
-from twice.engine.swapping import Swap, built, swap
+from twice.engine.swapping import Swap, built, superseded, swap
 from twice.errors import Interrupted, ScopeHeld, UsageError
 
 if TYPE_CHECKING:
@@ -103,13 +104,27 @@ class ShadowOf:
             self._remove()
             return []
         for wanted in self.swaps:
-            built(self.workshop, wanted)
-            if not force:
-                self._require_untouched(wanted)
-        shadow = ledger.begin_swap(info.id)
-        scope = self.swaps[0].scope
+            if not superseded(self.workshop, wanted):
+                built(self.workshop, wanted)
+                if not force:
+                    self._require_untouched(wanted)
+        shadow = ledger.begin_swap(info.id, ttl=self.workshop.lease)
+        try:
+            with heard_of(self.workshop, info.id):
+                done = self._swap_all(shadow, force=force, tell=tell)
+        finally:
+            ledger.leave_swap(info.id)
+        try:
+            self._remove()
+        except ScopeHeld as held:
+            tell(f"{held.message}: what the shadow held is left")
+        return done
+
+    def _swap_all(self, shadow: Shadow, *, force: bool, tell: Callable[[str], None]) -> list[Swapped]:
+        ledger, info, scope = self.workshop.ledger, self.info, self.swaps[0].scope
         command = f"twice backfill swap {info.id}"
-        run = ledger.start_run(self.pipeline.name, scope, command=command, tags={"backfill": info.id, "swap": info.id})
+        tags = {**Request.from_json(info.request).tags, "backfill": info.id, "swap": info.id}
+        run = ledger.start_run(self.pipeline.name, scope, command=command, tags=tags)
         done = []
         try:
             with plain_interrupts():
@@ -117,10 +132,9 @@ class ShadowOf:
                     table = wanted.step.writes.name
                     if table not in shadow.swapped:
                         tell(f"{table}: swapping {scope}")
-                        again = partial(self._require_untouched, wanted) if not force else _nothing
-                        finding = swap(self.workshop, wanted, run, again)
-                        shadow = ledger.table_swapped(info.id, table, finding.version or "")
-                        done.append(Swapped(table, finding.status, finding.rows, finding.version or ""))
+                        made = self._swap(wanted, run, force=force)
+                        shadow = ledger.table_swapped(info.id, table, made.version)
+                        done.append(made)
         except BaseException as error:
             status = "held" if isinstance(error, ScopeHeld) else "failed"
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else status
@@ -134,14 +148,29 @@ class ShadowOf:
                 ) from None
             raise
         ledger.finish_run(run, "done")
-        self._remove()
         return done
+
+    def _swap(self, wanted: Swap, run: str, *, force: bool) -> Swapped:
+        """Swap one table; one that readers see a later state of than the range has nothing to be swapped."""
+        table = wanted.step.writes.name
+        if superseded(self.workshop, wanted):
+            return Swapped(table, "superseded", 0, "")
+        again = partial(self._require_untouched, wanted) if not force else _nothing
+        shown = partial(self.workshop.ledger.show_shadow, self.info.id)
+        finding = swap(self.workshop, wanted, run, again, shown)
+        return Swapped(table, finding.status, finding.rows, finding.version or "")
 
     def drop(self, *, force: bool = False) -> None:
         """Remove the shadow and everything that it held; what a swap has put in place stays."""
         require_droppable(self.info, force=force)
         self.workshop.ledger.begin_drop(self.info.id)
         self._remove()
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether nothing is left of the shadow itself."""
+        shadow = self.workshop.ledger.shadow(self.info.id)
+        return shadow is None or shadow.removed
 
     def _remove(self) -> None:
         for table in _shadow(self.info).tables:
@@ -179,6 +208,12 @@ def _nothing() -> None:
 
 
 def _shadow(info: BackfillInfo) -> Shadow:
+    if info.shadow is None and info.request.get("shadow"):
+        raise UsageError(
+            f"the shadow of backfill {info.id} has not begun",
+            safe="nothing was changed",
+            to_go_on=f"twice backfill resume {info.id}, or twice backfill cancel {info.id}",
+        )
     if info.shadow is None:
         raise UsageError(
             f"backfill {info.id} has no shadow: it works on the tables themselves",
@@ -202,9 +237,9 @@ def require_droppable(info: BackfillInfo, *, force: bool = False) -> None:
         raise UsageError(
             f"backfill {info.id} is at work on {info.workers[0]}",
             safe="nothing was dropped",
-            to_go_on=f"twice backfill cancel {info.id}",
+            to_go_on="wait for its swap" if shadow.state == "swapping" else f"twice backfill cancel {info.id}",
         )
-    if shadow.state == "swapping" and not force:
+    if shadow.state == "swapping" and shadow.shown and not force:
         raise UsageError(
             f"the shadow of backfill {info.id} is swapped halfway: {len(shadow.swapped)} of {len(shadow.tables)} "
             "tables show the new rows",
@@ -233,7 +268,7 @@ def _difference(workshop: Workshop, wanted: Swap) -> TableDifference:
     job = job_of(workshop, wanted.pipeline, wanted.stage, f"diff-{wanted.step.name}")
     table, store, target = wanted.step.writes, job.store, job.target
     there = store.exists(job.session, wanted.shadow)
-    if not there:
+    if not there or superseded(workshop, wanted):
         return TableDifference(wanted.step.name, table.name, {}, len(target.partitions))
     try:
         new = store.read(job.session, wanted.shadow, store.version(job.session, wanted.shadow))

@@ -14,7 +14,7 @@ from twice.cli.settings import Settings, pass_settings
 from twice.loading import find_pipeline
 
 if TYPE_CHECKING:
-    from twice.backfill.shadows import ShadowOf, TableDifference
+    from twice.backfill.shadows import ShadowOf, Swapped, TableDifference
     from twice.content.difference import Difference
     from twice.ledger import BackfillInfo
 
@@ -65,12 +65,16 @@ def swap(settings: Settings, backfill_id: str, force: bool, as_json: bool) -> No
     require_finished(info)
     with _shadow(settings, info) as shadow:
         done = shadow.swap(force=force, tell=lambda text: click.echo(text, err=True))
+        removed = shadow.is_removed
     if as_json:
-        print_json({"backfill": info.id, "status": "swapped", "tables": [each.to_json() for each in done]})
+        tables = [each.to_json() for each in done]
+        print_json({"backfill": info.id, "status": "swapped", "removed": removed, "tables": tables})
         return
     for each in done:
-        print_text(f"{each.table}: {each.status}, {each.rows} rows")
-    print_text(f"the shadow of backfill {info.id} is in place, and nothing is left of it elsewhere")
+        print_text(_swapped(each))
+    left = f"clean-up is left: twice backfill swap {info.id} again does it"
+    left = "nothing is left of it elsewhere" if removed else left
+    print_text(f"the shadow of backfill {info.id} is in place, and {left}")
 
 
 @click.command(short_help="Remove a shadow.")
@@ -104,6 +108,12 @@ def _shadow(settings: Settings, info: BackfillInfo) -> Iterator[ShadowOf]:
     pipeline = find_pipeline(settings.config, Request.from_json(info.request).place)
     with settings.workshop() as workshop:
         yield ShadowOf(workshop, pipeline, info)
+
+
+def _swapped(each: Swapped) -> str:
+    if each.status == "superseded":
+        return f"{each.table}: nothing to swap, it shows a later window than those of the backfill"
+    return f"{each.table}: {each.status}, {each.rows} rows"
 
 
 def _print(table: TableDifference) -> None:

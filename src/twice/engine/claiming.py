@@ -18,7 +18,7 @@ from twice.model.scopes import Scope
 
 if TYPE_CHECKING:
     from twice.engine.job import Job
-    from twice.ledger import Claim
+    from twice.ledger import Claim, Ledger
 
 _POLL = 0.5
 
@@ -32,7 +32,7 @@ def claim_scope(job: Job) -> tuple[Claim, bool]:
         try:
             claim = job.ledger.claim(table.name, [claimed(job)], ttl=job.lease, run=job.run, floor=floor)
         except ScopeHeld as held:
-            if _replace_dead_holder(job):
+            if replace_dead_holders(job.ledger, table.name, claimed(job), job.run):
                 continue
             if time.monotonic() >= deadline:
                 raise
@@ -87,20 +87,21 @@ def drop_leftovers(job: Job, claim: Claim) -> None:
                 job.store.fence(job.session, job.step.writes, token)
 
 
-def _replace_dead_holder(job: Job) -> bool:
-    """Take over from a holder on this machine whose process is gone: no need to wait for its lease.
+def replace_dead_holders(ledger: Ledger, table: str, wanted: Scope, run: str | None = None) -> bool:
+    """Take over from holders on this machine whose process is gone: no need to wait for their leases.
 
     It may be that its Spark is still committing; the fence decides that, as for any other takeover.
     """
     here, replaced = Owner.here(), False
-    for lease in job.ledger.leases():
-        if lease.table != job.step.writes.name or lease.state != "live":
+    for lease in ledger.leases():
+        if lease.table != table or lease.state != "live":
             continue
         # An earlier attempt of this very run may not have been able to give its claim back.
-        gone = lease.run == job.run or (lease.owner.host == here.host and not _alive(lease.owner.pid))
-        if gone and any(scope.overlaps(claimed(job)) for scope in lease.scopes):
+        again = run is not None and lease.run == run
+        gone = again or (lease.owner.host == here.host and not _alive(lease.owner.pid))
+        if gone and any(scope.overlaps(wanted) for scope in lease.scopes):
             with suppress(UsageError):  # somebody else was faster
-                job.ledger.take_over(lease.table, lease.token)
+                ledger.take_over(lease.table, lease.token)
             replaced = True
     return replaced
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
+from twice.engine.claiming import replace_dead_holders
 from twice.engine.heartbeat import Heartbeat
 from twice.engine.live import Live
 from twice.errors import ScopeHeld, StoreRefused, UsageError
+from twice.failpoints import fail_point
 from twice.model.patterns import InsertOnly, Merge
 from twice.model.scopes import Scope
 from twice.model.tables import Table
@@ -65,15 +68,48 @@ def _shadow_step(step: Step, shadows: Mapping[str, Table]) -> Step:
 
 def begin(workshop: Workshop, pipeline: Pipeline, steps: Sequence[Step], backfill: str, scope: Scope) -> None:
     """Let every shadow begin with what its table holds now; one that has begun stays as it is."""
+    ledger = workshop.ledger
+
+    def going() -> bool:
+        return ledger.backfill_state(backfill)[0] in ("running", "paused")
+
     for step in steps:
-        assert step.shadow_of is not None  # noqa: S101 - a step of a shadowed pipeline
-        table, ledger = step.shadow_of.writes, workshop.ledger
-        shadow = ledger.shadow(backfill)
-        if shadow is not None and table.name in shadow.odd:
+        if _has_begun(workshop, step, backfill):
             continue
-        known = {output.scope: output for output in ledger.outputs(table.name)}
-        _shadowing(workshop.stores, table).fork(workshop.spark, table, step.writes)
+        try:
+            with _claimed(workshop, step.writes, going, fences=False) as heartbeat:
+                if not _has_begun(workshop, step, backfill):
+                    _begin(workshop, pipeline, step, backfill, scope, heartbeat)
+        except ScopeHeld:
+            if going():
+                raise
+            return  # somebody has ended it
+
+
+def _has_begun(workshop: Workshop, step: Step, backfill: str) -> bool:
+    assert step.shadow_of is not None  # noqa: S101 - a step of a shadowed pipeline
+    shadow = workshop.ledger.shadow(backfill)
+    return shadow is not None and step.shadow_of.writes.name in shadow.odd
+
+
+def _begin(
+    workshop: Workshop, pipeline: Pipeline, step: Step, backfill: str, scope: Scope, heartbeat: Heartbeat
+) -> None:
+    """Fork one table and write down what its shadow began with."""
+    assert step.shadow_of is not None  # noqa: S101 - a step of a shadowed pipeline
+    table, ledger = step.shadow_of.writes, workshop.ledger
+    shadowing = _shadowing(workshop.stores, table)
+    # A process that was killed here has left a shadow of what the table held at that time.
+    shadowing.drop_shadow(workshop.spark, table, step.writes)
+    known = {output.scope: output for output in ledger.outputs(table.name)}
+    shadowing.fork(workshop.spark, table, step.writes)
+    fail_point("shadow.forked")
+    heartbeat.require()
+    try:
         _inherit(workshop, pipeline, step, known, backfill, scope)
+    except UsageError:  # dropped meanwhile, by somebody who could not see this one
+        shadowing.drop_shadow(workshop.spark, table, step.writes)
+        raise
 
 
 def _inherit(
@@ -103,28 +139,40 @@ def _inherit(
 
 
 def remove(workshop: Workshop, name: str, mark: str) -> None:
-    """Remove the shadow of a table and everything that only it held, while nobody writes the table."""
-    table, ledger = Table(name), workshop.ledger
+    """Remove the shadow of a table and everything that only it held; what it changed of the table, under a claim."""
+    table = Table(name)
     shadowing = workshop.stores.source(table)
     assert isinstance(shadowing, Shadowing)  # noqa: S101 - it has made the shadow
-    store = cast("Store", shadowing)
     shadow = table.named(shadowing.shadow(table.id, mark))
-    deadline = time.monotonic() + _PATIENCE
+    if shadowing.drop_shadow(workshop.spark, table, shadow):
+        deadline = time.monotonic() + _PATIENCE
+        with _claimed(workshop, table, lambda: time.monotonic() < deadline):
+            shadowing.undo_shadow(workshop.spark, table, shadow)
+
+
+@contextmanager
+def _claimed(
+    workshop: Workshop, table: Table, patient: Callable[[], bool], *, fences: bool = True
+) -> Iterator[Heartbeat]:
+    """Keep everybody else from a table, once they have let go of it; without `fences`, from one that has no rows."""
+    ledger, store = workshop.ledger, cast("Store", workshop.stores.source(table))
     while True:
         try:
             floor = store.token(workshop.spark, table)
-            claim = ledger.claim(name, [Scope(None)], ttl=workshop.lease, floor=floor)
+            claim = ledger.claim(table.name, [Scope(None)], ttl=workshop.lease, floor=floor)
             break
         except ScopeHeld:
-            if time.monotonic() > deadline:
+            if replace_dead_holders(ledger, table.name, Scope(None)):
+                continue
+            if not patient():
                 raise
             time.sleep(1)
     try:
-        with Heartbeat(ledger, claim, workshop.lease, on_lost=lambda: None):
+        with Heartbeat(ledger, claim, workshop.lease, on_lost=lambda: None) as heartbeat:
             for abandoned in claim.abandoned:
-                landed = store.fence(workshop.spark, table, abandoned.token)
+                landed = store.fence(workshop.spark, table, abandoned.token) if fences else None
                 ledger.settle(abandoned, landed=landed is not None, version=landed)
-            shadowing.drop_shadow(workshop.spark, table, shadow)
+            yield heartbeat
     finally:
         ledger.release(claim)
 

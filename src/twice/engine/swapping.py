@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, cast
 
 from twice.content.digest import Digest
 from twice.engine import gating
 from twice.engine.attempt import commit, record, recover
 from twice.engine.cost import priced
+from twice.engine.freshness import NEWEST
 from twice.engine.gating import Verdict, profiled
 from twice.engine.holding import held, noted
 from twice.engine.plan import Stage
@@ -22,8 +24,6 @@ from twice.model.scopes import Scope
 from twice.model.targets import Target
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
     from twice.engine.holding import Held
     from twice.engine.job import Job
     from twice.engine.outputs import Finding
@@ -56,10 +56,16 @@ class Swap:
         return Stage(self.step, scope, Target.of(self.step.writes, scope, self.pipeline.zone))
 
 
-def swap(workshop: Workshop, wanted: Swap, run: str, look_again: Callable[[], None] = lambda: None) -> Finding:
+def swap(
+    workshop: Workshop,
+    wanted: Swap,
+    run: str,
+    look_again: Callable[[], None] = lambda: None,
+    at_last: Callable[[], None] = lambda: None,
+) -> Finding:
     """Publish a shadow by the protocol's own verbs; done twice, the second time changes nothing.
 
-    `look_again` is called once nobody else can publish, and may refuse the swap.
+    `look_again` is called once nobody else can publish, and may refuse the swap; `at_last` right before the commit.
     """
     job = job_of(workshop, wanted.pipeline, wanted.stage, run)
     table = job.step.writes
@@ -67,9 +73,18 @@ def swap(workshop: Workshop, wanted: Swap, run: str, look_again: Callable[[], No
     # Not the code of the step: what a swap ends as says nothing about the partitions, and status leaves it out.
     code = f"swap:{wanted.mark}"
     with noted(job, code) as noted_job:
-        finding = _swap(noted_job, wanted, look_again)
+        finding = _swap(noted_job, wanted, look_again, at_last)
     fail_point("swap.table")
     return finding
+
+
+def superseded(workshop: Workshop, wanted: Swap) -> bool:
+    """Tell whether a table that is written as a whole was newer than the range when its turn came: nothing was made."""
+    table, window = wanted.step.writes, wanted.stage.scope.window
+    if not isinstance(table.write, Whole) or window is None:
+        return False
+    newest = workshop.stores.of(table).property(workshop.spark, wanted.shadow, NEWEST)
+    return newest is not None and datetime.fromisoformat(newest) > window.start
 
 
 def built(workshop: Workshop, wanted: Swap) -> dict[Scope, Output]:
@@ -86,23 +101,25 @@ def built(workshop: Workshop, wanted: Swap) -> dict[Scope, Output]:
     return {partition: known[partition] for partition in target.partitions}
 
 
-def _swap(job: Job, wanted: Swap, look_again: Callable[[], None]) -> Finding:
+def _swap(job: Job, wanted: Swap, look_again: Callable[[], None], at_last: Callable[[], None]) -> Finding:
     with held(job) as holding:
         recover(job, holding.claim)
         look_again()
-        finding = priced(job, _publish(job, wanted, holding))
+        finding = priced(job, _publish(job, wanted, holding, at_last))
         record(job, holding.claim, job.attempt, finding)
     return finding
 
 
-def _publish(job: Job, wanted: Swap, holding: Held) -> Finding:
+def _publish(job: Job, wanted: Swap, holding: Held, at_last: Callable[[], None]) -> Finding:
     claim, row, heartbeat = holding.claim, job.attempt, holding.heartbeat
     known = {output.scope: output for output in job.ledger.outputs(wanted.shadow.name, job.target.scope.window)}
-    job.store.prepare(job.session, job.step.writes, _schema(job, wanted.shadow))
+    shadowing = cast("Shadowing", job.store)
+    schema = shadowing.shadow_schema(job.session, replace(job.target, table=wanted.shadow))
+    job.store.prepare(job.session, job.step.writes, schema)
     stage = job.store.open(job.session, job.target, claim.token)
     job.ledger.bind_attempt(row, claim, base_version=stage.base, inputs=())
     heartbeat.require()
-    cast("Shadowing", job.store).adopt(job.session, stage, wanted.shadow)
+    shadowing.adopt(job.session, stage, wanted.shadow)
     gating.refuse_strays(job, stage)
     verdict = Verdict({partition: Digest.parse(known[partition].digest) for partition in job.target.partitions})
     if not _is_as_built(job, wanted.shadow, known):
@@ -111,11 +128,7 @@ def _publish(job: Job, wanted: Swap, holding: Held) -> Finding:
     def described(files: Mapping[Scope, str], version: str | None) -> list[Output]:
         return [_recorded(job, wanted, known[partition], files[partition], version) for partition in verdict.digests]
 
-    return commit(job, claim, row, heartbeat, Staged(stage), verdict, described)
-
-
-def _schema(job: Job, shadow: Table) -> StructType:
-    return job.store.read(job.session, shadow, job.store.version(job.session, shadow)).schema
+    return commit(job, claim, row, heartbeat, Staged(stage), verdict, described, at_last)
 
 
 def _is_as_built(job: Job, shadow: Table, known: Mapping[Scope, Output]) -> bool:

@@ -100,7 +100,8 @@ class Shadow:
     """The shadows of one backfill: by table its shadow's name, and the version of each swap that is done.
 
     `odd` names the partitions of the range, with their fingerprints, that held something when the shadow began which
-    no run had recorded; `removed` says that nothing is left of the shadows themselves.
+    no run had recorded; `shown`, that readers may see some of it; `removed`, that nothing is left of the shadows
+    themselves.
     """
 
     tables: Mapping[str, str]
@@ -109,6 +110,7 @@ class Shadow:
     swapped: Mapping[str, str] = field(default_factory=dict)
     odd: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     removed: bool = False
+    shown: bool = False
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -118,6 +120,7 @@ class Shadow:
             "swapped": dict(self.swapped),
             "odd": {table: dict(found) for table, found in self.odd.items()},
             "removed": self.removed,
+            "shown": self.shown,
         }
 
 
@@ -127,7 +130,8 @@ def shadow_of(text: str) -> Shadow | None:
         return None
     value = json.loads(text)
     begun = instant_of(value["begun_at"]) if value["begun_at"] else None
-    return Shadow(value["tables"], value["state"], begun, value["swapped"], value["odd"], value["removed"])
+    shown = value.get("shown", value["state"] == "swapping")
+    return Shadow(value["tables"], value["state"], begun, value["swapped"], value["odd"], value["removed"], shown)
 
 
 @dataclass(frozen=True)

@@ -268,7 +268,9 @@ def _forget_layout(connection: sa.Connection, row: Any, changed: Sequence[str]) 
 
 
 def _info(connection: sa.Connection, row: Any, now: datetime) -> BackfillInfo:
-    found = tuple(live_workers(connection, row.id, now)) if row.status in OPEN_STATES else ()
+    shadow = shadow_of(row.shadow)
+    at_work = row.status in OPEN_STATES or (shadow is not None and shadow.state == "swapping")
+    found = tuple(live_workers(connection, row.id, now)) if at_work else ()
     lost = row.status in ("running", "paused") and not found
     return BackfillInfo(
         id=row.id,
@@ -287,5 +289,5 @@ def _info(connection: sa.Connection, row: Any, now: datetime) -> BackfillInfo:
         finished_at=row.finished_at,
         workers=found,
         tallies=tallies(connection, row.id),
-        shadow=shadow_of(row.shadow),
+        shadow=shadow,
     )

@@ -9,7 +9,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from twice.errors import ScopeHeld
-from twice.ledger.backfill_infos import OPEN_STATES
+from twice.ledger.backfill_infos import OPEN_STATES, shadow_of
 from twice.ledger.encoding import scope_of
 from twice.ledger.schema import backfills
 from twice.ledger.workers import live_workers
@@ -17,16 +17,21 @@ from twice.model.scopes import Scope
 
 
 def refuse_overlap(connection: sa.Connection, now: datetime, scope: Scope, tables: Sequence[str], *, but: str) -> None:
-    """Refuse partitions that another backfill's processes are at work on, or wait to work on."""
-    query = sa.select(backfills).where(backfills.c.status.in_(OPEN_STATES), backfills.c.id != but)
+    """Refuse partitions that another backfill's processes are at work on, or wait to work on, or swap in."""
+    swaps = backfills.c.shadow.contains("swapping")
+    query = sa.select(backfills).where(sa.or_(backfills.c.status.in_(OPEN_STATES), swaps), backfills.c.id != but)
     for row in connection.execute(query.order_by(backfills.c.id)).all():
-        shared = sorted(set(tables) & set(json.loads(row.tables)))
+        shadow = shadow_of(row.shadow)
+        swapping = shadow is not None and shadow.state == "swapping"
+        held = shadow.tables if shadow is not None and swapping else json.loads(row.tables)
+        shared = sorted(set(tables) & set(held))
         if not shared or not scope.overlaps(scope_of(row)):
             continue
         if owners := live_workers(connection, row.id, now):
+            what = "whose shadow is being swapped in" if swapping else f"which is {row.status}"
+            end = "" if swapping else f"; or end it with twice backfill cancel {row.id}"
             raise ScopeHeld(
-                f"{shared[0]} {scope} overlaps with backfill {row.id} ({scope_of(row)}), which is {row.status} "
-                f"on {owners[0]}",
+                f"{shared[0]} {scope} overlaps with backfill {row.id} ({scope_of(row)}), {what} on {owners[0]}",
                 safe="nothing was started",
-                to_go_on=f"twice backfill watch {row.id}; or end it with twice backfill cancel {row.id}",
+                to_go_on=f"twice backfill {'show' if swapping else 'watch'} {row.id}{end}",
             )

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from twice.errors import UsageError
+from twice.errors import ScopeHeld, UsageError
 from twice.ledger.backfill_infos import OPEN_STATES, Shadow, shadow_of
 from twice.ledger.book import Book, lock_table, store_inputs
 from twice.ledger.encoding import scope_of, scope_text, to_text
 from twice.ledger.outputs import current_outputs, output_row, touching
 from twice.ledger.overlaps import refuse_overlap
 from twice.ledger.schema import CURRENT, SUPERSEDED, backfills, claims, outputs
-from twice.ledger.values import Output
-from twice.ledger.workers import live_workers
+from twice.ledger.values import Output, Owner
+from twice.ledger.workers import forget_worker, live_workers, register
 from twice.model.windows import Window
 
 
@@ -53,17 +53,41 @@ class Shadows(Book):
         with self._read() as connection:
             return _read(connection, backfill)
 
-    def begin_swap(self, backfill: str) -> Shadow:
-        """Take a shadow from built to swapping; one that is swapped halfway goes on.
+    def begin_swap(self, backfill: str, *, ttl: timedelta, owner: Owner | None = None) -> Shadow:
+        """Take a shadow from built to swapping, with this process at work on it; one that is swapped halfway goes on.
 
         Refused while another backfill is at work on the tables: its later chunks would go over the swap.
         """
+        owner = owner or Owner.here()
         with self._write() as connection:
             self._database.lock(connection, backfills)
-            shadow = _need(connection, backfill, "building", "swapping")
+            shadow, now = _need(connection, backfill, "building", "swapping"), self._now(connection)
             row = connection.execute(sa.select(backfills).where(backfills.c.id == backfill)).one()
-            refuse_overlap(connection, self._now(connection), scope_of(row), list(shadow.tables), but=backfill)
+            others = [other for other in live_workers(connection, backfill, now) if other != owner]
+            if others and shadow.state == "swapping":
+                raise ScopeHeld(
+                    f"the shadow of backfill {backfill} is being swapped in on {others[0]}",
+                    safe="nothing was changed; that goes on",
+                    to_go_on=f"twice backfill show {backfill}",
+                )
+            refuse_overlap(connection, now, scope_of(row), list(shadow.tables), but=backfill)
+            register(connection, backfill, owner, now + ttl)
             return _write(connection, backfill, replace(shadow, state="swapping"))
+
+    def show_shadow(self, backfill: str) -> None:
+        """Write down, before the first commit of a swap, that readers may see some of it from now on."""
+        with self._write() as connection:
+            shadow = _need(connection, backfill, "swapping")
+            if not shadow.shown:
+                _write(connection, backfill, replace(shadow, shown=True))
+
+    def leave_swap(self, backfill: str, owner: Owner | None = None) -> None:
+        """Stop swapping; a shadow of which readers have seen nothing is what it was before."""
+        with self._write() as connection:
+            forget_worker(connection, backfill, owner or Owner.here())
+            shadow = _read(connection, backfill)
+            if shadow is not None and shadow.state == "swapping" and not shadow.shown:
+                _write(connection, backfill, replace(shadow, state="building"))
 
     def table_swapped(self, backfill: str, table: str, version: str) -> Shadow:
         """Write down that one table shows its shadow's rows; the last one ends the swap."""
@@ -71,7 +95,7 @@ class Shadows(Book):
             shadow = _need(connection, backfill, "swapping")
             done = {**shadow.swapped, table: version}
             state = "swapped" if set(done) == set(shadow.tables) else "swapping"
-            return _write(connection, backfill, replace(shadow, state=state, swapped=done))
+            return _write(connection, backfill, replace(shadow, state=state, swapped=done, shown=True))
 
     def begin_drop(self, backfill: str) -> Shadow:
         """Let nobody build or swap a shadow any more; what was swapped in stays."""
@@ -80,13 +104,14 @@ class Shadows(Book):
             shadow = _need(connection, backfill, "building", "swapping", "swapped", "dropping")
             row = connection.execute(sa.select(backfills).where(backfills.c.id == backfill)).one()
             now = self._now(connection)
+            at_work = row.status in OPEN_STATES or shadow.state == "swapping"
+            if at_work and (owners := live_workers(connection, backfill, now)):
+                raise UsageError(
+                    f"backfill {backfill} is at work on {owners[0]}",
+                    safe="nothing was dropped",
+                    to_go_on=f"twice backfill cancel {backfill}" if row.status in OPEN_STATES else "wait for its swap",
+                )
             if row.status in OPEN_STATES:
-                if owners := live_workers(connection, backfill, now):
-                    raise UsageError(
-                        f"backfill {backfill} is at work on {owners[0]}",
-                        safe="nothing was dropped",
-                        to_go_on=f"twice backfill cancel {backfill}",
-                    )
                 ended = {"status": "cancelled", "finished_at": now}
                 connection.execute(sa.update(backfills).where(backfills.c.id == backfill).values(**ended))
             state = shadow.state if shadow.state == "swapped" else "dropping"

@@ -201,5 +201,11 @@ class Shadowing(Protocol):
     def adopt(self, session: SparkSession, stage: Stage, shadow: Table) -> None:
         """Fill a stage of the table with what its shadow holds of the scope."""
 
-    def drop_shadow(self, session: SparkSession, table: Table, shadow: Table) -> None:
-        """Remove a shadow, what only it held, and a table that was made for it; nothing there is fine."""
+    def shadow_schema(self, session: SparkSession, target: Target) -> StructType:
+        """Return the columns that a shadow brings; refused if it has lost one since it was built."""
+
+    def drop_shadow(self, session: SparkSession, table: Table, shadow: Table) -> bool:
+        """Remove a shadow and what only it held, nothing there is fine; True: `undo_shadow` is still needed."""
+
+    def undo_shadow(self, session: SparkSession, table: Table, shadow: Table) -> None:
+        """Remove what was added to the table itself, or the table if it was made for the shadow; nobody writes it."""

@@ -189,9 +189,17 @@ class DeltaStore:
         rows = self.read(session, shadow, self.version(session, shadow)).where(scope_filter(stage.target))
         self.stage(session, stage, rows)
 
-    def drop_shadow(self, session: SparkSession, table: Table, shadow: Table) -> None:  # noqa: ARG002
+    def shadow_schema(self, session: SparkSession, target: Target) -> StructType:
+        """Return the columns of the shadow's table."""
+        return self.read(session, target.table, self.version(session, target.table)).schema
+
+    def drop_shadow(self, session: SparkSession, table: Table, shadow: Table) -> bool:  # noqa: ARG002
         """Drop the shadow's table with its files."""
         shadows.drop(session, self._places, shadow.id)
+        return False
+
+    def undo_shadow(self, session: SparkSession, table: Table, shadow: Table) -> None:
+        """Undo nothing: a shadow changes nothing of the table itself."""
 
 
 def _mine(stage: Stage) -> DeltaStage:

@@ -20,6 +20,9 @@ ADDED = "twice.added"
 # Names, in the summary of a snapshot, the shadow that it was made for.
 SHADOW = "twice.shadow"
 
+# The branches of shadows, and of the claims on them.
+_BRANCHES = re.compile(r"twice_shadow_(?P<shadow>.+)|twice_(?P<claimant>[^_]+)_\d+")
+
 
 @dataclass(frozen=True)
 class Line:
@@ -74,7 +77,7 @@ class Line:
         return None
 
     def added(self, table: Any) -> set[str]:
-        """Name the columns that were added for this shadow, and for nobody else since."""
+        """Name the columns that this shadow writes, and that are there for shadows alone."""
         return set(json.loads(table.properties().get(self.key(ADDED)) or "[]"))
 
     def token(self, table: Any) -> int:
@@ -86,3 +89,14 @@ def shadows_at(table: Any) -> list[Line]:
     """List the shadows that added columns to a table."""
     names = [str(name) for name in table.properties().keySet()]
     return [Line(name.removeprefix(f"{ADDED}@")) for name in names if name.startswith(f"{ADDED}@")]
+
+
+def added_by_others(table: Any, line: Line) -> set[str]:
+    """Name the columns of a table that shadows other than this one need."""
+    return {name for other in shadows_at(table) if other != line for name in other.added(table)}
+
+
+def shadows_in(table: Any) -> set[Line]:
+    """List the shadows that have versions in a table, or are about to publish their first one."""
+    found = (_BRANCHES.fullmatch(str(name)) for name in table.refs().keySet())
+    return {Line(match["shadow"] or match["claimant"]) for match in found if match}

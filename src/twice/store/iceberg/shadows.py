@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import types as T
+
+from twice.content.filters import scope_filter
+from twice.content.rows import column
 from twice.errors import LeaseLost, StoreRefused
 from twice.store.iceberg import jvm, staging
-from twice.store.iceberg.lines import CREATED, SHADOW, Line
+from twice.store.iceberg.lines import CREATED, SHADOW, Line, added_by_others, shadows_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from twice.model.scopes import Scope
     from twice.model.tables import Table
+    from twice.model.targets import Target
     from twice.store.iceberg.staging import IcebergStage
 
 
@@ -65,8 +70,36 @@ def adopt(session: SparkSession, stage: IcebergStage, shadow: Table) -> None:
     staging.look(session, stage)
 
 
-def drop(session: SparkSession, table: Table, shadow: Table) -> None:
-    """Remove the branch with its claims, then its snapshots and every file that no other version needs."""
+def schema(session: SparkSession, target: Target) -> T.StructType:
+    """Return the columns that a shadow brings; refused if one that holds something was dropped since.
+
+    A column that comes back under its old name is another one to Iceberg: the files would show nothing in it.
+    """
+    shadow = target.table
+    line, live = Line.of(shadow.id), jvm.load(session, shadow.id)
+    head = line.head(live) if live is not None else None
+    if live is None or head is None:
+        return session.table(shadow.id.sql).schema
+    rows = session.read.option("versionAsOf", str(head.snapshotId())).table(shadow.id.sql)
+    gone = _gone(live, head)
+    if gone:
+        inside = rows.where(scope_filter(target))
+        lost = [name for name in sorted(gone) if not inside.where(column(name).isNotNull()).isEmpty()]
+        if lost:
+            raise StoreRefused(
+                f"{shadow.name} was built with the column {lost[0]}, which was dropped from the table since",
+                safe="nothing was swapped for this table",
+                to_go_on="drop the shadow and build it again",
+            )
+    others = (added_by_others(live, line) - line.added(live)) | gone
+    return T.StructType([field for field in rows.schema.fields if field.name not in others])
+
+
+def drop(session: SparkSession, table: Table, shadow: Table) -> bool:
+    """Remove the branch with its claims, then its snapshots and every file that no other version needs.
+
+    True: a table or columns that were added for it are still there.
+    """
     line = Line.of(shadow.id)
 
     def attempt() -> None:
@@ -83,7 +116,15 @@ def drop(session: SparkSession, table: Table, shadow: Table) -> None:
 
     jvm.retried(attempt)
     jvm.retried(lambda: _expire(session, table, line))
-    jvm.retried(lambda: _undo_metadata(session, table, line))
+    return jvm.retried(lambda: _forget(session, table, line))
+
+
+def undo(session: SparkSession, table: Table, shadow: Table) -> None:
+    """Remove a table that was made for the shadow and stayed empty, or else the columns that it added.
+
+    The caller holds the table: nobody begins to write it meanwhile.
+    """
+    jvm.retried(lambda: _undo(session, table, Line.of(shadow.id)))
 
 
 def _by_partition(
@@ -121,31 +162,68 @@ def _expire(session: SparkSession, table: Table, line: Line) -> None:
         expiry.commit()
 
 
-def _undo_metadata(session: SparkSession, table: Table, line: Line) -> None:
-    """Remove a table that was made for the shadow and stayed empty, or else the columns and properties it added.
+def _gone(live: Any, head: Any) -> set[str]:
+    """Name the columns of a version that the table no longer has, or has under another number."""
+    before = live.schemas().get(head.schemaId())
+    now = {int(each.fieldId()): str(each.name()) for each in live.schema().columns()}
+    columns = [(int(each.fieldId()), str(each.name())) for each in before.columns()] if before is not None else []
+    return {name for number, name in columns if now.get(number) != name}
 
-    The caller holds the table: nobody begins to write it meanwhile.
-    """
+
+def _forget(session: SparkSession, table: Table, line: Line) -> bool:
+    """Remove what the table remembers of the shadow, unless there is more to undo: True then."""
+    live = jvm.load(session, table.id)
+    if live is None:
+        return False
+    if _unneeded(live, line) or _only_its(live, line):
+        return True
+    if _keys(live, line):
+        update = live.updateProperties()
+        _set_properties(update, live, line)
+        update.commit()
+    return False
+
+
+def _undo(session: SparkSession, table: Table, line: Line) -> None:
     live = jvm.load(session, table.id)
     if live is None:
         return
-    made = live.properties().get(line.key(CREATED)) is not None
-    if made and live.currentSnapshot() is None and not set(map(str, live.refs().keySet())):
+    if _only_its(live, line):
         session.sql(f"DROP TABLE {table.id.sql} PURGE")
         return
-    properties = [str(name) for name in live.properties().keySet() if str(name).endswith(f"@{line.shadow}")]
-    there = {str(column.name()) for column in live.schema().columns()}
-    columns = sorted(line.added(live) & there) if live.currentSnapshot() is not None else []
-    if not properties:
-        return
     transaction = live.newTransaction()
-    if columns:
-        update = transaction.updateSchema()
-        for name in columns:
-            update.deleteColumn(name)
-        update.commit()
-    update = transaction.updateProperties()
-    for name in properties:
-        update.remove(name)
+    update = transaction.updateSchema()
+    for name in _unneeded(live, line):
+        update.deleteColumn(name)
     update.commit()
+    properties = transaction.updateProperties()
+    _set_properties(properties, live, line)
+    properties.commit()
     transaction.commitTransaction()
+
+
+def _only_its(live: Any, line: Line) -> bool:
+    """Tell whether a table was made for the shadow, stayed empty, and serves nobody else."""
+    made = live.properties().get(line.key(CREATED)) is not None
+    return made and live.currentSnapshot() is None and live.refs().isEmpty()
+
+
+def _unneeded(live: Any, line: Line) -> list[str]:
+    """Name the columns that were added for this shadow and serve nobody else."""
+    if live.currentSnapshot() is None:
+        return []
+    there = {str(column.name()) for column in live.schema().columns()}
+    return sorted((line.added(live) & there) - added_by_others(live, line))
+
+
+def _keys(live: Any, line: Line) -> list[str]:
+    return [str(name) for name in live.properties().keySet() if str(name).endswith(f"@{line.shadow}")]
+
+
+def _set_properties(update: Any, live: Any, line: Line) -> None:
+    """Forget a shadow; the last one of a table that stays empty is the one that it was made for."""
+    for name in _keys(live, line):
+        update.remove(name)
+    if live.properties().get(line.key(CREATED)) is not None and live.currentSnapshot() is None:
+        for other in shadows_in(live) - {line}:
+            update.set(other.key(CREATED), "true")

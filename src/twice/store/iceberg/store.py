@@ -181,9 +181,17 @@ class IcebergStore:
         if stage.version is not None:
             self._memory.drop(stage.target, stage.version)
 
-    def drop_shadow(self, session: SparkSession, table: Table, shadow: Table) -> None:
+    def shadow_schema(self, session: SparkSession, target: Target) -> StructType:
+        """Return the columns that a shadow brings."""
+        return shadows.schema(session, target)
+
+    def drop_shadow(self, session: SparkSession, table: Table, shadow: Table) -> bool:
         """Remove the branch, and the files that only it held."""
-        shadows.drop(session, table, shadow)
+        return shadows.drop(session, table, shadow)
+
+    def undo_shadow(self, session: SparkSession, table: Table, shadow: Table) -> None:
+        """Remove the table or the columns that were added for a shadow."""
+        shadows.undo(session, table, shadow)
 
 
 def _mine(stage: Stage) -> IcebergStage:

@@ -16,7 +16,7 @@ from twice.errors import SchemaRefused, StoreRefused
 from twice.model.names import quote
 from twice.model.patterns import Merge
 from twice.store.iceberg import jvm
-from twice.store.iceberg.lines import ADDED, CREATED, Line, shadows_at
+from twice.store.iceberg.lines import ADDED, CREATED, Line, added_by_others, shadows_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -160,9 +160,11 @@ def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any
 
 
 def _added_after(live: Any, line: Line, here: Mapping[str, object], new: list[str]) -> dict[str, set[str]]:
-    """Say which columns are a shadow's own: those that it added, until the table itself is written with them."""
+    """Say which columns are a shadow's own: those that it needs added, until the table itself is written with them."""
     if line.shadow:
-        return {line.key(ADDED): line.added(live) | set(new)} if new else {}
+        # One that another shadow added must outlive that shadow.
+        mine = line.added(live) | set(new) | (added_by_others(live, line) & set(here))
+        return {line.key(ADDED): mine} if mine != line.added(live) else {}
     found = {other.key(ADDED): other.added(live) for other in shadows_at(live)}
     return {key: names - set(here) for key, names in found.items() if names & set(here)}
 

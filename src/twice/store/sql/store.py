@@ -192,9 +192,17 @@ class SqlStore:
         rows = self.read(session, shadow, self.version(session, shadow)).where(scope_filter(stage.target))
         self.stage(session, stage, rows)
 
-    def drop_shadow(self, session: SparkSession, table: Table, shadow: Table) -> None:  # noqa: ARG002
+    def shadow_schema(self, session: SparkSession, target: Target) -> StructType:
+        """Return the columns of the shadow's table."""
+        return self.read(session, target.table, self.version(session, target.table)).schema
+
+    def drop_shadow(self, session: SparkSession, table: Table, shadow: Table) -> bool:  # noqa: ARG002
         """Drop the shadow's table, its staging tables and its lines in the books."""
         shadows.drop(self.database, shadow.id)
+        return False
+
+    def undo_shadow(self, session: SparkSession, table: Table, shadow: Table) -> None:
+        """Undo nothing: a shadow changes nothing of the table itself."""
 
     def _base(self, session: SparkSession, table: Table, version: str | None) -> reading.Base | None:
         """Return what the session's own stage of the table started from, if that is what is to be read."""

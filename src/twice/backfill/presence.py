@@ -1,0 +1,52 @@
+"""Being heard of: a process that works on a backfill says so, whatever it does there."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from twice.engine.interrupts import plain_interrupts
+from twice.errors import Interrupted, LedgerError
+
+if TYPE_CHECKING:
+    from twice.engine.run import Workshop
+
+
+@contextmanager
+def heard_of(workshop: Workshop, backfill: str) -> Iterator[None]:
+    """Say four times per lease that this process is at work on a backfill, until the block ends."""
+    over, ttl = threading.Event(), workshop.lease
+
+    def beat() -> None:
+        while not over.wait(ttl.total_seconds() / 4):
+            with contextlib.suppress(LedgerError):  # the next beat may get through
+                workshop.ledger.beat_backfill(backfill, ttl)
+
+    heart = threading.Thread(target=beat, name=f"twice-backfill-{backfill}", daemon=True)
+    heart.start()
+    try:
+        yield
+    finally:
+        over.set()
+        heart.join(timeout=5)
+
+
+@contextmanager
+def beginning(workshop: Workshop, backfill: str) -> Iterator[None]:
+    """Frame what comes before the first chunk: if it fails, the backfill is left, and can be resumed."""
+    try:
+        with plain_interrupts(), heard_of(workshop, backfill):
+            yield
+    except BaseException as error:
+        with contextlib.suppress(LedgerError):  # then its silence tells
+            workshop.ledger.leave_backfill(backfill, interrupted=True)
+        if isinstance(error, KeyboardInterrupt):
+            raise Interrupted(
+                f"backfill {backfill} was interrupted before its first chunk",
+                safe="nothing was changed that readers see",
+                to_go_on=f"twice backfill resume {backfill}",
+            ) from None
+        raise

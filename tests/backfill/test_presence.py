@@ -1,0 +1,48 @@
+"""A process that works on a backfill is heard of from its first moment, and says how to go on if it is stopped."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+import pytest
+
+from tests.backfill.conftest import january
+from twice.backfill.presence import beginning
+from twice.engine.run import Workshop
+from twice.errors import Interrupted
+from twice.ledger import open_ledger
+from twice.model.scopes import Scope
+
+LEASE = timedelta(seconds=1)
+
+
+@pytest.fixture
+def workshop(tmp_path):
+    """A workshop without Spark: nothing here needs a table."""
+    return Workshop(None, None, open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}"), lease=LEASE)
+
+
+@pytest.fixture
+def backfill(workshop):
+    how = {"request": {"shadow": True}, "code": {}, "parallel": 1, "ttl": LEASE}
+    return workshop.ledger.start_backfill("shop", Scope(january(1, 4)), ["lake.core.facts@x"], **how)
+
+
+def test_a_backfill_whose_shadows_take_long_to_begin_is_not_lost(workshop, backfill):
+    with beginning(workshop, backfill):
+        time.sleep(2.5)
+        assert workshop.ledger.backfill(backfill).status == "running"
+
+
+def test_ctrl_c_while_shadows_begin_says_how_to_go_on(workshop, backfill):
+    with pytest.raises(Interrupted) as stopped, beginning(workshop, backfill):
+        raise KeyboardInterrupt
+    assert stopped.value.to_go_on == f"twice backfill resume {backfill}"
+    assert workshop.ledger.backfill(backfill).status == "interrupted"
+
+
+def test_what_fails_while_shadows_begin_leaves_nobody_at_work(workshop, backfill):
+    with pytest.raises(OSError, match="disk"), beginning(workshop, backfill):
+        raise OSError("disk")
+    assert workshop.ledger.backfill(backfill).workers == ()
