@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 
 from twice.content.rows import column
 from twice.errors import SchemaRefused
+from twice.model.grains import local_cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,7 +61,7 @@ def happened_in(schema: T.StructType, name: str, window: Window, zone: ZoneInfo,
     kind, when = schema[name].dataType, column(name)
     if isinstance(kind, T.TimestampType):
         return (when >= instant(window.start)) & (when < instant(window.end))
-    local = [moment.astimezone(zone).replace(tzinfo=None) for moment in (window.start, window.end)]
+    local = [local_cut(moment, zone) for moment in (window.start, window.end)]
     if isinstance(kind, T.TimestampNTZType):
         start, end = (F.lit(moment.isoformat(sep=" ")).cast("timestamp_ntz") for moment in local)
         return (when >= start) & (when < end)

@@ -210,6 +210,17 @@ def zone_of(name: str) -> ZoneInfo:
         raise DefinitionError(f"unknown time zone {name!r}: use a name such as UTC or Europe/Berlin") from None
 
 
+def local_cut(instant: datetime, zone: ZoneInfo) -> datetime:
+    """Return where an instant cuts local times: the start of a date at its midnight, also if the clocks skip it.
+
+    >>> cairo = zone_of("Africa/Cairo")  # on 2026-04-24 the clocks there go from midnight to 01:00
+    >>> local_cut(Day.parse("2026-04-24", cairo), cairo).isoformat()
+    '2026-04-24T00:00:00'
+    """
+    local = instant.astimezone(zone).replace(tzinfo=None, fold=0)
+    return datetime.combine(local.date(), time()) if Day.is_boundary(instant, zone) else local
+
+
 def _midnight(day: date, zone: ZoneInfo) -> datetime:
     """Return the first instant of a local date, also where the clocks skip midnight."""
     early, late = (datetime.combine(day, time(fold=fold), zone).astimezone(timezone.utc) for fold in (1, 0))

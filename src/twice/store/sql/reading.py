@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from twice.errors import Conflict, StoreRefused
+from twice.model.grains import local_cut
 from twice.model.scopes import Scope
 from twice.model.tables import Table
 from twice.model.targets import Target
@@ -243,7 +244,7 @@ def _event_span(
     """Cut by event time as the engine does: an instant, a local time or a date; anything else is left to it."""
     declared = next((column.declared for column in columns if column.name == table.event_time), "").split("(")[0]
     place = database.quoted(table.event_time or "")
-    local = [moment.astimezone(zone).replace(tzinfo=None) for moment in (event.start, event.end)]
+    local = [local_cut(moment, zone) for moment in (event.start, event.end)]
     if declared.startswith("timestamp") and declared.endswith("without time zone"):
         return Span(place, local[0], local[1], "TIMESTAMP")
     if declared.startswith("timestamp"):
