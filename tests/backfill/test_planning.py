@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from datetime import timedelta
 
@@ -122,6 +123,8 @@ def test_only_what_needs_work_is_made_and_gaps_are_not_bridged(desk):
     # Downstream reads a day back: what may have to be made again is said, and judged in its turn
     assert (sums.needed, sums.perhaps) == ((), 5)
     assert spans(desk.plan(only=("failed",)).steps[1]) == ["2026-01-07/2026-01-09"]
+    # Without what is stale nothing more will come of it
+    assert desk.plan(only=("failed",)).steps[2].perhaps == 0
     assert spans(desk.plan(only=("stale",)).steps[1]) == ["2026-01-03/2026-01-04"]
     assert [step.partitions for step in desk.plan(only=("all",)).steps] == [0, 10, 10]
 
@@ -321,3 +324,61 @@ def test_ten_thousand_partitions_are_planned_quickly(tmp_path):
     plan = desk.plan(1, 10_001)
     assert time.process_time() - started < 5
     assert [step.partitions for step in plan.steps] == [0, 0, 10_000]
+
+
+def test_the_command_that_goes_on_asks_for_the_same(desk):
+    from twice.cli.backfill import start
+
+    how = {
+        "steps": ("facts",),
+        "only": ("all",),
+        "order": "backward",
+        "parallel": 3,
+        "chunk": 5,
+        "pool": "slow",
+        "tags": {"project": "re state"},
+        "refetch": True,
+        "accept_late": True,
+    }
+    request = Request("shop", january(1, 11), **how)
+    words = shlex.split(request.command(desk.pipeline, january(3, 4)))
+    assert words[:4] == ["twice", "backfill", "start", "shop"]
+    read = start.make_context("start", words[3:]).params
+    assert (read["from_"], read["to"]) == (day(3), day(4))
+    assert (read["steps"], read["only"], read["order"], read["refetch"]) == (("facts",), ("all",), "backward", True)
+    assert (read["parallel"], read["chunk"], read["pool"], read["accept_late"]) == (3, "5", "slow", True)
+    assert read["tags"] == ("project=re state",)
+    assert not read["shadow"]
+    # Nothing more than was asked for
+    plain = Request("shop", january(1, 11)).command(desk.pipeline, january(3, 4))
+    assert plain == f"twice backfill start shop --from {day(3)} --to {day(4)}"
+    # What was missing and failed is no longer missing
+    assert Request("shop", january(1, 11), only=("missing",)).again.only == ("missing", "failed")
+    assert Request("shop", january(1, 11), only=("all",)).again.only == ("all",)
+
+
+def test_what_was_interrupted_is_as_good_as_it_was_before(desk):
+    for step in ("land", "facts"):
+        desk.made(step, 1, 4)
+    facts = desk.pipeline.find("facts")
+    run = desk.ledger.start_run("shop", Scope(january(1, 5)))
+    row = desk.ledger.start_attempt(run, "facts", facts.writes.name, 1, Scope(january(1, 5)), code=fingerprint(facts))
+    desk.ledger.finish_attempt(row, "interrupted")
+    # Three days hold what they held; the fourth was never made
+    assert desk.plan(1, 5).steps[1].counts == {"done": 3, "failed": 1}
+
+
+def test_a_long_merge_is_weighed_by_its_days(desk):
+    people = Table("lake.s.people", key=["id"], write=Merge(version="v"))
+
+    @desk.pipeline.step(reads={"facts": desk.facts}, writes=people)
+    def merge(facts):
+        return facts
+
+    # A merge of ten days for 100 executor seconds
+    run = desk.ledger.start_run("shop", Scope(january(1, 11)))
+    row = desk.ledger.start_attempt(run, "merge", people.name, 1, Scope(None), code="c")
+    desk.ledger.finish_attempt(row, "published", details={"cost": {"executor_seconds": 100.0}})
+    # Another ten days would cost about as much
+    (merged,) = [step for step in desk.plan(11, 21).steps if step.step.name == "merge"]
+    assert (merged.partitions, merged.seconds) == (10, 100.0)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
 
 from twice import Day, Overwrite, Pipeline, Table, Window, gates
+from twice.engine.cost import _sum
 from twice.errors import GateFailed
 
 if TYPE_CHECKING:
@@ -61,6 +63,25 @@ def test_an_attempt_that_failed_has_its_cost_too(lab):
     (cost,) = costs(lab)
     assert cost["executor_seconds"] > 0
     assert cost["bytes_written"] > 0
+
+
+def test_a_stage_that_was_tried_twice_is_paid_for_twice(spark, tmp_path):
+    def work(rows: Any) -> Any:
+        time.sleep(0.6)
+        try:
+            (tmp_path / "failed once").touch(exist_ok=False)
+        except FileExistsError:
+            return rows
+        raise RuntimeError("the first attempt of the stage fails")
+
+    context = spark.sparkContext
+    context.setJobGroup("twice-paid-for", "two attempts")
+    try:
+        # A barrier stage is tried again as a whole
+        assert context.parallelize([1], 1).barrier().mapPartitions(work).collect() == [1]
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
+    assert _sum(context, "twice-paid-for")["executor_seconds"] > 1.0
 
 
 def test_what_is_fresh_costs_nothing(lab):

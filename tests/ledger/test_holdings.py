@@ -83,3 +83,6 @@ def test_what_was_spent_comes_with_its_tags(ledger):
     first, second_try = ledger.spent(since=timedelta(days=1))
     assert (first.tags, first.cost, second_try.cost) == ({"project": "apollo"}, {"executor_seconds": 2.5}, {})
     assert ledger.spent(since=timedelta(0), pipeline="other") == []
+    # What was refused inside an attempt was no work of its own
+    ledger.add_failures(run, "facts", "t", 2, {scope(2): "row count at least 1"}, code="c")
+    assert len(ledger.spent()) == 2

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from twice.backfill.request import producers
+from twice.errors import UsageError
+from twice.model.patterns import Whole
 
 if TYPE_CHECKING:
     from twice.engine.status import StepStatus
@@ -33,10 +35,15 @@ def usual_rows(pipeline: Pipeline, step: Step, found: Mapping[str, StepStatus]) 
 
 
 def _count(pipeline: Pipeline, step: Step, past: Past) -> int:
-    """Count the partitions of an attempt; a table without partitions counts as one."""
-    if past.scope.window is None or step.writes.partition is None:
+    """Count the partitions of an attempt; a table without partitions counts by the units that were merged into it."""
+    if isinstance(step.writes.write, Whole):
         return 1
-    return sum(1 for _ in step.writes.partition.grain.partitions(past.scope.window, pipeline.zone))
+    window = past.scope.window or past.window
+    grain = step.writes.partition.grain if step.writes.partition else pipeline.grain
+    try:
+        return sum(1 for _ in grain.partitions(window, pipeline.zone)) if window else 1
+    except UsageError:  # the grain was another then
+        return 1
 
 
 def _cost(past: Past) -> float | None:

@@ -129,6 +129,7 @@ class Planner:
             perhaps = [
                 unit
                 for unit in planned.units
+                if "stale" in self.request.wanted
                 if unit.window not in made and unit.state == "done" and _reads_from(self.pipeline, step, unit, moving)
             ]
             moving[step.name] = union([*made, *(unit.window for unit in perhaps)])

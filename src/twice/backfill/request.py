@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from twice.errors import UsageError
@@ -99,6 +99,12 @@ class Request:
             shadow=value["shadow"],
         )
 
+    @property
+    def again(self) -> Request:
+        """The same for what failed meanwhile, whatever it was before."""
+        tries_again = {"all", "failed"} & set(self.only)
+        return self if tries_again else replace(self, only=(*self.only, "failed"))
+
     def command(self, pipeline: Pipeline, window: Window, more: Sequence[str] = ()) -> str:
         """Return the command that does the same for another window."""
         grain, zone = pipeline.grain, pipeline.zone
@@ -109,7 +115,13 @@ class Request:
         for option, values in (("--set", self.dimensions), ("--tag", self.tags)):
             for name, value in values.items():
                 parts += [option, f"{name}={value}"]
-        parts += [option for option, on in (("--accept-late", self.accept_late), ("--shadow", self.shadow)) if on]
+        if self.only != ONLY:
+            for state in self.only:
+                parts += ["--only", state]
+        if self.order != Request.order:
+            parts += ["--order", self.order]
+        flags = (("--refetch", self.refetch), ("--accept-late", self.accept_late), ("--shadow", self.shadow))
+        parts += [option for option, on in flags if on]
         if self.pool:
             parts += ["--pool", self.pool]
         if self.parallel != Request.parallel:

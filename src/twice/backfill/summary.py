@@ -114,7 +114,7 @@ def summarise(ledger: Ledger, pipeline: Pipeline, request: Request, backfill: st
         to_go_on = _next_of_shadow(backfill, status)
     elif windows:
         units = _units(pipeline, windows)
-        to_go_on = request.command(pipeline, Window(units[0].start, units[-1].end))
+        to_go_on = request.again.command(pipeline, Window(units[0].start, units[-1].end))
     elif status == "cancelled":
         to_go_on = request.command(pipeline, request.window)
     # On shadows a pipeline goes by another name.

@@ -10,6 +10,7 @@ from datetime import timedelta
 import sqlalchemy as sa
 
 from twice.ledger.book import Book
+from twice.ledger.runs import PART
 from twice.ledger.schema import attempts, runs
 
 
@@ -38,7 +39,10 @@ class Costs(Book):
             if since is not None:
                 query = query.where(c.started_at >= self._now(connection) - since)
             rows = connection.execute(query.order_by(c.id)).all()
+        read = ((*row[:3], json.loads(row.tags), json.loads(row.details)) for row in rows)
+        # What was refused inside an attempt cost nothing beside it.
         return [
-            Spent(run, name.partition("@")[0], step, json.loads(tags), json.loads(details).get("cost") or {})
-            for run, name, step, tags, details in rows
+            Spent(run, name.partition("@")[0], step, tags, details.get("cost") or {})
+            for run, name, step, tags, details in read
+            if not details.get(PART)
         ]

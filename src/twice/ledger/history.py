@@ -14,6 +14,7 @@ from twice.ledger.encoding import scope_of
 from twice.ledger.schema import attempts, runs
 from twice.ledger.values import InputRecord
 from twice.model.scopes import Scope
+from twice.model.windows import Window
 
 _GOOD = ("published", "unchanged")
 _ENDS = ("published", "unchanged", "fresh", "superseded", "accepted", "failed", "lost", "interrupted")
@@ -21,12 +22,13 @@ _ENDS = ("published", "unchanged", "fresh", "superseded", "accepted", "failed", 
 
 @dataclass(frozen=True)
 class Past:
-    """One attempt that computed something."""
+    """One attempt that computed something, and the window of its run."""
 
     scope: Scope
     rows: int | None
     seconds: float
     details: Mapping[str, Any]
+    window: Window | None = None
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,8 @@ class History(Book):
     def past(self, pipeline: str, step: str, limit: int = 30) -> list[Past]:
         """Return the newest attempts of a step that computed something."""
         query = (
-            sa.select(attempts)
+            sa.select(attempts, runs.c.window_start.label("run_start"), runs.c.window_end.label("run_end"))
+            .join(runs, runs.c.id == attempts.c.run)
             .where(attempts.c.pipeline == pipeline, attempts.c.step == step, attempts.c.status.in_(_GOOD))
             .order_by(attempts.c.id.desc())
             .limit(limit)
@@ -59,6 +62,7 @@ class History(Book):
                 row.row_count,
                 (row.finished_at - row.started_at).total_seconds(),
                 json.loads(row.details),
+                Window(row.run_start, row.run_end) if row.run_start and row.run_end else None,
             )
             for row in rows
             if row.finished_at is not None

@@ -22,6 +22,8 @@ ATTEMPT_ENDS = frozenset(
 )
 
 # Crockford's digits: sortable, and none is mistaken for another.
+# What marks an attempt that was no work of its own.
+PART = "inside"
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 _EPOCH = datetime(2020, 1, 1, tzinfo=timezone.utc)
 
@@ -134,7 +136,7 @@ class Runs(Book):
                     "status": "failed",
                     "error": storable(error),
                     "transient": False,
-                    "details": "{}",
+                    "details": to_text({PART: "an attempt that made the others"}),
                     "started_at": now,
                     "finished_at": now,
                 }

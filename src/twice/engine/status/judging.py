@@ -124,7 +124,8 @@ class _Judge:
         rows = holding.rows if holding else None
         if attempt and attempt.status == "running":
             return PartitionStatus(name, scope, "running", (), rows, attempt.run)
-        if attempt and attempt.status in ("failed", "lost", "interrupted"):
+        # Whoever interrupts work means no verdict on what it was to replace.
+        if attempt and (attempt.status in ("failed", "lost") or (attempt.status == "interrupted" and not holding)):
             return PartitionStatus(name, scope, "failed", (_failure(attempt),), rows, attempt.run)
         if holding is None:
             return PartitionStatus(name, scope, "missing")
