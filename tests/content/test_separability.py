@@ -102,9 +102,7 @@ SEPARABLE: dict[str, Step] = {
         "p", F.first("v").over(Over.partitionBy("d", "k").orderBy("v"))
     ),
     "the newest row by its rank": lambda a, b, c: rank(a, "d", "k").where("r = 1"),
-    "duplicates dropped by the day and a key that tells all": lambda a, b, c: totals(a, "d", "k").dropDuplicates(
-        ["d", "k"]
-    ),
+    "duplicates dropped by all columns": lambda a, b, c: a.dropDuplicates(),
 }
 
 MIXED: dict[str, tuple[Step, str]] = {
@@ -192,6 +190,14 @@ MIXED: dict[str, tuple[Step, str]] = {
         lambda a, b, c: a.dropDuplicates(["k", "v"]),
         "drops duplicates by k, v without d",
     ),
+    "duplicates dropped by the day and a key, with other columns beside them": (
+        lambda a, b, c: a.dropDuplicates(["d", "k"]),
+        "drops duplicates by d, k and keeps whichever row comes first",
+    ),
+    "columns turned into rows": (
+        lambda a, b, c: a.unpivot(["d"], ["k", "v"], "name", "value"),
+        "turns columns into rows (unpivot)",
+    ),
     "the newest row of each key, across days": (
         lambda a, b, c: a.groupBy("k").agg(F.max_by(F.struct("*"), "v").alias("o")).select("o.*"),
         "aggregates by k without d",
@@ -267,6 +273,7 @@ SQL = {
     "select d, v from a where v > (select max(v) from c where c.k = a.k)": "asks a subquery about rows of the window",
     "with x as (select k, max(d) d from a group by k) select * from x": "aggregates by k without d",
     "select d, sum(v) from a group by cube(d, k)": "groups in several ways at once",
+    "select d, x.value from a, lateral variant_explode(parse_json('[1, 2]')) x": "PROBE",
     "select a.d, b.v from a, b where a.k = b.k": "joins a with b without d",
     "select d, v from a limit 5": "limits rows",
     "select d, v from a order by v offset 2": "limits rows",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -205,6 +207,65 @@ def test_nothing_is_read_or_written_while_a_step_is_only_looked_at(ground):
     assert "reads rows" not in ground.of(listed).reason
     assert reached == []
     assert ground.jobs() == jobs
+
+
+STATEMENTS = {
+    "INSERT": "INSERT INTO {payments} SELECT * FROM {payments}",
+    "MERGE": "MERGE INTO {payments} p USING {payments} o ON p.customer_id = o.customer_id WHEN MATCHED THEN DELETE",
+    "CREATE": "CREATE TABLE {copy} AS SELECT * FROM {payments}",
+    "WITH": "WITH x AS (SELECT * FROM {payments}) INSERT INTO {payments} SELECT * FROM x",
+    "FROM": "FROM {payments} INSERT INTO {payments} SELECT * INSERT INTO {payments} SELECT *",
+    "DELETE": "DELETE FROM {payments}",
+    "DROP": "DROP TABLE {payments}",
+}
+
+
+def test_statements_are_not_carried_out_while_a_step_is_only_looked_at(ground):
+    names = {"payments": ground.payments.name, "copy": ground.lab.name("copy")}
+    for word, text in STATEMENTS.items():
+        query = text.format(**names)
+
+        def stated(orders: DataFrame, spark: SparkSession, query: str = query) -> DataFrame:
+            spark.sql(query)
+            return orders
+
+        assert ground.of(stated).reason == f"changes something while it is called: sql({word} …)"
+
+    def placed(orders: DataFrame, spark: SparkSession) -> DataFrame:
+        spark.sql(f"INSERT INTO {ground.payments.name} SELECT * FROM {{rows}}", rows=orders)
+        return orders
+
+    assert ground.of(placed).reason == "changes something while it is called: sql(INSERT …)"
+    assert len(ground.lab.rows("payments")) == 1
+    assert not ground.lab.spark.catalog.tableExists(names["copy"])
+
+
+def test_queries_and_views_of_a_step_are_followed(ground):
+    def viewed(orders: DataFrame, spark: SparkSession) -> DataFrame:
+        orders.createOrReplaceTempView("o")
+        spark.sql("CREATE OR REPLACE TEMPORARY VIEW big AS SELECT * FROM o WHERE amount > 1")
+        spark.sql("SET spark.sql.shuffle.partitions = 2")
+        spark.sql("SELECT order_date, {n} AS n FROM {rows}", n=F.lit(1), rows=orders)
+        return spark.sql("WITH x AS (SELECT * FROM big) SELECT * FROM x")
+
+    assert ground.of(viewed).reason == "proven from its plan"
+
+
+def test_threads_of_a_step_are_watched_and_those_of_others_are_not(ground):
+    others: list[int] = []
+
+    def elsewhere() -> None:
+        others.append(ground.lab.spark.range(3).count())
+
+    def threaded(orders: DataFrame) -> DataFrame:
+        other = threading.Thread(target=elsewhere)
+        other.start()
+        other.join()
+        with ThreadPoolExecutor(1) as pool:
+            return orders.withColumn("n", F.lit(pool.submit(orders.count).result()))
+
+    assert ground.of(threaded).reason == "reads rows while it is called: count()"
+    assert others == [3]
 
 
 def test_tables_beside_the_inputs_are_seen(ground):

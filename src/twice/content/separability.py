@@ -6,10 +6,11 @@ only rows that agree in that column. Only known nodes are taken; whatever else i
 is no, with the reason in words. What is below no windowed input is the same for every partition.
 
 Nor may the order of rows decide, which a larger job changes: `first`, `collect_set`, `mode`, approximate
-percentiles and the like are refused. Some things stay separable although rows may tie in them: windows with an
-order (`row_number` by day and key, the newest first), `max_by`, and `dropDuplicates` by the day and a key. Where
-rows tie there, a daily run chooses one of them by chance too; and one partition of the first chunk is computed
-alone and compared, so that a step that lives from such chance is found out.
+percentiles and the like are refused, and `dropDuplicates` by some of the columns: it says nothing about which row is
+kept. A step that does say it stays separable although rows may tie in what it says: windows with an order
+(`row_number` by day and key, the newest first) and `max_by`. Where rows tie there, a daily run chooses one of them by
+chance too; and one partition of the first chunk is computed alone and compared, so that a step that lives from such
+chance is found out.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ _OTHERS = {
     **dict.fromkeys(("DataSourceV2Relation", "LogicalRelation", "HiveTableRelation"), "reads a table that is no input"),
     "LogicalRDD": "uses rows that were computed or checkpointed inside the step",
     "Sample": "takes a sample of rows",
-    "Expand": "groups in several ways at once",
 }
 _ROW_UDFS = frozenset({100, 101})  # plain Python functions of one row, with and without Arrow
 # What the order in which rows come decides, unless a window says in which order it looks at them.
@@ -84,6 +83,7 @@ class Reader:
             "Distinct": self._distinct,
             "Deduplicate": self._deduplicate,
             "Generate": self._generate,
+            "Expand": self._expand,
             "Union": self._union,
             "Intersect": self._set_operation,
             "Except": self._set_operation,
@@ -159,15 +159,25 @@ class Reader:
     def _deduplicate(self, plan: Node) -> Trace:
         below = self.trace(plan.children[0])
         if not below.fixed:
-            self._require(plan.expressions("keys"), below, "drops duplicates")
+            keys = plan.expressions("keys")
+            self._require(keys, below, "drops duplicates")
+            if {each.id for each in below.output} - {key.id for key in keys}:
+                # As first() would: rows that differ elsewhere are chosen from by how they lie in the job.
+                by = _words([said(key) for key in keys])
+                raise Mixed(f"drops duplicates by {by} and keeps whichever row comes first")
         return below
 
     def _generate(self, plan: Node) -> Trace:
         generator = plan.expression("generator")
         if generator is None or generator.kind not in _GENERATORS:
-            raise Mixed(_OPAQUE)
+            shown = f"{snake(generator.kind)}()" if generator is not None else "a function"
+            raise Mixed(f"makes rows with {shown}, which may bring partitions together")
         below = self.trace(plan.children[0])
         return replace(below, output=(*below.output, *plan.expressions("generatorOutput")))
+
+    def _expand(self, plan: Node) -> Trace:
+        by_groups = any(each.name == "spark_grouping_id" for each in plan.expressions("output"))
+        raise Mixed("groups in several ways at once" if by_groups else "turns columns into rows (unpivot)")
 
     def _union(self, plan: Node) -> Trace:
         below = [self.trace(child) for child in plan.children]
@@ -290,7 +300,9 @@ class Reader:
         for node in expression.walk():
             if node.kind in _DICE:
                 raise Mixed(f"non-deterministic: {snake(node.kind)}()")
-            if node.kind in {"PythonUDF", "PythonUDAF", "PythonUDTF"}:
+            if node.kind == "PythonUDTF":
+                raise Mixed("calls a Python function that returns tables (opaque)")
+            if node.kind in {"PythonUDF", "PythonUDAF"}:
                 if node.fields.get("evalType") not in _ROW_UDFS:
                     raise Mixed(_OPAQUE)
                 if not node.fields.get("udfDeterministic"):

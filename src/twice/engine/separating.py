@@ -9,12 +9,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -26,6 +22,7 @@ from twice.engine.cost import started
 from twice.engine.grouping import grouped
 from twice.engine.inputs import arrives_apart, bind, located
 from twice.engine.run import job_of
+from twice.engine.watching import Stopped, watched
 from twice.errors import NotDeterministic, TwiceError
 from twice.model.grains import Day
 from twice.model.patterns import Overwrite
@@ -42,16 +39,6 @@ if TYPE_CHECKING:
 
 _numbers = itertools.count(1)
 _MARKER = re.compile(r":window_(?:start|end)\b")
-# What of a DataFrame reads rows at once, or leaves the plan.
-_ACTIONS = frozenset(
-    {"approxQuantile", "checkpoint", "collect", "corr", "count", "cov", "crosstab", "first", "foreach",
-     "foreachPartition", "freqItems", "head", "isEmpty", "localCheckpoint", "mergeInto", "rdd", "show", "tail", "take",
-     "toArrow", "toJSON", "toLocalIterator", "toPandas", "write", "writeTo", "writeStream"}
-)  # fmt: skip
-
-
-class _Action(BaseException):
-    """An action that a step began while it was only looked at; what catches every Exception does not catch it."""
 
 
 @dataclass(frozen=True)
@@ -139,10 +126,10 @@ def _by_plan(job: Job) -> str:
         rows = bind(job, pinned)
         bound[pinned.name] = marks.mark(pinned.name, rows, _origin(pinned.read, rows))
     result = None
-    with grouped(job), _watched() as actions, contextlib.suppress(_Action):
+    with grouped(job), watched(job.session) as seen, contextlib.suppress(Stopped):
         result = next(batches(job, bound))
-    if actions or result is None:
-        return f"reads rows while it is called: {actions[0]}()"
+    if seen or result is None:
+        return seen[0]
     if started(job):
         return "starts Spark jobs while it is called"
     if not result._jdf.queryExecution().analyzed().deterministic():
@@ -160,28 +147,3 @@ def _origin(read: Read, rows: DataFrame) -> Origin | None:
     assert table.event_time is not None  # noqa: S101 - what is cut has one of the two
     dated = isinstance(rows.schema[table.event_time].dataType, T.DateType)
     return Origin(column=table.event_time) if dated else Origin(instant=table.event_time)
-
-
-@contextmanager
-def _watched() -> Iterator[list[str]]:
-    """Stop this thread at its first action on a DataFrame, before anything is read or written, and note it."""
-    found: list[str] = []
-    before = sys.getprofile()
-
-    def look(frame: FrameType, event: str, _: Any) -> None:
-        if event == "call" and _is_action(frame):
-            found.append(frame.f_code.co_name)
-            raise _Action
-
-    sys.setprofile(look)
-    try:
-        yield found
-    finally:
-        sys.setprofile(before)
-
-
-def _is_action(frame: FrameType) -> bool:
-    name, module = frame.f_code.co_name, str(frame.f_globals.get("__name__", ""))
-    if name == "pivot" and module == "pyspark.sql.group":
-        return frame.f_locals.get("values") is None  # the values are looked for in the rows
-    return name in _ACTIONS and module in {"pyspark.sql.classic.dataframe", "pyspark.sql.dataframe"}
