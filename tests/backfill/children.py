@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import random
 import signal
 import time
 from collections.abc import Callable
@@ -28,7 +29,8 @@ class Order:
     days: int = 10
     chunk: int | None = 1
     parallel: int = 1
-    order: str = "forward"
+    # Lay the chunks out in no order at all.
+    shuffled: bool = False
     slow: float = 0.0
     swap: bool = False
     shadow: bool = False
@@ -42,6 +44,16 @@ def until(reached: Callable[[], object], patience: float = PATIENCE) -> None:
     while not reached():
         assert time.monotonic() < end, "it never came"
         time.sleep(0.02)
+
+
+def shuffle(ledger) -> None:
+    """Let chunks be laid out in another order than that of their days."""
+    lay_out = ledger.lay_out
+
+    def shuffled(backfill, stage, step, wanted, note):
+        return lay_out(backfill, stage, step, random.Random(7).sample(wanted, len(wanted)), note)
+
+    ledger.lay_out = shuffled
 
 
 def child(order: Order) -> None:
@@ -68,7 +80,9 @@ def child(order: Order) -> None:
         if order.backfill:
             summary = shop.project().go_on(lab.ledger.backfill(order.backfill))
         else:
-            how = {"chunk": order.chunk, "parallel": order.parallel, "order": order.order}
+            if order.shuffled:
+                shuffle(lab.ledger)
+            how = {"chunk": order.chunk, "parallel": order.parallel}
             if order.shadow:
                 how |= {"shadow": True, "only": ("all",)}
             summary = shop.backfill(order.first, order.days + 1, **how)

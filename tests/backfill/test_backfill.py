@@ -135,6 +135,41 @@ def test_a_step_that_was_wrongly_called_separable_is_made_one_by_one(lab):
     assert honest.find("sums").separable is None
 
 
+def lying(shop):
+    """Build a step that says that it keeps days apart, and adds them up."""
+    from pyspark.sql import Window as Over
+    from pyspark.sql import functions as F
+
+    from twice import Day, Pipeline
+
+    liar = Pipeline("shop", grain=Day)
+
+    @liar.step(reads={"raw": shop.raw}, writes=shop.facts, separable=True)
+    def facts(raw):
+        return raw.withColumn("n", F.sum("n").over(Over.orderBy("id")))
+
+    return liar
+
+
+def test_with_chunks_of_any_size_too_what_is_made_one_by_one_stays_so(shop):
+    shop.land(6)
+    summary = shop.backfill(1, 7, lying(shop), parallel=1)
+    assert summary.status == "done"
+    # However short the jobs of single days are
+    spans = [note.span for note in shop.told("chunk started")]
+    assert spans == [f"{day(1)} … {day(6)} (6)", *(day(number) for number in range(1, 7))]
+    assert min(row["n"] for row in shop.lab.rows("facts", f"d = date'{day(6)}'")) == 20 * 7
+    assert shop.lab.ledger.backfill(summary.backfill).plan[0]["batched"] is False
+
+
+def test_days_before_the_first_data_do_not_vouch_for_a_step(shop):
+    shop.land(6)
+    shop.lab.spark.sql(f"delete from {shop.raw.name} where d < date'{day(4)}'")
+    summary = shop.backfill(1, 7, lying(shop), chunk=3, parallel=1)
+    assert (summary.status, len(shop.told("split"))) == ("done", 1)
+    assert min(row["n"] for row in shop.lab.rows("facts", f"d = date'{day(6)}'")) == 20 * 7
+
+
 def test_a_broken_step_is_given_up_after_a_few_partitions(shop):
     shop.land(9)
     summary = shop.backfill(1, 10, shop.build(bad=range(1, 10)), steps=("facts",), chunk=1, parallel=1)

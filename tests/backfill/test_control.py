@@ -69,8 +69,8 @@ def test_s32_killed_at_60_percent_resume_does_the_rest_and_nothing_else(lab, nur
     loop, shop = Shop(lab, "loop_"), Shop(lab)
     loop.land(10)
     loop.loop(1, 11)
-    # Newest first, several chunks at once, of two and three days
-    child = nursery.start(lab, days=10, chunk=3, parallel=3, order="backward")
+    # In no order, several chunks at once, of two and three days
+    child = nursery.start(lab, days=10, chunk=3, parallel=3, shuffled=True)
     info = the_one(lab)
     # 12 of 20 partitions are done when it is killed
     until(lambda: lab.ledger.backfill(info.id).count("done") >= 12)
@@ -234,6 +234,7 @@ def test_a_cancel_ends_the_running_spark_jobs_and_leaves_nothing_behind(lab):
     started = time.monotonic()
     twice(lab, "backfill", "cancel", info.id)
     cancelled = lab.ledger.backfill(info.id).finished_at
+    until(lambda: not tracker.getActiveStageIds(), patience=10)
     summary = work.end()
     assert time.monotonic() - started < 30
     # Within two seconds nothing starts any more
@@ -242,6 +243,9 @@ def test_a_cancel_ends_the_running_spark_jobs_and_leaves_nothing_behind(lab):
     assert (summary.status, summary.exit_code) == ("cancelled", 3)
     assert summary.tallies[0].cancelled == 4
     assert list(tracker.getActiveStageIds()) == []
+    # Nothing failed: it was stopped
+    found = runs_of(lab, info.id)
+    assert {run.status for run in found} | {each.status for run in found for each in run.attempts} == {"interrupted"}
     assert lab.ledger.leases() == []
     assert len(shop.told("chunk started")) == 2
     with pytest.raises(UsageError, match="has ended: it is cancelled"):

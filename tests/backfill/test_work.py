@@ -11,6 +11,7 @@ from tests.backfill.conftest import day, january
 from tests.backfill.test_planning import Desk
 from twice.backfill import work
 from twice.backfill.work import Worker
+from twice.engine.vouching import Vouch
 from twice.errors import (
     GateFailed,
     KeyViolation,
@@ -37,31 +38,39 @@ class Bench:
 
     def __init__(self, folder, monkeypatch) -> None:
         self.desk = Desk(folder)
+        self.store = SimpleNamespace(abilities=SimpleNamespace(side_by_side=True))
         self.ledger = self.desk.ledger
         self.worker = Worker(
-            SimpleNamespace(ledger=self.ledger, stores=SimpleNamespace(of=lambda _table: None)),
+            SimpleNamespace(ledger=self.ledger, stores=SimpleNamespace(of=lambda _table: self.store)),
             self.desk.planner(),
             "twice backfill",
         )
         self.error: Exception = StepFailed("rotten")
+        self.rows, self.sick = 1, SICK
+        self.ran: list[str] = []
+        # What is done while a chunk is computed, with its Vouch.
+        self.meanwhile = lambda _vouch: None
         monkeypatch.setattr(work, "run_stage", self._compute)
         self.backfill = self.ledger.start_backfill(
             "shop", Scope(january(1, 9)), ["lake.s.facts"], request={}, code={}, parallel=1, ttl=timedelta(hours=1)
         )
         self.ledger.lay_out(self.backfill, 1, "facts", [NewChunk(Scope(january(1, 9)), 8)], {"step": "facts"})
 
-    def _compute(self, _workshop, _pipeline, stage, _run, **_how):
-        if stage.scope.window.covers(SICK):
+    def _compute(self, _workshop, _pipeline, stage, _run, *, vouch, solo, **_how):
+        self.ran.append(str(stage.scope))
+        self.meanwhile(vouch if solo else None)
+        if self.sick is not None and stage.scope.window.covers(self.sick):
             raise self.error
-        return SimpleNamespace(refused={}, rows=1, seconds=1.0, status="published")
+        return SimpleNamespace(refused={}, rows=self.rows, seconds=1.0, status="published")
 
-    def once(self):
-        return self.worker.run(self.ledger.take_chunk(self.backfill), check=False, skip_fresh=False)
+    def once(self, *, check=False):
+        chunk = self.ledger.take_chunk(self.backfill, check=check)
+        return self.worker.run(chunk, check=check, skip_fresh=False)
 
-    def all(self) -> dict[str, list[str]]:
+    def all(self, *, check=False) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        while chunk := self.ledger.take_chunk(self.backfill):
-            self.worker.run(chunk, check=False, skip_fresh=False)
+        while chunk := self.ledger.take_chunk(self.backfill, check=check):
+            self.worker.run(chunk, check=check, skip_fresh=False)
         for chunk in self.ledger.chunks(self.backfill):
             found.setdefault(chunk.state, []).append(str(chunk.scope))
         return found
@@ -111,3 +120,115 @@ def test_what_is_not_separable_is_made_one_by_one(bench):
     bench.error = NotSeparable("alone it differs")
     assert bench.once().kind == "split"
     assert len(bench.ledger.chunks(bench.backfill, states=("waiting",))) == 8
+
+
+SINGLES = [f"{day(number)}/{day(number + 1)}" for number in range(1, 9)]
+
+
+def halves(bench) -> None:
+    """Let the range wait in two chunks."""
+    (whole,) = bench.ledger.chunks(bench.backfill)
+    parts = [NewChunk(Scope(january(1, 5)), 4), NewChunk(Scope(january(5, 9)), 4)]
+    assert bench.ledger.recut([whole], parts)
+
+
+def test_one_by_one_stays_so_however_short_the_jobs_are(bench):
+    bench.error = NotSeparable("alone it differs")
+    assert bench.once(check=True).kind == "split"
+    bench.error = StepFailed("rotten")
+    found = bench.all(check=True)
+    assert sorted(found["done"] + found["failed"]) == SINGLES
+    assert bench.ran[1:] == SINGLES
+
+
+def test_the_halves_of_a_chunk_that_raised_are_not_joined_again_nor_do_they_set_the_size_of_others(bench):
+    halves(bench)
+    found = bench.all(check=True)
+    assert found["failed"] == [f"{day(5)}/{day(6)}"]
+    # Each part was computed once, and nothing twice
+    assert sorted(found["done"]) == [f"{day(1)}/{day(5)}", f"{day(6)}/{day(7)}", f"{day(7)}/{day(9)}"]
+    assert len(bench.ran) == len(set(bench.ran))
+
+
+def test_what_was_made_together_before_one_was_found_to_differ_is_made_again_alone(bench):
+    halves(bench)
+    # By luck the first chunk's witness was the same
+    bench.meanwhile = lambda vouch: vouch and vouch.once(lambda: True)
+    assert bench.once(check=True).kind == "done"
+    # A witness of the other one, taken by another process before that was known, is not
+    bench.error = NotSeparable("alone it differs")
+    assert bench.once(check=True).kind == "split"
+    waiting = bench.ledger.chunks(bench.backfill, states=("waiting",))
+    assert sorted(str(chunk.scope) for chunk in waiting) == SINGLES
+    assert bench.ledger.backfill(bench.backfill).plan[0]["why"].startswith("one partition per job from here on")
+
+
+def test_a_chunk_that_was_put_back_meanwhile_is_cut_when_it_is_taken(bench):
+    halves(bench)
+    bench.ledger.set_parallel(bench.backfill, 2)
+    other, late = (bench.ledger.take_chunk(bench.backfill, check=True) for _ in range(2))
+    bench.ledger.go_one_by_one(other, bench.worker._alone, "alone it differs")
+    bench.ledger.put_back(late)
+    found = bench.all(check=True)
+    assert sorted(found["done"] + found["failed"]) == SINGLES
+    assert str(late.scope) not in bench.ran
+
+
+def test_a_chunk_that_ends_after_another_process_found_a_difference_is_not_done(bench):
+    bench.sick = None
+    halves(bench)
+    bench.ledger.set_parallel(bench.backfill, 2)
+    other, mine = (bench.ledger.take_chunk(bench.backfill, check=True) for _ in range(2))
+    assert other.scope == Scope(january(1, 5))
+    late = {"once": lambda: bench.ledger.go_one_by_one(other, bench.worker._alone, "alone it differs")}
+    bench.meanwhile = lambda _vouch: late.pop("once", lambda: None)()
+    assert bench.worker.run(mine, check=True, skip_fresh=False).kind == "split"
+    assert sorted(str(c.scope) for c in bench.ledger.chunks(bench.backfill, states=("waiting",))) == SINGLES
+
+
+def test_only_a_comparison_of_rows_ticks_the_check_off(bench):
+    bench.sick = None
+    halves(bench)
+    # Nothing was compared: empty, or fresh, or a unit alone
+    bench.meanwhile = lambda vouch: vouch and vouch.once(lambda: False)
+    bench.rows = 0
+    chunk = bench.ledger.take_chunk(bench.backfill, check=True)
+    assert chunk.solo
+    bench.worker.run(chunk, check=False, skip_fresh=False)
+    chunk = bench.ledger.take_chunk(bench.backfill, check=True)
+    assert chunk.solo
+    # Compared
+    bench.meanwhile = lambda vouch: vouch and vouch.once(lambda: True)
+    bench.worker.run(chunk, check=False, skip_fresh=False)
+    assert bench.ledger.stage_note(bench.backfill, 1)["compared"]
+
+
+def test_a_refusal_holds_for_all_chunks_of_the_step_in_this_process():
+    vouch = Vouch()
+
+    def differs():
+        raise NotSeparable("alone it differs")
+
+    with pytest.raises(NotSeparable):
+        vouch.once(differs)
+    # The one that waited meanwhile might pass by luck
+    with pytest.raises(NotSeparable, match="alone it differs"):
+        vouch.once(lambda: True)
+    assert not vouch.given
+
+
+def test_a_day_that_somebody_holds_for_long_is_looked_for_so_that_the_others_go_on(bench, monkeypatch):
+    bench.error = ScopeHeld("held by run 7")
+    monkeypatch.setattr(work, "_PAUSE", timedelta(0))
+    found = bench.all()
+    assert found["failed"] == [f"{day(5)}/{day(6)}"]
+    assert sorted(found["done"]) == [f"{day(1)}/{day(5)}", f"{day(6)}/{day(7)}", f"{day(7)}/{day(9)}"]
+    assert bench.ran.count(f"{day(1)}/{day(9)}") == 2
+    assert bench.ran.count(f"{day(5)}/{day(6)}") == 60
+
+
+def test_where_a_claim_takes_the_whole_table_nothing_is_gained_by_halves(bench, monkeypatch):
+    bench.error = ScopeHeld("held by run 7")
+    bench.store.abilities.side_by_side = False
+    monkeypatch.setattr(work, "_PAUSE", timedelta(0))
+    assert bench.all() == {"failed": [f"{day(1)}/{day(9)}"]}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from datetime import datetime, timedelta, timezone
 from unittest.mock import ANY
 
 import pytest
 
+from twice.backfill.request import Request
 from twice.cli.watching import Watch
 from twice.ledger import NewChunk, Owner, open_ledger
 from twice.model.scopes import Scope
@@ -161,6 +163,45 @@ def test_on_a_terminal_a_watch_draws_a_bar(project, begun, monkeypatch):
     open_ledger(f"sqlite:///{project.ledger}").cancel_backfill(begun)
     shown = project.call("backfill", "watch", begun).out
     assert shown.endswith(f"backfill {begun} cancelled: 3 of 16 partitions, 1 failed\n")
+
+
+def changed(project, *, workers: bool) -> str:
+    """Begin a backfill whose code is another now; its process is gone, or still at work."""
+    ledger = open_ledger(f"sqlite:///{project.ledger}")
+    window = Window(datetime(2026, 1, 1, tzinfo=timezone.utc), datetime(2026, 1, 9, tzinfo=timezone.utc))
+    request = Request("shop", window, steps=("build",)).to_json()
+    far = Owner("elsewhere", 7)
+    how = {"request": request, "code": {"build": "v0"}, "parallel": 2, "ttl": timedelta(hours=1), "owner": far}
+    backfill = ledger.start_backfill("shop", Scope(window), ["lake.core.facts"], **how)
+    if not workers:
+        ledger.leave_backfill(backfill, interrupted=True, owner=far)
+    return backfill
+
+
+def test_resume_with_other_code_names_both_ways_where_nobody_can_be_asked(project):
+    backfill = changed(project, workers=False)
+    answer = project.call("backfill", "resume", backfill)
+    assert answer.code == 2
+    assert f"the code of build changed since backfill {backfill} began" in answer.err
+    assert f"twice backfill resume {backfill} --new-code" in answer.err
+    assert f"twice backfill resume {backfill} --restart" in answer.err
+    assert project.call("backfill", "show", backfill, "--json").json["status"] == "interrupted"
+
+
+@pytest.mark.parametrize("word", ["new-code", "restart"])
+def test_on_a_terminal_resume_with_other_code_asks(project, monkeypatch, word):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    backfill = changed(project, workers=True)
+    monkeypatch.setattr("sys.stdin", Terminal(f"perhaps\n{word}\n"))
+    answer = project.call("backfill", "resume", backfill, "--join")
+    # It asks until one of the two is said, and does that: not under the hands of others
+    assert "Make what is left with the new code, or restart? (new-code, restart)" in answer.err
+    assert "'perhaps' is not one of" in answer.err
+    assert f"--{word} is not for a backfill that others work on" in answer.err
+    assert answer.code == 2
 
 
 def test_a_second_backfill_of_the_same_range_is_told_who_holds_it(project, begun):

@@ -407,7 +407,7 @@ def test_days_that_are_worth_a_task_each_are_made_without_a_shuffle_and_one_file
     assert (again.status, seen) == ("unchanged", [True, False])
 
 
-def test_one_chunk_that_was_compared_speaks_for_the_others_and_one_that_failed_does_not(shop):
+def test_one_chunk_that_was_compared_speaks_for_the_others_and_so_does_one_that_failed(shop):
     vouch = Vouch()
     shop.chunk(shop.pipeline(), days_of(2), solo=Scope(day(1)), vouch=vouch)
     assert len(shop.calls) == 2
@@ -417,7 +417,7 @@ def test_one_chunk_that_was_compared_speaks_for_the_others_and_one_that_failed_d
 
     tried: list[int] = []
 
-    def bad() -> None:
+    def bad() -> bool:
         tried.append(1)
         raise NotSeparable("no")
 
@@ -425,4 +425,53 @@ def test_one_chunk_that_was_compared_speaks_for_the_others_and_one_that_failed_d
     for _ in range(2):
         with pytest.raises(NotSeparable):
             other.once(bad)
-    assert len(tried) == 2
+    assert len(tried) == 1
+
+
+def test_days_without_rows_speak_for_nobody(shop):
+    vouch = Vouch()
+    empty = Window(FIRST + timedelta(days=10), FIRST + timedelta(days=14))
+    shop.chunk(shop.pipeline(), empty, solo=Scope(day(12)), vouch=vouch)
+    assert (len(shop.calls), vouch.given) == (2, False)
+    # Nor does a chunk that is fresh, or a day alone
+    shop.chunk(shop.pipeline(), empty, solo=Scope(day(12)), vouch=vouch, skip_fresh=True)
+    shop.chunk(shop.pipeline(), day(0), solo=Scope(day(0)), vouch=vouch)
+    assert (len(shop.calls), vouch.given) == (3, False)
+    shop.chunk(shop.pipeline(), days_of(2), solo=Scope(day(1)), vouch=vouch)
+    assert (len(shop.calls), vouch.given) == (5, True)
+
+
+def hourly(shop: Shop, *guards: Any, mix: bool = False) -> Pipeline:
+    """Build a step of a day pipeline into a table by the hour of the id."""
+
+    def by_hour(raw: DataFrame) -> DataFrame:
+        when = F.to_timestamp("d") + F.make_dt_interval(hours=F.col("id"))
+        total = F.sum("n").over(Over.orderBy("d", "id"))
+        return raw.select(
+            "id", when.alias("h"), F.when(F.col("n") < 0, -1).otherwise(total if mix else F.col("n")).alias("n")
+        )
+
+    return shop.pipeline(*guards, table={"partition": Hour("h"), "dimensions": []}, work=by_hour, separable=True)
+
+
+def test_of_a_day_with_refused_hours_the_others_are_compared(shop):
+    # Given days each of which has an hour that a gate refuses
+    for number in range(3):
+        shop.insert("(3, {d}, 'acme', -1)", number)
+    vouch = Vouch()
+    three = Window(FIRST, day(2).end)
+    done = shop.chunk(hourly(shop, gates.range("n", min=0)), three, solo=Scope(day(1)), vouch=vouch)
+    # Then that is no difference, and what passed was compared
+    assert (len(done.refused), done.status, vouch.given) == (3, "published", True)
+    # While a difference in an hour that passed is seen
+    with pytest.raises(NotSeparable):
+        shop.chunk(hourly(shop, gates.range("n", min=0), mix=True), three, solo=Scope(day(1)))
+
+
+def test_a_day_whose_hours_were_all_refused_is_not_the_one_that_is_compared(shop):
+    shop.lab.spark.sql(f"delete from {shop.lab.name('raw')} where d = {at(1)}")
+    vouch = Vouch()
+    pipeline = hourly(shop, gates.row_count(min=1))
+    done = shop.chunk(pipeline, Window(FIRST, day(2).end), solo=Scope(day(1)), vouch=vouch)
+    # Two hours of the days around it have rows
+    assert (len(done.refused), vouch.given) == (24 + 22 + 22, True)

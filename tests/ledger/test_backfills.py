@@ -168,6 +168,15 @@ def test_whoever_leaves_puts_its_chunks_back(ledger, laid_out):
     assert not ledger.finish_chunk(mine, "done")
 
 
+def test_whoever_leaves_a_cancelled_backfill_leaves_nothing_that_waits(ledger, laid_out):
+    backfill = laid_out()
+    ledger.take_chunk(backfill, owner=FAR)
+    ledger.cancel_backfill(backfill)
+    ledger.leave_backfill(backfill, owner=FAR)
+    info = ledger.backfill(backfill)
+    assert (info.count("cancelled"), info.count("running"), info.count("waiting")) == (8, 0, 0)
+
+
 def test_a_cancelled_backfill_without_a_process_has_nothing_at_work(ledger, laid_out, clock):
     backfill = laid_out()
     ledger.take_chunk(backfill, owner=FAR)
@@ -190,7 +199,11 @@ def test_one_chunk_of_a_stage_is_checked_alone_until_one_was(ledger, laid_out):
     backfill = laid_out(parallel=3)
     first, second = (ledger.take_chunk(backfill, owner=FAR, check=True) for _ in range(2))
     assert (first.solo, second.solo) == (True, True)
-    ledger.finish_chunk(first, "done", rows=1)
+    # That one is done is not enough: it may have had nothing to compare
+    ledger.finish_chunk(first, "done", rows=0)
+    third = ledger.take_chunk(backfill, owner=FAR, check=True)
+    assert third.solo is True
+    ledger.finish_chunk(second, "done", rows=1, compared=True)
     assert ledger.take_chunk(backfill, owner=FAR, check=True).solo is False
 
 
@@ -255,7 +268,7 @@ def test_a_restart_forgets_the_chunks(ledger, laid_out):
 
 def test_with_other_code_the_step_at_work_is_cut_again_and_what_is_done_stays(ledger, laid_out, day):
     backfill = laid_out()
-    ledger.finish_chunk(ledger.take_chunk(backfill, check=True, owner=FAR), "done", rows=5)
+    ledger.finish_chunk(ledger.take_chunk(backfill, check=True, owner=FAR), "done", rows=5, compared=True)
     ledger.finish_chunk(ledger.take_chunk(backfill, owner=FAR), "failed", error="it rained")
     ledger.leave_backfill(backfill, interrupted=True, owner=FAR)
     # The same code, or other code of another step: the chunks stay as they are
@@ -268,7 +281,15 @@ def test_with_other_code_the_step_at_work_is_cut_again_and_what_is_done_stays(le
     assert [(chunk.scope, chunk.state, chunk.solo) for chunk in ledger.chunks(backfill)] == [(day(1, 2), "done", False)]
     # And one of the new chunks is checked again
     assert ledger.lay_out(backfill, 1, "facts", [NewChunk(day(3, 4), 4)], {"step": "facts"})
-    assert ledger.take_chunk(backfill, check=True, owner=FAR).solo
+    chunk = ledger.take_chunk(backfill, check=True, owner=FAR)
+    assert chunk.solo
+    # What the other code made together stays, whatever is found out about the new
+    ledger.go_one_by_one(chunk, lambda _: [NewChunk(day(3, 2), 2), NewChunk(day(5, 2), 2)], "alone it differs")
+    assert [(chunk.scope, chunk.state) for chunk in ledger.chunks(backfill)] == [
+        (day(1, 2), "done"),
+        (day(3, 2), "waiting"),
+        (day(5, 2), "waiting"),
+    ]
 
 
 def test_with_other_code_a_step_that_has_ended_stays_ended(ledger, laid_out):

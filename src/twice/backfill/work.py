@@ -28,6 +28,7 @@ from twice.errors import (
     TwiceError,
 )
 from twice.ledger import Chunk, NewChunk
+from twice.ledger.stage_notes import was_split
 from twice.model.patterns import Overwrite
 from twice.model.scopes import Scope
 from twice.model.windows import Window
@@ -53,7 +54,10 @@ _OF_ONE = (
 # With this many partitions failed alone and none done, the step itself is broken.
 _BROKEN = 5
 _HELD_WAIT, _HELD_TRIES = 5.0, 60
+# After so many tries the partition that somebody holds is looked for, so that the others need not wait.
+_HELD_TOGETHER = 2
 _LOST_TRIES = 3
+_PAUSE = timedelta(seconds=2)
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,11 @@ class Worker:
         """Run one chunk to its end, whatever that is."""
         ledger, pipeline, request = self.workshop.ledger, self.planner.pipeline, self.planner.request
         step = pipeline.find(chunk.step)
+        one_by_one = self._is_one_by_one(chunk)
+        if one_by_one and len(alone := self._alone(chunk)) > 1:
+            # It was at work, or held, when another one was found to mix its partitions.
+            ledger.split_chunk(chunk, alone)
+            return Outcome("split", "one partition per job from here on")
         stage = self.stage(chunk)
         tags = {**request.tags, "backfill": chunk.backfill}
         run = ledger.start_run(pipeline.name, chunk.scope, command=self.command, tags=tags)
@@ -101,8 +110,11 @@ class Worker:
                 partial=isinstance(step.writes.write, Overwrite),
                 solo=_witness(stage) if chunk.solo else None,
                 vouch=self.vouches.setdefault(chunk.stage, Vouch()),
+                # What the ledger has of these partitions may be what they were together.
+                anew=one_by_one,
                 pool=request.pool,
                 accept_late=request.accept_late,
+                abandoned=self.abandoned,
             )
         except TwiceError as error:
             return self._failed(chunk, step, run, error)
@@ -119,11 +131,22 @@ class Worker:
         return self.planner.stage(self.planner.pipeline.find(chunk.step), [chunk.scope.window])
 
     def _done(self, chunk: Chunk, run: str, result: StepResult, *, check: bool) -> Outcome:
-        ledger = self.workshop.ledger
+        ledger, units = self.workshop.ledger, self._units(chunk)
         first = next(iter(result.refused.values()), "")
         ledger.finish_run(run, "failed" if result.refused else "done", first)
-        ledger.finish_chunk(chunk, "done", rows=result.rows, refused=result.refused)
-        if check and not chunk.solo:
+        vouch = self.vouches.get(chunk.stage)
+        done = ledger.finish_chunk(
+            chunk,
+            "done",
+            rows=result.rows,
+            refused=result.refused,
+            compared=chunk.solo and vouch is not None and vouch.given,
+            alone=self._alone(chunk),
+        )
+        if not done and len(units) > 1 and self._is_one_by_one(chunk):
+            return Outcome("split", "one partition per job from here on: another process found that they differ alone")
+        # The time of a comparison tells nothing of the next chunk.
+        if check and not (chunk.solo and result.rows and len(units) > 1):
             self._adapt(chunk, result.seconds)
         text = f"{len(result.refused)} refused: {first}" if result.refused else result.status
         return Outcome("done", text, result.rows, result.seconds, len(result.refused))
@@ -136,14 +159,17 @@ class Worker:
             ledger.put_back(chunk)
             return Outcome("waiting", "abandoned")
         ledger.finish_run(run, "held" if held else "failed", str(error))
-        if (held and chunk.tries < _HELD_TRIES) or (isinstance(error, LeaseLost) and chunk.tries < _LOST_TRIES):
-            ledger.put_back(chunk, wait=timedelta(seconds=2))
-            return Outcome("waiting", error.message)
         units = self._units(chunk)
+        apart = held and chunk.tries >= _HELD_TOGETHER and len(units) > 1 and self._is_claimed_by_window(step)
+        waits = (held and chunk.tries < _HELD_TRIES) or (isinstance(error, LeaseLost) and chunk.tries < _LOST_TRIES)
+        if waits and not apart:
+            ledger.put_back(chunk, wait=_PAUSE)
+            return Outcome("waiting", error.message)
         if isinstance(error, NotSeparable) and len(units) > 1:
-            self._one_by_one(chunk, units)
-            return Outcome("split", f"one partition per job from here on: {error.message}")
-        if (of_one or _may_be_of_one(error)) and len(units) > 1:
+            why = f"one partition per job from here on: {error.message}"
+            ledger.go_one_by_one(chunk, self._alone, why)
+            return Outcome("split", why)
+        if (of_one or apart or _may_be_of_one(error)) and len(units) > 1:
             half = len(units) // 2
             ledger.split_chunk(chunk, [self._chunk(step, part) for part in (units[:half], units[half:])])
             return Outcome("split", error.message)
@@ -170,14 +196,17 @@ class Worker:
         failed = [each for each in ended if each.state == "failed"]
         return len(failed) >= _BROKEN and len(failed) == len(ended)
 
-    def _one_by_one(self, chunk: Chunk, units: Sequence[Window]) -> None:
-        """Give every partition of the step that is not made yet a job of its own."""
-        ledger, step = self.workshop.ledger, self.planner.pipeline.find(chunk.step)
-        ledger.split_chunk(chunk, [self._chunk(step, [unit]) for unit in units])
-        waiting = ledger.chunks(chunk.backfill, stage=chunk.stage, states=("waiting",))
-        many = [each for each in waiting if len(self._units(each)) > 1]
-        if many:
-            ledger.recut(many, [self._chunk(step, [unit]) for each in many for unit in self._units(each)])
+    def _is_one_by_one(self, chunk: Chunk) -> bool:
+        return bool(self.workshop.ledger.stage_note(chunk.backfill, chunk.stage).get("one_by_one"))
+
+    def _alone(self, chunk: Chunk) -> list[NewChunk]:
+        """Cut a chunk into one job for each unit."""
+        step = self.planner.pipeline.find(chunk.step)
+        return [self._chunk(step, [unit]) for unit in self._units(chunk)]
+
+    def _is_claimed_by_window(self, step: Step) -> bool:
+        """Tell whether a part of a chunk may be free while another is held."""
+        return step.writes.partition is not None and self.workshop.stores.of(step.writes).abilities.side_by_side
 
     def _adapt(self, chunk: Chunk, seconds: float) -> None:
         """Cut what waits anew if chunks turn out to be much too short or too long."""
@@ -185,8 +214,12 @@ class Worker:
         better = min(MOST, adapted(chunk.partitions, seconds))
         if request.chunk is not None or better == chunk.partitions:
             return
+        note = ledger.stage_note(chunk.backfill, chunk.stage)
+        if note.get("one_by_one") or was_split(note, chunk.scope.window):
+            return
         step = self.planner.pipeline.find(chunk.step)
-        waiting = ledger.chunks(chunk.backfill, stage=chunk.stage, states=("waiting",))
+        found = ledger.chunks(chunk.backfill, stage=chunk.stage, states=("waiting",))
+        waiting = [each for each in found if not was_split(note, each.scope.window)]
         each = max(1, chunk.partitions // len(self._units(chunk)))
         size = max(1, better // each)
         windows = sorted(unit for old in waiting for unit in self._units(old))

@@ -17,7 +17,7 @@ from twice.content.keys import expand_keys
 from twice.content.nullability import plain
 from twice.engine.guard import inspect_plan
 from twice.engine.problems import said
-from twice.errors import SchemaRefused, StepFailed, TwiceError
+from twice.errors import Interrupted, SchemaRefused, StepFailed, TwiceError
 from twice.model.framework import FRAMEWORK_COLUMNS, LOADED_AT_COLUMN, WINDOW_COLUMN
 from twice.model.patterns import Merge
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from twice.engine.job import Job
 
 _BATCH = 50_000
+# Whoever waits for a source looks this often whether anybody still wants the answer.
+_SLICE = 0.5
 
 
 def batches(job: Job, bound: Mapping[str, DataFrame]) -> Iterator[DataFrame]:
@@ -71,7 +73,12 @@ def _call(job: Job, bound: Mapping[str, DataFrame]) -> Any:
 def _pace(job: Job) -> None:
     """Wait until the source may be called again, by whichever process."""
     assert job.step.rate is not None  # noqa: S101 - only offered to steps with a rate
-    time.sleep(job.ledger.next_call(f"{job.step.pipeline}.{job.step.name}", job.step.rate.apart))
+    end = time.monotonic() + job.ledger.next_call(f"{job.step.pipeline}.{job.step.name}", job.step.rate.apart)
+    while not job.abandoned():
+        if (left := end - time.monotonic()) <= 0:
+            return
+        time.sleep(min(left, _SLICE))
+    raise Interrupted(f"step {job.step.name} was stopped before its source was called", safe="nothing was published")
 
 
 def _failed(job: Job, error: BaseException) -> StepFailed:

@@ -35,7 +35,7 @@ def nothing_to_do(job: Job, claim: Claim, row: int, inputs: list[Pinned], *, wai
             return _end(job, claim, row, "superseded", [], {"newest": newest})
     if takes_no_late_rows(job):
         refuse_late_rows(job, *_before_and_now(job, inputs))
-    if (job.skip_fresh or waited) and (outputs := fresh_outputs(job, inputs)) is not None:
+    if (job.skip_fresh or (waited and not job.anew)) and (outputs := fresh_outputs(job, inputs)) is not None:
         return _end(job, claim, row, "fresh", outputs, {})
     return None
 

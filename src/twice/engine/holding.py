@@ -14,11 +14,14 @@ from twice.engine.heartbeat import Heartbeat
 from twice.engine.interrupts import apart
 from twice.engine.problems import explained
 from twice.engine.retries import is_transient
-from twice.errors import LeaseLost, ScopeHeld
+from twice.errors import Interrupted, LeaseLost, ScopeHeld, TwiceError
 
 if TYPE_CHECKING:
     from twice.engine.job import Job
     from twice.ledger import Claim
+
+# How an attempt ends that did not fail for a reason of its own.
+_ENDS: dict[type[TwiceError], str] = {LeaseLost: "lost", ScopeHeld: "held", Interrupted: "interrupted"}
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ def noted(job: Job, code: str | None = None) -> Iterator[Job]:
         raise
     except Exception as error:
         problem = explained(job, error)
-        status = "lost" if isinstance(problem, LeaseLost) else "held" if isinstance(problem, ScopeHeld) else "failed"
+        status = next((how for kind, how in _ENDS.items() if isinstance(problem, kind)), "failed")
         transient = is_transient(problem, job.step.transient)
         cost = measured(job)
         details = {"cost": cost} if cost else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
@@ -49,6 +49,9 @@ class Job:
     vouch: Vouch = field(default_factory=Vouch)
     pool: str | None = None
     accept_late: bool = False
+    anew: bool = False
+    # Whether nobody waits for the result any more.
+    abandoned: Callable[[], bool] = lambda: False
     number: int = 1
     attempt: int = 0
     listener: Listener = ignore

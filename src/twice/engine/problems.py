@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException
 
 from twice.engine.retries import is_disk_full, is_transient
-from twice.errors import LeaseLost, PermanentError, StepFailed, TransientError, TwiceError
+from twice.errors import Interrupted, LeaseLost, PermanentError, StepFailed, TransientError, TwiceError
 
 if TYPE_CHECKING:
     from twice.engine.job import Job
@@ -18,15 +18,13 @@ _SAFE = "nothing was published by this attempt; the last good version stays read
 
 def explained(job: Job, error: Exception) -> TwiceError:
     """Return the error as one of ours: weather, or permanent with what to do next."""
+    where = f"step {job.step.name}, {job.target.scope} of {job.step.writes.name}"
+    if (cancelled := _cancelled(where, error)) is not None:
+        return cancelled
     if isinstance(error, StepFailed) and is_transient(error, job.step.transient):
         return TransientError(error.message, safe=_SAFE, to_go_on="run it again later")
     if isinstance(error, TwiceError):
         return error
-    where = f"step {job.step.name}, {job.target.scope} of {job.step.writes.name}"
-    if "cancelled part of cancelled job group" in str(error):
-        return LeaseLost(
-            f"{where}: the claim was taken over by another run, so its Spark jobs were cancelled", safe=_SAFE
-        )
     if is_disk_full(error):
         return PermanentError(
             f"{where}: no space left on a disk",
@@ -40,6 +38,20 @@ def explained(job: Job, error: Exception) -> TwiceError:
         safe=_SAFE,
         to_go_on="correct the step or its input, then run it again",
     )
+
+
+def _cancelled(where: str, error: Exception) -> TwiceError | None:
+    """Say who cancelled the Spark jobs of an attempt, inside its step or outside, if somebody did."""
+    link: BaseException | None = error
+    while link is not None:
+        text = str(link) if not isinstance(link, TwiceError) else ""
+        if "part of cancelled job tag" in text:  # all jobs of a run have its tag
+            return Interrupted(f"{where}: its Spark jobs were cancelled, because the run was stopped", safe=_SAFE)
+        if "part of cancelled job group" in text and not isinstance(error, TwiceError):
+            taken = "the claim was taken over by another run, so its Spark jobs were cancelled"
+            return LeaseLost(f"{where}: {taken}", safe=_SAFE)
+        link = link.__cause__
+    return None
 
 
 def said(job: Job, error: BaseException) -> str:

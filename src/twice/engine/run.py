@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -128,16 +128,20 @@ def run_stage(
     vouch: Vouch | None = None,
     pool: str | None = None,
     accept_late: bool = False,
+    anew: bool = False,
+    abandoned: Callable[[], bool] = lambda: False,
 ) -> StepResult:
     """Bring one stage up to date, with retries for weather.
 
     `partial` publishes the partitions that pass their gates and reports the others; `solo` is a partition
     that is computed alone and compared before anything is published, by the first of the stages that share a `vouch`;
     `pool` is the FAIR pool of its Spark jobs;
-    `accept_late` lets a closed partition of a table with `late="fail"` be made anew.
+    `accept_late` lets a closed partition of a table with `late="fail"` be made anew; `anew` makes it also where
+    another run that was waited for seems to have made it; once it is `abandoned`, no source is called any more.
     """
     job = job_of(workshop, pipeline, stage, run)
-    job = dataclasses.replace(job, skip_fresh=skip_fresh, wait=wait, accept_late=accept_late)
+    job = dataclasses.replace(job, skip_fresh=skip_fresh, wait=wait, accept_late=accept_late, anew=anew)
+    job = dataclasses.replace(job, abandoned=abandoned)
     return _step(dataclasses.replace(job, partial=partial, solo=solo, vouch=vouch or job.vouch, pool=pool))
 
 

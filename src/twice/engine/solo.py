@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from twice.content.digest import Digest
-from twice.content.filters import scope_filter
+from twice.content.filters import partition_filter, scope_filter
 from twice.content.profile import profile
 from twice.content.rows import column
 from twice.content.schema import order_sensitive, schema_fingerprint
@@ -37,32 +37,39 @@ def compare_alone(job: Job, inputs: Sequence[Pinned], staged: Staged, verdict: V
         job.vouch.once(lambda: _compare(job, inputs, staged, verdict))
 
 
-def _compare(job: Job, inputs: Sequence[Pinned], staged: Staged, verdict: Verdict) -> None:
+def _compare(job: Job, inputs: Sequence[Pinned], staged: Staged, verdict: Verdict) -> bool:
+    """Compare one unit; False if it has no rows on either side, which proves nothing."""
     unit = _unit(job, verdict)
     scope = Scope(unit, job.scope.dimensions)
     alone = replace(job, scope=scope, target=Target.of(job.step.writes, scope, job.pipeline.zone), solo=None)
     staged_rows = job.store.staged(job.session, staged.stage)
     bound = {pinned.name: bind(alone, pinned) for pinned in pin_unit(alone, inputs)}
     computed = reduce(lambda one, other: one.unionByName(other), batches(alone, bound))
+    parts = {partition: digest for partition, digest in verdict.digests.items() if job.unit_of(partition) == unit}
+    # What a gate refused is not published, and its content not known.
+    passed = reduce(lambda one, other: one | other, (partition_filter(alone.target, each) for each in parts))
+    whole = not any(job.unit_of(partition) == unit for partition in verdict.refused)
     rows = _shaped(computed, staged_rows.schema)
+    rows = rows if whole else rows.where(passed)
     inexact = order_sensitive(staged_rows.schema)
     if inexact:
         # The last digits of such sums depend on how rows are spread over tasks: they are compared by and large.
-        in_chunk = staged_rows.where(scope_filter(alone.target))
+        in_chunk = staged_rows.where(scope_filter(alone.target) if whole else passed)
         mine, theirs = _exactly(rows.drop(*inexact)), _exactly(in_chunk.drop(*inexact))
         same = mine == theirs and _nearly(rows, in_chunk, inexact)
     else:
-        parts = [digest for partition, digest in verdict.digests.items() if job.unit_of(partition) == unit]
-        mine, theirs = _exactly(rows), reduce(lambda one, other: one + other, parts)
+        mine, theirs = _exactly(rows), reduce(lambda one, other: one + other, parts.values())
         same = mine == theirs or mine.rows == theirs.rows == 0
     if not same:
         require_unmoved(job, inputs)
         raise _different(job, alone, mine, theirs)
+    return mine.rows > 0
 
 
 def _unit(job: Job, verdict: Verdict) -> Window:
     """Return the unit that was asked for, or the nearest one that has rows and that no gate refused a part of."""
     refused = {job.unit_of(partition) for partition in verdict.refused}
+    passed = {job.unit_of(partition) for partition in verdict.digests}
     # No rows alone and no rows together would prove nothing.
     filled = {job.unit_of(partition) for partition, digest in verdict.digests.items() if digest.rows}
     assert job.solo is not None  # noqa: S101 - the caller asked
@@ -71,8 +78,8 @@ def _unit(job: Job, verdict: Verdict) -> Window:
     middle = units.index(wanted) if wanted in units else len(units) // 2
     # The later one of two: what adds up over days shows there.
     nearest = sorted(range(len(units)), key=lambda place: (abs(place - middle), -place))
-    able = [units[place] for place in nearest if units[place] not in refused]
-    return next((unit for unit in able if unit in filled), able[0] if able else units[middle])
+    able = [units[place] for place in nearest if units[place] in passed]
+    return min(able, key=lambda unit: (unit not in filled, unit in refused))
 
 
 def _shaped(rows: DataFrame, schema: StructType) -> DataFrame:

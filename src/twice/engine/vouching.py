@@ -5,17 +5,30 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from twice.errors import NotSeparable
+
 
 class Vouch:
     """One comparison for all chunks of a step in this process; whoever comes meanwhile waits for its end."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._given = False
+        self._refused: NotSeparable | None = None
+        # Whether rows were compared and found right.
+        self.given = False
 
-    def once(self, compare: Callable[[], None]) -> None:
-        """Compare, unless another chunk did so and was found right."""
+    def once(self, compare: Callable[[], bool]) -> None:
+        """Compare, unless another chunk did so: found right it holds for all, found wrong it holds for all, too.
+
+        A comparison that returns False had nothing to compare, and speaks for nobody.
+        """
         with self._lock:
-            if not self._given:
-                compare()
-                self._given = True
+            if (before := self._refused) is not None:
+                raise NotSeparable(before.message, safe=before.safe, to_go_on=before.to_go_on)
+            if self.given:
+                return
+            try:
+                self.given = compare()
+            except NotSeparable as error:
+                self._refused = error
+                raise

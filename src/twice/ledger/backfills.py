@@ -127,15 +127,16 @@ class Backfills(Book):
         """Stop working on a backfill; the last one to leave one that is not ended leaves it interrupted."""
         owner = owner or Owner.here()
         with self._write() as connection:
-            row = _row(connection, backfill)
+            # In the order in which a chunk's end locks them: first the backfill, then its chunks.
+            row = _row(connection, backfill, lock=True)
             forget_worker(connection, backfill, owner)
             mine = (chunks.c.host == owner.host, chunks.c.pid == owner.pid, chunks.c.state == "running")
-            connection.execute(
-                sa.update(chunks)
-                .where(chunks.c.backfill == backfill, *mine)
-                .values(state="waiting", host=None, pid=None)
-            )
             now = self._now(connection)
+            # Of a cancelled backfill nobody takes them any more.
+            left = {"state": "cancelled", "finished_at": now} if row.status == "cancelled" else {"state": "waiting"}
+            connection.execute(
+                sa.update(chunks).where(chunks.c.backfill == backfill, *mine).values(**left, host=None, pid=None)
+            )
             if interrupted and row.status in OPEN_STATES and not live_workers(connection, backfill, now):
                 values = {"status": "interrupted", "finished_at": now}
                 connection.execute(sa.update(backfills).where(backfills.c.id == backfill).values(**values))
@@ -227,8 +228,9 @@ class Backfills(Book):
             connection.execute(sa.update(backfills).where(backfills.c.id == backfill).values(status=after))
 
 
-def _row(connection: sa.Connection, backfill: str) -> Any:
-    row = connection.execute(sa.select(backfills).where(backfills.c.id == backfill)).one_or_none()
+def _row(connection: sa.Connection, backfill: str, *, lock: bool = False) -> Any:
+    query = sa.select(backfills).where(backfills.c.id == backfill)
+    row = connection.execute(query.with_for_update() if lock else query).one_or_none()
     if row is None:
         raise LedgerError(
             f"backfill {backfill} is not in the ledger",

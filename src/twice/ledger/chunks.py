@@ -2,12 +2,13 @@
 
 waiting ──take──▶ running ──▶ done, failed        running ──its process is gone──▶ waiting
 running ──split──▶ (gone; its parts wait)         waiting ──▶ blocked, cancelled
+done ──a partition alone was another──▶ (gone; its parts wait)
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,6 +19,7 @@ from twice.ledger.backfill_infos import CHUNK_ENDS, Chunk, NewChunk, Tally
 from twice.ledger.book import Book
 from twice.ledger.encoding import scope_columns, scope_of, storable, to_text
 from twice.ledger.schema import backfills, chunks
+from twice.ledger.stage_notes import add_to_note, note_of, note_split
 from twice.ledger.values import Owner
 from twice.ledger.workers import live_workers
 
@@ -33,7 +35,11 @@ class Chunks(Book):
             row = _locked(connection, backfill)
             if row.stage != stage - 1 or row.status not in ("running", "paused"):
                 return False
-            plan = [*json.loads(row.plan), dict(note)]
+            # Left of a layout for other code: those are done, and stay so.
+            made = connection.scalar(
+                sa.select(sa.func.max(chunks.c.id)).where(chunks.c.backfill == backfill, chunks.c.stage == stage)
+            )
+            plan = [*json.loads(row.plan), {**note, "after": made or 0}]
             connection.execute(
                 sa.update(backfills).where(backfills.c.id == backfill).values(stage=stage, plan=to_text(plan))
             )
@@ -53,7 +59,7 @@ class Chunks(Book):
     ) -> Chunk | None:
         """Take the next chunk of the stage at work; None while nothing may start.
 
-        `check` asks that the chunk is checked by one of its partitions alone, as long as none of the stage was;
+        `check` asks that the chunk is checked by one of its partitions alone, as long as none of the step was compared;
         `in_order`, that none is taken before those of earlier partitions have ended.
         """
         owner = owner or Owner.here()
@@ -76,8 +82,8 @@ class Chunks(Book):
             found = _next(connection, here, now, in_order=in_order)
             if found is None:
                 return None
-            checked = sa.select(chunks.c.id).where(*here, chunks.c.state == "done", chunks.c.solo).limit(1)
-            solo = check and found.partitions > 1 and connection.scalar(checked) is None
+            note = note_of(row, row.stage)
+            solo = check and found.partitions > 1 and not note.get("compared") and not note.get("one_by_one")
             connection.execute(
                 sa.update(chunks)
                 .where(chunks.c.id == found.id)
@@ -107,11 +113,26 @@ class Chunks(Book):
         rows: int | None = None,
         refused: Mapping[str, str] | None = None,
         error: str = "",
+        compared: bool = False,
+        alone: Sequence[NewChunk] = (),
     ) -> bool:
-        """End a chunk that is still this process's."""
+        """End a chunk that is still this process's.
+
+        `compared` says that one of its step's partitions was computed alone and is the same. If another process has
+        found one that is not, a chunk of several is not done: its partitions wait for jobs of their own, `alone`.
+        """
         if state not in CHUNK_ENDS:
             raise UsageError(f"a chunk does not end as {state!r}, but as one of {', '.join(sorted(CHUNK_ENDS))}")
         with self._write() as connection:
+            if compared or len(alone) > 1:
+                row = _locked(connection, chunk.backfill)
+                note = note_of(row, chunk.stage)
+                if state == "done" and len(alone) > 1 and note.get("one_by_one"):
+                    if connection.execute(sa.delete(chunks).where(*_mine(chunk))).rowcount:
+                        _insert_parts(connection, chunk, alone)
+                    return False
+                if compared and not note.get("compared"):
+                    add_to_note(connection, row, chunk.stage, compared=True)
             changed = connection.execute(
                 sa.update(chunks)
                 .where(*_mine(chunk))
@@ -134,18 +155,47 @@ class Chunks(Book):
             )
 
     def split_chunk(self, chunk: Chunk, parts: Sequence[NewChunk]) -> bool:
-        """Put the parts of a chunk into its place."""
+        """Put the parts of a chunk in which something is wrong into its place; they are not joined again."""
         with self._write() as connection:
+            row = _locked(connection, chunk.backfill)
             if not connection.execute(sa.delete(chunks).where(*_mine(chunk))).rowcount:
                 return False
             _insert_parts(connection, chunk, parts)
+            note_split(connection, row, chunk.stage, chunk.scope.window)
             return True
 
+    def go_one_by_one(self, chunk: Chunk, alone: Callable[[Chunk], Sequence[NewChunk]], why: str) -> None:
+        """Give every partition of a step a job of its own from here on, also those that were made together.
+
+        `alone` cuts a chunk into such jobs. Chunks of several that are at work elsewhere are cut when they end.
+        """
+        with self._write() as connection:
+            row = _locked(connection, chunk.backfill)
+            first = note_of(row, chunk.stage).get("after", 0)
+            add_to_note(connection, row, chunk.stage, check=False, size=1, batched=False, one_by_one=True, why=why)
+            here = (chunks.c.backfill == chunk.backfill, chunks.c.stage == chunk.stage, chunks.c.id > first)
+            ended = sa.select(chunks).where(*here, chunks.c.state.in_(["waiting", "done"]))
+            mine = sa.select(chunks).where(*_mine(chunk))
+            for found in map(_chunk, [*connection.execute(mine).all(), *connection.execute(ended).all()]):
+                if len(parts := alone(found)) > 1:
+                    connection.execute(sa.delete(chunks).where(chunks.c.id == found.id))
+                    _insert_parts(connection, found, parts)
+
+    def stage_note(self, backfill: str, stage: int) -> dict[str, Any]:
+        """Return how a step of a backfill was cut, and what was learnt of it since."""
+        with self._read() as connection:
+            query = sa.select(backfills.c.plan).where(backfills.c.id == backfill)
+            return note_of(connection.execute(query).one(), stage)
+
     def recut(self, old: Sequence[Chunk], new: Sequence[NewChunk]) -> bool:
-        """Replace chunks that wait by others over the same partitions; not if one of them was taken meanwhile."""
+        """Replace chunks that wait by others over the same partitions; not if one of them was taken meanwhile.
+
+        Nor if each partition of the step got a job of its own.
+        """
         ids = [chunk.id for chunk in old]
         with self._write() as connection:
-            _locked(connection, old[0].backfill)
+            if note_of(_locked(connection, old[0].backfill), old[0].stage).get("one_by_one"):
+                return False
             gone = 0
             for first in range(0, len(ids), 500):
                 batch = chunks.c.id.in_(ids[first : first + 500])
