@@ -273,7 +273,8 @@ SQL = {
     "select d, v from a where v > (select max(v) from c where c.k = a.k)": "asks a subquery about rows of the window",
     "with x as (select k, max(d) d from a group by k) select * from x": "aggregates by k without d",
     "select d, sum(v) from a group by cube(d, k)": "groups in several ways at once",
-    "select d, x.value from a, lateral variant_explode(parse_json('[1, 2]')) x": "PROBE",
+    "select d, x.value from a, lateral variant_explode(parse_json('[1, 2]')) x": "makes rows with variant_explode(), "
+    "which may bring partitions together",
     "select a.d, b.v from a, b where a.k = b.k": "joins a with b without d",
     "select d, v from a limit 5": "limits rows",
     "select d, v from a order by v offset 2": "limits rows",
