@@ -167,6 +167,6 @@ class LeaseLost(TwiceError):
 
 
 class Interrupted(TwiceError):
-    """Stopped by Ctrl-C."""
+    """Stopped by Ctrl-C, or with the backfill that it was part of."""
 
     exit_code = 130

@@ -118,14 +118,16 @@ def test_latest_reads_are_not_tracked(story):
 
 def test_failed_running_lost_and_interrupted(story):
     story.publish("raw", *[story.scope(day) for day in range(1, 6)])
-    for day, end in ((1, "failed"), (2, "interrupted")):
+    for day, end in ((1, "failed"), (2, "interrupted"), (6, "interrupted")):
         _, row = story.attempt("raw", story.scope(day))
         story.ledger.finish_attempt(row, end, error="boom: three\nmore")
     _, row = story.attempt("raw", story.scope(3))
     assert story.states("raw")["2026-04-03"] == "running"
     assert story.states("raw")["2026-04-01"] == "failed"
     assert story.reasons("raw", "2026-04-01") == ["boom: three"]
-    assert story.reasons("raw", "2026-04-02") == ["interrupted"]
+    # What holds a good version still holds it; what holds none was not made
+    assert (story.states("raw")["2026-04-02"], story.reasons("raw", "2026-04-02")) == ("done", [])
+    assert (story.states("raw")["2026-04-06"], story.reasons("raw", "2026-04-06")) == ("failed", ["interrupted"])
 
 
 def test_a_wide_failure_is_seen_in_each_partition_until_it_is_repaired(story):
