@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from twice.audit.expressions import Expr
 from twice.audit.languages.python import (
+    clients,
     columns,
     frame_methods,
     frames,
@@ -97,6 +98,8 @@ def attribute(interp: Interpreter, owner: Value, node: ast.Attribute) -> Value:
                 return one.attributes.get(name) or interp.parameter(
                     name, node, "argument", expression=interp.source(node)
                 )
+            if clients.family(one.kind) is not None:
+                return Instance(kind=f"{one.kind}.{name}", place=one.place)
         if isinstance(one, Klass) and name in one.env:
             return one.env[name]
         if isinstance(one, Frame):

@@ -7,7 +7,10 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
+from twice.audit.languages.python import clients
+from twice.audit.languages.python.purposes import purpose_of
 from twice.audit.languages.python.values import (
+    Const,
     Entries,
     Origins,
     Value,
@@ -76,16 +79,6 @@ _PAYMENT = re.compile(
     r"stripe\.(\w+\.)*(create|capture|confirm|refund|create_payout|pay)$|(paypal\w*|braintree|adyen|square|razorpay|mollie|checkout|gateway|payment\w*|charges?|payouts?|refunds?|transfers?)\.(\w+\.)*(create|sale|charge|capture|refund|pay|payout|submit_for_settlement|create_payment|authorize)$",
     re.IGNORECASE,
 )
-_TOKEN = re.compile(r"token|oauth|auth/|/auth|login|signin|sessions?$|/connect|credential|sts\b|sso", re.IGNORECASE)
-_QUERY = re.compile(
-    r"search|query|graphql|/_search|lookup|filter|/batchget|report(s)?/(run|generate|query)|runReport|export|describe|/find|/list|validate|predict|score|embedding|completions?|translate|geocode|download|fetch|get_",
-    re.IGNORECASE,
-)
-_ASKS = re.compile(r"(^|[ _.])(get|fetch|search|query|look_?up|find|list|read|extract|download)", re.IGNORECASE)
-_ALERT = re.compile(
-    r"fail|error|alert|alarm|incident|pagerduty|opsgenie|exception|crash|on_failure|problem|\bwarn|\bsla\b",
-    re.IGNORECASE,
-)
 _KEY_WORDS = re.compile(
     r"idempot|x-request-id|dedup|transaction_?id|request_?id|client_?token|message_?id|\bkey\b|ordering_key|partition_?key|MessageDeduplicationId|external_?id|correlation",
     re.IGNORECASE,
@@ -129,8 +122,15 @@ def unknown(
     interp: Interpreter, full: str, last: str, arguments: list[Value], keywords: dict[str, Value], node: ast.Call
 ) -> Value | None:
     """Anything whose name says that it has an effect."""
+    made = clients.made(full, arguments, keywords)
+    if made is not None:
+        return made
     full = _of_service(interp, full, last, node)
-    kinds = _kinds(full)
+    base = full.rpartition(".")[0]
+    if clients.reads(base, last):
+        return function(interp, "requests.get", arguments, keywords, node)
+    known = clients.sends(base, last)
+    kinds = frozenset({known}) if known is not None else _kinds(full)
     if "payment" in kinds:
         return _note(interp, "payment", full, arguments, keywords, node)
     if ("chat" in kinds and last != "load") or (
@@ -168,7 +168,7 @@ def unknown(
         )
         return _note(interp, kind, full, arguments, keywords, node, method=method, url=url)
     messaging = _sends_messages(interp.job.imports)
-    if ("queue" in kinds and (messaging or _PRODUCERS.search(full))) or (messaging and last in _PUBLISHING):
+    if ("queue" in kinds and (known or messaging or _PRODUCERS.search(full))) or (messaging and last in _PUBLISHING):
         return _note(interp, "queue", full, arguments, keywords, node)
     return None
 
@@ -221,7 +221,7 @@ def _note(
     interp.use(given, context, node)
     if interp.quiet:
         return Value()
-    words = list(keywords)
+    words = [word for word, value in keywords.items() if not (isinstance(value, Const) and value.value is None)]
     headers = keywords.get("headers") or keywords.get("MessageAttributes")
     for one in alternatives(headers):
         if isinstance(one, Entries):
@@ -239,7 +239,7 @@ def _note(
     around = interp.around()
     effect = Effect(
         kind, name, interp.place(node), method=method, url=url, arguments=tuple(words), has_key=has_key,
-        guarded_by=around.guarded_by, purpose=_purpose(interp, kind, name, url, source), inside=_inside(interp),
+        guarded_by=around.guarded_by, purpose=purpose_of(interp, kind, url, keywords, node), inside=_inside(interp),
         function=around.function, task=around.task, loop=around.loop, order=len(interp.job.writes),
     )  # fmt: skip
     _keep(interp, effect)
@@ -264,26 +264,6 @@ def _inside(interp: Interpreter) -> str:
     for function in interp.functions:
         if getattr(function.node, "name", "") == current and any("udf" in one.lower() for one in function.decorators):
             return "udf"
-    return ""
-
-
-def _purpose(
-    interp: Interpreter, kind: EffectKind, name: str, url: str, source: str
-) -> Literal["", "token", "query", "alert", "status"]:
-    where = " ".join(interp.state.functions)
-    if kind == "http":
-        if _TOKEN.search(url) or _TOKEN.search(where):
-            return "token"
-        if _QUERY.search(url) or re.search(r"\bgrant_type\b", source):
-            return "token" if "grant_type" in source else "query"
-        if _ASKS.search(where):
-            return "query"
-    # A message about a row is data, whatever the function that sends it is called.
-    told = kind != "queue" and _ALERT.search(where)
-    if interp.state.in_except or told or (kind in {"mail", "chat"} and _ALERT.search(source)):
-        return "alert"
-    if kind in {"mail", "chat"}:
-        return "status"
     return ""
 
 

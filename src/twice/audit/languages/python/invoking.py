@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from twice.audit.expressions import Origin
-from twice.audit.languages.python import frames, names
+from twice.audit.languages.python import clients, frames, names
 from twice.audit.languages.python.scopes import Scope, parent_of
 from twice.audit.languages.python.values import (
     NONE,
@@ -135,6 +135,9 @@ def _missing(interp: Interpreter, argument: ast.arg, default: ast.expr | None, *
             return Choice(options=[value], name=argument.arg)  # the caller has not said how to write
         return value if value is not None else Value(name=argument.arg)
     annotation = interp.source(argument.annotation) if argument.annotation is not None else ""
+    client = _annotated_client(interp, argument.annotation)
+    if client is not None:
+        return client
     if "DataFrame" in annotation:
         return frames.unknown_frame(argument.arg, interp.place(argument))
     if "SparkSession" in annotation or argument.arg == "spark":
@@ -151,6 +154,14 @@ def _missing(interp: Interpreter, argument: ast.arg, default: ast.expr | None, *
             origins=frozenset({Origin("parameter", argument.arg, interp.place(argument))}),
         )
     return interp.parameter(argument.arg, argument, fallback=origins_of(as_fallback(value)))
+
+
+def _annotated_client(interp: Interpreter, annotation: ast.expr | None) -> Instance | None:
+    """Return the client that an argument is said to be: `session: requests.Session`."""
+    if not isinstance(annotation, (ast.Name, ast.Attribute)):
+        return None
+    named = interp.eval(annotation)
+    return clients.made(named.dotted, [], {}) if isinstance(named, Name) else None
 
 
 def _default(interp: Interpreter, node: ast.expr) -> Value:

@@ -37,6 +37,7 @@ class State:
 
     guards: list[str] = field(default_factory=list)
     loops: int = 0
+    items: list[str] = field(default_factory=list)  # what the loops around call their items
     in_except: int = 0
     task: str = ""
     retries: int | None = None

@@ -216,13 +216,13 @@ def _for(interp: Interpreter, node: ast.For | ast.AsyncFor) -> None:
         and isinstance(over, Items)
         and 1 < len(over.items) <= 6
     ):
-        with _loop(interp):
+        with _loop(interp, node.target):
             for one in over.items:
                 interp.assign(node.target, one, node)
                 interp.block(node.body)
     else:
         interp.assign(node.target, item, node)
-        with _loop(interp):
+        with _loop(interp, node.target):
             interp.block(node.body)
     interp.block(node.orelse)
 
@@ -235,11 +235,14 @@ def _while(interp: Interpreter, node: ast.While) -> None:
 
 
 @contextmanager
-def _loop(interp: Interpreter) -> Iterator[None]:
+def _loop(interp: Interpreter, target: ast.expr | None = None) -> Iterator[None]:
     """Know that what follows may run many times, or not at all."""
     before = dict(interp.scope.names)
+    item = target.id if isinstance(target, ast.Name) else ""
     interp.state.loops += 1
+    interp.state.items.append(item)
     yield
+    interp.state.items.pop()
     interp.state.loops -= 1
     interp.scope.names = joined(before, interp.scope.names)
 
