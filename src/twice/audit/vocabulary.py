@@ -40,7 +40,7 @@ _ARRIVAL = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _SCRATCH = re.compile(
-    r"^(#.*|@.*|(te?mp|scratch|stg_tmp|_tmp)[_\d].*|.*_(te?mp|scratch)(_\d+|_table)?|te?mp|scratch"
+    r"^(#.*|@.*|(te?mp(?!_(readings?|sensors?|measurements?|hourly|daily|observations?)$)|scratch|stg_tmp|_tmp)[_\d].*|.*_(te?mp|scratch)(_\d+|_table)?|te?mp|scratch"
     r"|.*(audit|etl|job|run|batch|process|load|pipeline|error|execution|event)_?(log|logs|audit|history_log|run_log)s?"
     r"|log|logs|logs?_(etl|elt|runs?|jobs?|loads?|batch(es)?|process(es)?|pipelines?|errors?|executions?)|.*(?<!_for)_audit|audit_?trail|.*_(logs?|errors)|dq_.*results?|data_quality_.*|job_runs?|etl_runs?|run_history|pipeline_runs?|.*_run_history)$",
     re.IGNORECASE,

@@ -24,6 +24,7 @@ class Surroundings:
     via: str = ""
     loop: bool = False
     guarded_by: str = ""
+    branches: tuple[str, ...] = ()
     retries: int | None = None
     one_transaction: bool = False  # what is added at once commits at once
     origin: str = "statement"
@@ -252,6 +253,7 @@ def _surround(write: Write, around: Surroundings) -> None:
     write.task = write.task or around.task
     write.function = around.function or write.function
     write.loop = write.loop or around.loop
+    write.branches = write.branches or around.branches
     write.retries = around.retries if write.retries is None else write.retries
     if around.via and write.via == "sql":
         write.via = around.via

@@ -26,6 +26,7 @@ from twice.audit.findings import Finding, Severity
 from twice.audit.model import Job, Write
 from twice.audit.rules import finding
 from twice.audit.rules.appends import doubles, is_implicit
+from twice.audit.rules.records import brings_data
 from twice.audit.rules.windows import window_of
 
 SEVERITY = Severity.ERROR
@@ -51,7 +52,7 @@ def check(job: Job) -> Iterator[Finding]:
                 _message(write, fails=fails),
                 instead=_instead(write),
                 with_twice='Table("…", partition=Day("…"), key=[…], write=Overwrite()): there is no append',
-                severity=Severity.WARNING if fails else None,
+                severity=Severity.WARNING if fails or brings_data(write) else None,
             )
 
 

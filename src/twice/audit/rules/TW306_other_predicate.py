@@ -28,7 +28,7 @@ from twice.audit.model import Job, Mode, Write
 from twice.audit.rules import finding
 from twice.audit.rules.appends import is_record, removed_before
 from twice.audit.rules.windows import is_given, same_value, shape
-from twice.audit.vocabulary import is_time_column
+from twice.audit.vocabulary import is_key_column, is_time_column
 
 SEVERITY = Severity.ERROR
 _REMOVE_SOME = frozenset({Mode.DELETE, Mode.DROP_PARTITION})
@@ -120,10 +120,19 @@ def _absent(bound: Bound, removed: list[Bound], by_column: dict[str, list[Bound]
             if is_time_column(name) and any(one.op == bound.op and same_value(one.value, bound.value) for one in found)
         ]
         return f"rows are removed by {bound.column} and inserted by {others[0]}" if others else ""
+    if _is_one_of_many(bound, removed, by_column):
+        return f"one {bound.column} is removed, whichever rows are inserted"
     shared = [one for one in removed if one.column in by_column]
     if bound.op == "=" and shared:
         return f"the delete asks for one {bound.column} and the insert for none"
     return ""
+
+
+def _is_one_of_many(bound: Bound, removed: list[Bound], by_column: dict[str, list[Bound]]) -> bool:
+    """Tell whether a delete names one fixed row, and the insert brings a window of rows by another column."""
+    fixed = bound.op == "=" and bound.value.kind == "literal" and is_key_column(bound.column)
+    dated = any(is_given(one.value) for found in by_column.values() for one in found)
+    return fixed and dated and not any(one.column in by_column for one in removed)
 
 
 def _open_behind(removed: Bound, written: Expr | None, by_column: dict[str, list[Bound]]) -> str:

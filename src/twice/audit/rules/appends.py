@@ -9,6 +9,8 @@ from functools import lru_cache
 from twice.audit.expressions import Expr, bounds
 from twice.audit.model import Job, Mode, Target, Write, same_table
 from twice.audit.queries import Query
+from twice.audit.rules.branches import only_at_times
+from twice.audit.rules.records import brings_data
 
 _STAGING = re.compile(
     r"(^|[./_])(staging|stage|stg|stging|landing|work|wrk|tmp|temp|temporary|scratch|incoming|interim|intermediate|sandbox)([./_]|$)"
@@ -50,6 +52,9 @@ _REMOVES = frozenset(
 )  # fmt: skip
 
 
+_EMPTIES = frozenset({Mode.DELETE, Mode.TRUNCATE, Mode.DROP, Mode.DROP_PARTITION})
+
+
 def doubles(job: Job, write: Write, *, in_batches: bool = False) -> bool:
     """Tell whether a second run adds the rows of an append again, and nothing in the file takes the first ones away.
 
@@ -57,7 +62,7 @@ def doubles(job: Job, write: Write, *, in_batches: bool = False) -> bool:
     """
     return (
         write.mode is Mode.APPEND
-        and not is_record(write.target)
+        and (not is_record(write.target) or brings_data(write))
         and not records_run(job, write)
         and write.target.kind not in {"topic", "view", "variable"}
         and (in_batches or not (write.stream or write.checkpointed or write.stream_batch_id))
@@ -65,12 +70,25 @@ def doubles(job: Job, write: Write, *, in_batches: bool = False) -> bool:
         and not (write.target.expr is not None and (write.target.expr.has("clock") or write.target.expr.has("random")))
         and removed_before(job, write) is None
         and not moves_rows(job, write)
-        and not any(other.mode is Mode.ALTER for other in job.later(write))  # filled, then renamed
+        and not _is_swapped_in(job, write)
         and known_by(write, job) is None
         and not continues_target(job, write)
         and not _consumes_stream(job, write)
         and not {"inserted", "deleted"} & set(write.sources)  # a trigger tells of one change
     )
+
+
+def _is_swapped_in(job: Job, write: Write) -> bool:
+    """Tell whether a table is filled, and then takes the place of another one: ALTER TABLE … RENAME, SWAP, EXCHANGE."""
+    return any(
+        _SWAPS.search(job.line(number))
+        for other in job.later(write)
+        if other.mode is Mode.ALTER and not other.api
+        for number in range(other.place.line, other.place.last_line + 1)
+    )
+
+
+_SWAPS = re.compile(r"\b(rename|swap|exchange|switch|set\s+schema)\b", re.IGNORECASE)
 
 
 def _consumes_stream(job: Job, write: Write) -> bool:
@@ -149,6 +167,8 @@ def removed_before(job: Job, write: Write) -> Write | None:
         if other.mode is Mode.DELETE and _is_retention(other):
             continue
         if other.mode in {Mode.OVERWRITE, Mode.CREATE} and (other.guarded_by or other.conditional):
+            continue
+        if other.mode in _EMPTIES and only_at_times(other, write):
             continue
         if in_other_routine(job, other, write) and not _is_called(job, other.function):
             continue

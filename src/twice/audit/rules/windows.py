@@ -113,7 +113,11 @@ def dates_in(target: Target) -> list[str]:
 
 def is_dynamic(job: Job) -> bool:
     """Tell whether the file makes overwrites replace only the partitions that they bring rows for."""
-    return any("dynamic" in name or value == "dynamic" for name, value in job.settings.items())
+    return any(
+        (name.endswith("partitionoverwritemode") and value == "dynamic")
+        or (name.startswith("hive.exec.dynamic.partition") and value in {"true", "nonstrict"})
+        for name, value in job.settings.items()
+    )
 
 
 def makes_anew(job: Job, write: Write) -> bool:

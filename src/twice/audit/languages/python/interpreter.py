@@ -194,6 +194,7 @@ class Interpreter:
             function=self.state.functions[-1] if self.state.functions else "",
             loop=self.state.loops > 0,
             guarded_by=next((guard for guard in reversed(self.state.guards) if guard), ""),
+            branches=tuple(self.state.branches),
             retries=self.state.retries,
         )
         return replace(found, **changes)  # type: ignore[arg-type]

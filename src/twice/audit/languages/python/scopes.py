@@ -36,6 +36,7 @@ class State:
     """Where the interpreter stands: guards, loops, tasks, transactions."""
 
     guards: list[str] = field(default_factory=list)
+    branches: list[str] = field(default_factory=list)  # the branches around, each "line:test"
     loops: int = 0
     items: list[str] = field(default_factory=list)  # what the loops around call their items
     in_except: int = 0

@@ -172,7 +172,8 @@ def _if(interp: Interpreter, node: ast.If) -> None:
     before = dict(interp.scope.names)
     returned = len(interp.scope.returns)
     interp.state.guards.append(guard)
-    interp.block(node.body)
+    with _branch(interp, test, source, node, taken=True):
+        interp.block(node.body)
     interp.state.guards.pop()
     left = ends(node.body)
     after_body = interp.scope.names
@@ -183,7 +184,8 @@ def _if(interp: Interpreter, node: ast.If) -> None:
             after_body[name] = merged(before[name], as_fallback(value))
     interp.scope.names = dict(before)
     interp.state.guards.append(f"not ({guard})" if guard and not node.orelse else guard)
-    interp.block(node.orelse)
+    with _branch(interp, test, source, node, taken=False):
+        interp.block(node.orelse)
     interp.state.guards.pop()
     after_else = interp.scope.names
     if left and not ends(node.orelse):
@@ -199,6 +201,17 @@ def _if(interp: Interpreter, node: ast.If) -> None:
     values = interp.scope.returns[returned:]
     if len(values) == 2 and values[0] is not values[1]:
         interp.scope.returns[returned:] = [merged(values[0], values[1])]
+
+
+@contextmanager
+def _branch(interp: Interpreter, test: Value, source: str, node: ast.If, *, taken: bool) -> Iterator[None]:
+    """Know that what follows runs at times only; a test whose outcome is known, if only by default, is none."""
+    if constant(test) is taken:
+        yield
+        return
+    interp.state.branches.append(f"{node.lineno}{'' if taken else ' else'}:{source}")
+    yield
+    interp.state.branches.pop()
 
 
 def _for(interp: Interpreter, node: ast.For | ast.AsyncFor) -> None:

@@ -71,6 +71,7 @@ def emit(interp: Interpreter, write: Write) -> None:
     around = interp.around()
     write.task, write.function, write.loop = around.task, around.function, around.loop
     write.guarded_by = write.guarded_by or around.guarded_by
+    write.branches = around.branches
     write.retries = around.retries if write.retries is None else write.retries
     if write.mode is Mode.CREATE and interp.state.in_except:  # made only when opening it has failed
         write.if_not_exists = True
