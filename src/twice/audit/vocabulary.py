@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from functools import lru_cache
 from itertools import pairwise
 
@@ -82,13 +83,17 @@ _DONE = frozenset(
         "refresh", "refreshed", "sync", "synced", "extract", "extracted", "extraction", "import", "imported",
         "etl", "elt", "dbt", "dwh", "dw", "edw", "batch", "run", "exec", "executed", "execution", "record",
         "recorded", "registro", "cadastro", "carga", "chargement", "maj", "erstellt", "angelegt", "geaendert",
-        "aktualisiert", "geladen", "upsert", "upserted", "merged", "written", "stored", "saved",
+        "aktualisiert", "geladen", "verarbeitet", "verarbeitung", "eingefuegt", "importiert", "ladezeit", "procesado", "procesada", "proceso",
+        "procesamiento", "processamento", "processado", "cargado", "cargada", "carregado", "carregamento", "insertado", "inserido",
+        "actualizado", "atualizado", "creado", "criado", "modificado", "ingesta", "ingestado", "extraccion", "extracao", "extraido",
+        "chargee", "traite", "traitement", "insere", "cree", "creee", "modifie", "integre", "verwerkt",
+        "caricato", "caricamento", "elaborazione", "elaborato", "upsert", "upserted", "merged", "written", "stored", "saved",
     }
 )  # fmt: skip
 _MOMENT = frozenset(
     {
         "at", "ts", "dt", "dts", "dttm", "date", "time", "timestamp", "datetime", "on", "stamp", "tstamp",
-        "tms", "utc", "data", "fecha", "hora", "datum", "zeit", "heure", "day",
+        "tms", "utc", "data", "fecha", "hora", "datum", "zeit", "heure", "day", "momento", "zeitpunkt", "zeitstempel", "horodatage", "marca",
     }
 )  # fmt: skip
 _AROUND = frozenset(
@@ -97,6 +102,9 @@ _AROUND = frozenset(
         "dim", "fact", "stg", "raw", "tbl", "db", "is", "local", "utc",
     }
 )  # fmt: skip
+# Said after the verb: verarbeitet_am, chargé_le; too short to be looked for inside words.
+_WHEN = frozenset({"am", "um", "le", "em", "el", "il", "op"})
+_CHARGED = re.compile(r"^_*charge_le$|^(date|dt|horodatage)_charge$", re.IGNORECASE)
 _WORDS = re.compile("|".join(sorted(_DONE | _MOMENT | _AROUND, key=lambda word: (-len(word), word))))
 _PARTICIPLES = frozenset({"created", "updated", "inserted", "loaded", "modified", "ingested", "processed"})
 _LONGEST_PREFIX = 3
@@ -115,9 +123,13 @@ def _words(name: str) -> list[str]:
 
 def _is_load_moment(name: str) -> bool:
     """Tell whether a name is made of a load's verb and a moment, side by side and in any order: az_update_ts."""
+    if not name.isascii():
+        name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    if _CHARGED.match(name):  # alone it is a fee
+        return True
     words = _words(name)
     for index, (one, other) in enumerate(pairwise(words)):
-        if (one in _DONE and other in _MOMENT) or (one in _MOMENT and other in _DONE):
+        if (one in _DONE and (other in _MOMENT or other in _WHEN)) or (one in _MOMENT and other in _DONE):
             rest = [*words[:index], *words[index + 2 :]]
             if one in _PARTICIPLES:  # order_created_at: whatever it is, the job says when the row was made
                 return True

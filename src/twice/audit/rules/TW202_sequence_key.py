@@ -25,7 +25,7 @@ from twice.audit.model import Job, Mode, Write, same_table
 from twice.audit.places import Place
 from twice.audit.rules import finding
 from twice.audit.rules.stored import declares, lasting, once, refilled
-from twice.audit.vocabulary import is_key_column
+from twice.audit.vocabulary import is_key_column, is_time_column
 
 SEVERITY = Severity.ERROR
 _FINDS_ITS_ROWS = frozenset({Mode.MERGE, Mode.UPSERT, Mode.INSERT_NEW, Mode.UPDATE})
@@ -62,7 +62,8 @@ def _numbered_on(job: Job) -> Iterator[Finding]:
         write = use.write
         if write is None or write.mode in _FINDS_ITS_ROWS or not lasting(write) or use.column in counted:
             continue
-        numbers = is_key_column(use.column) or use.name.lower() == f"max({use.column})"
+        counts = use.name.lower() == f"max({use.column})" and not is_time_column(use.column)
+        numbers = is_key_column(use.column) or counts
         if numbers and same_table(use.detail, write.target.name):
             yield _report(use.used_at, use.name, use.column, write)
 

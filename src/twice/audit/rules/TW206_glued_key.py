@@ -56,7 +56,7 @@ def check(job: Job) -> Iterator[Finding]:
             for node in expr.walk():
                 if id(node) in seen or not _glues(node):
                     continue
-                seen.update(id(inner) for inner in node.walk())
+                seen.update(id(inner) for inner in _chain(node))
                 if glued := _glued(node):
                     yield finding(
                         __name__,
@@ -87,6 +87,14 @@ def _is_text(node: Expr) -> bool:
     if node.kind == "literal":
         return isinstance(node.value, str)
     return node.kind == "call" and node.name.startswith(("cast_str", "cast_varchar", "cast_nvarchar", "cast_char"))
+
+
+def _chain(node: Expr) -> Iterator[Expr]:
+    """Yield a concatenation and those that it goes on with; one inside a hash is another."""
+    yield node
+    for arg in node.args:
+        if _glues(arg):
+            yield from _chain(arg)
 
 
 def _parts(node: Expr) -> Iterator[Expr]:

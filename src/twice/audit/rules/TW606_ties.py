@@ -27,7 +27,7 @@ from twice.audit.model import Job, Write
 from twice.audit.queries import Query
 from twice.audit.rules import finding
 from twice.audit.rules.stored import feeding, resolved
-from twice.audit.vocabulary import is_day_column
+from twice.audit.vocabulary import is_arrival_column, is_audit_column, is_day_column, is_instant_column
 
 SEVERITY = Severity.WARNING
 _TO_DAY = frozenset({"date", "to_date", "cast_date", "trunc", "date_trunc", "year", "month", "day"})
@@ -55,7 +55,10 @@ def check(job: Job) -> Iterator[Finding]:
             if id(window) in seen or not (direct or name in kept or name in few):
                 continue
             seen.add(id(window))
-            if why := _ties(window, query, write, only_totals=name in few):
+            why, severity = _ties(window, query, write, only_totals=name in few), SEVERITY
+            if not why and name not in few and (why := _one_moment(window)):
+                severity = SEVERITY if _of_load(window) else Severity.INFO
+            if why:
                 by = ", ".join(column for part in window.partition_by for column in part.columns()) or "the table"
                 yield finding(
                     __name__,
@@ -64,7 +67,32 @@ def check(job: Job) -> Iterator[Finding]:
                     f"another one in {write.target.name or 'the table'}",
                     instead=f"order until it is unique: PARTITION BY {by} ORDER BY updated_at DESC, a version or id",
                     with_twice='write=Merge(version="updated_at"): ties with different content are an error',
+                    severity=severity,
                 )
+
+
+def _one_moment(window: Expr) -> str:
+    """Return why a single timestamp may not decide: two changes of one row can carry the same."""
+    if len(window.order_by) != 1 or not window.partition_by:
+        return ""
+    columns = window.order_by[0].expr.columns()
+    if len(columns) != 1 or not _is_moment(columns[0]):
+        return ""
+    return f"two of them may have the same {columns[0]}"
+
+
+def _is_moment(name: str) -> bool:
+    return is_instant_column(name) or is_arrival_column(name) or is_audit_column(name) or bool(_MOMENT.search(name))
+
+
+_MOMENT = re.compile(
+    r"(updated|modified|changed|created|last_?(update|change|modified))_?(utc|on|date|dt|time)?$", re.IGNORECASE
+)
+
+
+def _of_load(window: Expr) -> bool:
+    """Tell whether the order is by the time of a load, which is the same for all rows of one delivery."""
+    return is_arrival_column(window.order_by[0].expr.columns()[0])
 
 
 def _numbers(query: Query) -> Iterator[tuple[str, Expr]]:

@@ -165,8 +165,15 @@ def once(uses: Iterator[Use]) -> Iterator[Use]:
 
 
 def decides_call(job: Job, use: Use) -> bool:
-    """Tell whether a SQL script hands a value to a procedure that works on data: no log, no cleaning up."""
-    return job.language == "sql" and use.context == "argument" and not _ASIDE.search(use.detail)
+    """Tell whether a value is handed to a procedure that works on data (no log, no cleaning up), or that fetches it."""
+    if job.language == "sql":
+        return use.context == "argument" and not _ASIDE.search(use.detail)
+    last = use.detail.rpartition(".")[2]
+    return use.context == "argument" and bool(_FETCHES.match(last)) and not _ASIDE.search(last)
+
+
+# Functions of other files that bring data, by their names.
+_FETCHES = re.compile(r"(fetch|extract|download|pull|ingest|scrape|crawl|backfill|import)_[a-z]\w*$", re.IGNORECASE)
 
 
 _ASIDE = re.compile(

@@ -15,6 +15,7 @@ from twice.audit.languages.python.values import (
     Frame,
     Instance,
     Items,
+    Name,
     Text,
     Value,
     constant,
@@ -35,6 +36,8 @@ def assign(interp: Interpreter, target: ast.expr, value: Value, node: ast.AST) -
             value = _renamed(value, target.id)
         if (not value.name and not isinstance(value, (Const, Text))) or type(value) is Value:
             value = replace(value, name=target.id)
+        if target.id == "spark" and type(value) is Value:  # whatever made it
+            value = Name(dotted="spark", name="spark")
         interp.scope.names[target.id] = value
     elif isinstance(target, (ast.Tuple, ast.List)):
         items = value.items if isinstance(value, Items) else []

@@ -22,6 +22,7 @@ from twice.audit.languages.python.values import (
     Value,
     WindowSpec,
     alternatives,
+    column_name,
     origins_of,
     plain,
 )
@@ -61,7 +62,7 @@ def function(
     name = match[2]
     place = interp.place(node)
     if name in {"col", "column"}:
-        text = plain(arguments[0]) if arguments else None
+        text = column_name(arguments[0]) or None if arguments else None
         if text is None:
             origins = origins_of(arguments[0]) if arguments else NONE
             return Col(
@@ -142,8 +143,7 @@ def method(
     """Call a method of a Column."""
     place = interp.place(node)
     if name in {"alias", "name"}:
-        text = plain(arguments[0]) if arguments else None
-        return Col(expr=column.expr, name=(text or "").lower() or column.name)
+        return Col(expr=column.expr, name=column_name(arguments[0] if arguments else None) or column.name)
     if name in {"cast", "astype"}:
         kind = (plain(arguments[0]) or "").lower() if arguments else ""
         kind = kind or (

@@ -101,6 +101,8 @@ def run(
                         continue
                     interp.writes_seen.add(mark)
                     _read_rows(item, rows)
+                    if item.via == "copy":  # what it copies is no table, but its address may move
+                        interp.use(frozenset(one for one in origins_of(text) if one.kind == "clock"), "input", node)
                     item.stream_batch_id = interp.state.batch_id
                     item.stream = bool(interp.state.batch_id)
                     item.batch_id_used = interp.state.inside == "foreachBatch used"

@@ -142,11 +142,16 @@ def _ifexp(interp: Interpreter, node: ast.IfExp) -> Value:
     body, orelse = interp.eval(node.body), interp.eval(node.orelse)
     asked = set(asked_for_missing(node.test))
     present = set(asked_for_present(node.test))
-    if asked:
+    # Where both sides ask the clock, neither stands in for a date that is given.
+    if asked and not _asks_clock(orelse):
         body = as_fallback(body)
-    if present:
+    if present and not _asks_clock(body):
         orelse = as_fallback(orelse)
     return merged(body, orelse)
+
+
+def _asks_clock(value: Value) -> bool:
+    return any(origin.kind == "clock" and not origin.fallback for origin in origins_of(value))
 
 
 def _namedexpr(interp: Interpreter, node: ast.NamedExpr) -> Value:

@@ -27,6 +27,7 @@ from twice.audit.languages.python.values import (
     Text,
     Value,
     Writer,
+    column_name,
     constant,
     made_of,
     origins_of,
@@ -89,7 +90,7 @@ def method(
     if name == "query" and isinstance(first, Text):
         return filtered(interp, frame, condition(interp, first, node))
     if name == "withColumn" and len(arguments) >= 2:
-        return with_column(interp, frame, shown(first), arguments[1], node)
+        return with_column(interp, frame, column_name(first) or shown(first), arguments[1], node)
     if name in {"withColumns", "assign", "with_columns"}:
         items = dict(first.items) if isinstance(first, Entries) else {}
         items.update(keywords)

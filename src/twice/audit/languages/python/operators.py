@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from twice.audit.expressions import Expr, OriginKind
 from twice.audit.languages.python import columns, frames, names, orchestration
-from twice.audit.languages.python.pieces import inlined, percent
+from twice.audit.languages.python.pieces import goes_on, inlined, percent
 from twice.audit.languages.python.values import (
     NONE,
     Choice,
@@ -68,6 +68,9 @@ def binary(interp: Interpreter, node: ast.BinOp) -> Value:
 def text_operation(interp: Interpreter, node: ast.BinOp, left: Value, right: Value) -> Value | None:
     """Put texts together: `+` and `%`."""
     first = next(alternatives(left), left)
+    if isinstance(node.op, ast.Add) and isinstance(right, Text) and isinstance(left, Choice):
+        # What is added after a separator, in a loop, follows the part that ends in one.
+        first = next((one for one in alternatives(left) if isinstance(one, Text) and goes_on(one)), first)
     if isinstance(node.op, ast.Add) and (isinstance(first, Text) or isinstance(right, Text)):
         line = getattr(node, "lineno", 1)
         pieces = [*inlined(first, line), *inlined(right, line)]

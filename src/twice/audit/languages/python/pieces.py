@@ -16,7 +16,7 @@ def inlined(value: Value, line: int) -> list[Piece | Value]:
     """Return a value as pieces of a text."""
     first = next(alternatives(value), value)
     if isinstance(first, Text):
-        first = _most_telling(value, first)
+        first = _complete(value, _most_telling(value, first))
         if isinstance(value, Choice) and value.origins:
             return (
                 [Value(origins=origins_of(value), name=value.name)]
@@ -39,6 +39,24 @@ def _most_telling(value: Value, first: Text) -> Text:
     if first.plain is None or not any(" " in (one.plain or "") for one in texts):
         return first
     return max(texts, key=lambda one: len(one.plain or ""))
+
+
+_GOES_ON = re.compile(r"(,|\band|\bor|\bunion(\s+all)?)\s*$", re.IGNORECASE)
+
+
+def goes_on(text: Text) -> bool:
+    """Tell whether a text ends where more of the same must follow: in `AND`, or a comma."""
+    last = text.pieces[-1] if text.pieces else None
+    return isinstance(last, Piece) and bool(_GOES_ON.search(last.text))
+
+
+def _complete(value: Value, chosen: Text) -> Text:
+    """Return the last part of a list rather than one that is followed by a separator."""
+    if isinstance(value, Choice) and goes_on(chosen):
+        return next(
+            (one for one in alternatives(value) if isinstance(one, Text) and one.pieces and not goes_on(one)), chosen
+        )
+    return chosen
 
 
 def percent(text: Text, values: list[Value], mapping: dict[str, Value], line: int) -> Text:

@@ -36,6 +36,7 @@ from twice.audit.languages.python.values import (
     is_known,
     is_set,
     merged,
+    plain,
     with_origins,
 )
 
@@ -43,6 +44,15 @@ if TYPE_CHECKING:
     from twice.audit.languages.python.interpreter import Interpreter
 
 _ALIASES = {"pyspark.sql.functions": "pyspark.sql.functions", "pandas": "pandas", "numpy": "numpy"}
+
+# What `from … import *` brings of the modules that jobs import so.
+_STARS: dict[str, tuple[str, ...]] = {
+    "delta": ("DeltaTable",),
+    "delta.tables": ("DeltaTable",),
+    "pyspark.sql": ("SparkSession", "Window", "DataFrame", "Row"),
+    "pyspark.sql.window": ("Window",),
+    "datetime": ("datetime", "date", "timedelta", "timezone"),
+}
 
 
 def _import(interp: Interpreter, node: ast.Import) -> None:
@@ -68,6 +78,8 @@ def _importfrom(interp: Interpreter, node: ast.ImportFrom) -> None:
         if alias.name == "*":
             if module.startswith("pyspark.sql.functions"):
                 interp.star_functions = True
+            for name in _STARS.get(module, ()):
+                interp.scope.names[name] = Name(dotted=f"{module}.{name}", name=name)
             if neighbour is not None:
                 interp.scope.names.update(foreign_all(neighbour.module.names, neighbour.module))
             continue
@@ -257,7 +269,14 @@ def _loop(interp: Interpreter, target: ast.expr | None = None) -> Iterator[None]
     yield
     interp.state.items.pop()
     interp.state.loops -= 1
-    interp.scope.names = joined(before, interp.scope.names)
+    after = interp.scope.names
+    # A text that starts empty and grows in a loop is what the loop makes of it.
+    grown = {name: after[name] for name, value in before.items() if plain(value) == "" and _is_text(after.get(name))}
+    interp.scope.names = joined(before, after) | grown
+
+
+def _is_text(value: Value | None) -> bool:
+    return any(isinstance(one, Text) and one.plain != "" for one in alternatives(value))
 
 
 def _try(interp: Interpreter, node: ast.Try) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -269,9 +270,9 @@ def merged(one: Value, other: Value) -> Value:
     if isinstance(one, Const) and isinstance(other, Const) and one.value == other.value:
         return one
     mine, theirs = origins_of(one), origins_of(other)
-    if _given(mine) and not _given(theirs):
+    if _given(mine) and not _given(theirs) and not _asks_clock(mine):
         other = as_fallback(other)
-    elif _given(theirs) and not _given(mine):
+    elif _given(theirs) and not _given(mine) and not _asks_clock(theirs):
         one = as_fallback(one)
     options: list[Value] = []
     for value in (*alternatives(one), *alternatives(other)):
@@ -291,6 +292,10 @@ def _equal(one: Value, other: Value) -> bool:
     if type(one) is Value and type(other) is Value:
         return one.name == other.name and one.origins == other.origins
     return one is other
+
+
+def _asks_clock(origins: Origins) -> bool:
+    return any(origin.kind == "clock" and not origin.fallback for origin in origins)
 
 
 def _given(origins: Origins) -> bool:
@@ -316,6 +321,17 @@ def shown(value: Value | None) -> str:
             return str(one.value)
         return "{" + one.name + "}" if one.name else ""
     return ""
+
+
+def column_name(value: Value | None) -> str:
+    """Return the name of a column: the text, or the constant that stands for it (`Columns.order_id`)."""
+    text = plain(value)
+    if text is None and value is not None and _CONSTANT.fullmatch(value.name):
+        text = value.name.rpartition(".")[2]
+    return (text or "").lower()
+
+
+_CONSTANT = re.compile(r"[A-Z]\w*(\.\w+)+|[A-Z][A-Z0-9_]+")
 
 
 def constant(value: Value | None) -> object:
