@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from twice.audit.findings import Finding, Severity
 from twice.audit.model import Job, When, Write
 from twice.audit.places import Place
+from twice.audit.queries import Query
 from twice.audit.rules import finding
 from twice.audit.rules.merging import leaves, merges, pairs, source_of
 from twice.audit.rules.TW310_relative_update import relative
@@ -143,3 +144,11 @@ def _columns(write: Write) -> Iterator[str]:
                     yield column.name
             for order in query.order_by:
                 yield from order.expr.columns()
+            yield from _numbered_by(query)
+
+
+def _numbered_by(query: Query) -> Iterator[str]:
+    """Yield the columns by which windows are ordered: row_number() over (… order by updated_at desc)."""
+    for top in query.expressions():
+        for node in top.walk():
+            yield from (name for order in node.order_by for name in order.expr.columns())

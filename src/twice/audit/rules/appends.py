@@ -11,6 +11,7 @@ from twice.audit.model import Job, Mode, Target, Write, same_table
 from twice.audit.queries import Query
 from twice.audit.rules.branches import only_at_times
 from twice.audit.rules.records import brings_data
+from twice.audit.rules.removals import removes_files
 
 _STAGING = re.compile(
     r"(^|[./_])(staging|stage|stg|stging|landing|work|wrk|tmp|temp|temporary|scratch|incoming|interim|intermediate|sandbox)([./_]|$)"
@@ -69,6 +70,7 @@ def doubles(job: Job, write: Write, *, in_batches: bool = False) -> bool:
         and not (was_done_before(write.guarded_by) or write.conditional or "txnappid" in write.options)
         and not (write.target.expr is not None and (write.target.expr.has("clock") or write.target.expr.has("random")))
         and removed_before(job, write) is None
+        and not removes_files(job, write)
         and not moves_rows(job, write)
         and not _is_swapped_in(job, write)
         and known_by(write, job) is None

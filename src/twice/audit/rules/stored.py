@@ -262,6 +262,8 @@ def _rank(use: Use) -> int:
 def evidence(job: Job, use: Use, default: Severity) -> Severity | None:
     """Weigh a use by what becomes of it: the default if it reaches a write, less or nothing if none is seen."""
     if use.write is not None:
+        if use.context == "target" and use.write.target.temporary:  # whatever it is called, nothing of it stays
+            return None
         changes = use.write.mode in {Mode.DELETE, Mode.DROP_PARTITION} and not use.write.target.is_scratch
         return default if changes or outlives(job, use.write) is not None else None
     if use.context in {"target", "partition", "stored", "key", "predicate"}:

@@ -61,6 +61,8 @@ def _window_of_query(whole: Query) -> Window | None:
 
 
 def _is_dated_bound(bound: Bound) -> bool:
+    if bound.value.has("watermark") and not bound.value.has("parameter"):  # the newest of a source, whichever that is
+        return False
     if bound.op == "=" and is_time_column(bound.column) and is_date(bound.value):
         return True
     if not is_given(bound.value):

@@ -187,6 +187,7 @@ def _local(
     interp: Interpreter, function: Function, arguments: list[Value], keywords: dict[str, Value], node: ast.Call
 ) -> Value:
     keywords = {**function.given, **keywords} if function.given else keywords
+    arguments = [*function.ahead, *arguments]
     if function.task or any(re.match(r"(task|op|asset|flow)\b|\w+\.task\b", one) for one in function.decorators):
         return orchestration.call_task(interp, function, arguments, keywords, node)
     if any("udf" in one.lower() for one in function.decorators):

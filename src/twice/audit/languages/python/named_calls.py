@@ -23,6 +23,7 @@ from twice.audit.languages.python.values import (
     NONE,
     Const,
     Entries,
+    Function,
     Instance,
     Items,
     Origins,
@@ -147,9 +148,16 @@ def named_call(
         return arguments[0]
     if dotted == "concurrent.futures.as_completed" and arguments:
         return arguments[0]
+    if dotted == "functools.partial" and arguments and isinstance(arguments[0], Function):
+        return _partial(arguments[0], arguments[1:], keywords)
     if dotted in {"copy.copy", "copy.deepcopy", "functools.partial", "typing.cast"} and arguments:
         return arguments[0] if last == "partial" else arguments[-1]
     return unknown_call(interp, dotted, "", arguments, keywords, node, owner)
+
+
+def _partial(function: Function, arguments: list[Value], keywords: dict[str, Value]) -> Function:
+    """Return a function of which some arguments are given already."""
+    return replace(function, given={**function.given, **keywords}, ahead=[*function.ahead, *arguments])
 
 
 def _builtin(

@@ -82,6 +82,9 @@ def _frame(interp: Interpreter, reader: Reader, value: Value, node: ast.AST, *, 
 def path_expr(interp: Interpreter, value: Value, node: ast.AST) -> Expr | None:
     """Return a path as an expression, if where it comes from may matter."""
     origins = frozenset(one for one in origins_of(value) if one.kind != "parameter")
+    name = shown(value).strip().lower()
+    if origins and any(write.target.temporary and write.target.name == name for write in interp.job.writes):
+        return None  # what the job itself has put there
     return Expr("python", shown(value)[:80], place=interp.place(node), origins=origins) if origins else None
 
 

@@ -93,6 +93,7 @@ class Function(Value):
     decorators: tuple[str, ...] = ()
     task: str = ""
     given: dict[str, Value] = field(default_factory=dict)  # arguments that partial(…) has bound
+    ahead: list[Value] = field(default_factory=list)  # those that it has bound by position
 
 
 @dataclass(eq=False)

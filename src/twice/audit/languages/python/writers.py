@@ -152,6 +152,20 @@ def chain_place(interp: Interpreter, node: ast.Call) -> Place:
     return own
 
 
+_FIRST_TURN = re.compile(
+    r"""["'](overwrite|replace|w|wb)["']\s+if\s+([^\n]*\b\w*(first|idx|index|chunk|page|batch|count|number)\w*\b[^\n]*|not\s+\w+|\w+\s*==\s*[01])\s+else\s+["']a"""
+    r"""|["'](append|a|ab)["']\s+if\s+[^\n]*(first|idx|index|chunk|page|batch|written|[>!]=?\s*[01])[^\n]*\s+else\s+["'](overwrite|replace|w|wb)["']""",
+    re.IGNORECASE,
+)
+
+
+def _first_turn_overwrites(interp: Interpreter, mode: Value | None) -> bool:
+    """Tell whether a loop overwrites in its first turn and appends in the others: `"overwrite" if i == 0 else …`."""
+    texts = {one.plain for one in alternatives(mode) if isinstance(one, Text)}
+    both = len(texts) > 1 and bool(texts & {"append", "a"}) and bool(texts & {"overwrite", "replace", "w"})
+    return both and interp.state.loops > 0 and bool(_FIRST_TURN.search(interp.job.text))
+
+
 def _explicit(value: Value | None) -> bool:
     """Whether the mode is said, and not only the default of an argument."""
     return isinstance(value, Text) and value.plain is not None
@@ -170,16 +184,37 @@ def _mode(interp: Interpreter, writer: Writer) -> tuple[Mode, bool]:
     return known[0], _explicit(value)
 
 
+# How pyspark calls the arguments after the first.
+_POSITIONS: dict[str, tuple[str, ...]] = {
+    "save": ("format", "mode", "partitionBy"),
+    "saveAsTable": ("format", "mode", "partitionBy"),
+    "parquet": ("mode", "partitionBy"),
+    "orc": ("mode", "partitionBy"),
+    "csv": ("mode",),
+    "json": ("mode",),
+    "start": ("format", "outputMode", "partitionBy"),
+    "toTable": ("format", "outputMode", "partitionBy"),
+}
+
+
+def _by_position(writer: Writer, name: str, arguments: list[Value]) -> dict[str, Value]:
+    """Return what is given by position as if it were given by name; None says nothing."""
+    if writer.kind == "writeTo" or (name in {"start", "toTable"}) != (writer.kind == "writeStream"):
+        return {}
+    given = zip(_POSITIONS.get(name, ()), arguments[1:], strict=False)
+    return {key: value for key, value in given if not (isinstance(value, Const) and value.value is None)}
+
+
 def _save(
     interp: Interpreter, writer: Writer, name: str, arguments: list[Value], keywords: dict[str, Value], node: ast.Call
 ) -> Value:
     place = chain_place(interp, node)
     first = arguments[0] if arguments else None
-    if "mode" in keywords or (
-        name in {"parquet", "csv", "json", "orc"} and len(arguments) > 1 and writer.kind == "write"
-    ):
-        chosen = keywords.get("mode") or arguments[1]
-        writer = replace(writer, state={**writer.state, "mode": chosen}, explicit=True)
+    keywords = {**_by_position(writer, name, arguments), **keywords}
+    if "mode" in keywords:
+        writer = replace(writer, state={**writer.state, "mode": keywords["mode"]}, explicit=True)
+    if "outputMode" in keywords:
+        writer = replace(writer, state={**writer.state, "mode": keywords["outputMode"]}, explicit=True)
     if "partitionBy" in keywords:
         from twice.audit.languages.python.columns import _flat
 
@@ -246,6 +281,7 @@ def _save(
     inserts = options.get("hoodie.datasource.write.operation", "upsert").lower() in {"insert", "bulk_insert"}
     if via == "dataframe" and _UPSERTING.search(format_) and not ("hudi" in format_ and inserts):
         write.mode = Mode.UPSERT if mode is Mode.APPEND else mode
+    write.conditional = _first_turn_overwrites(interp, writer.state.get("mode"))
     _refine_overwrite(interp, writer, write, node)
     if writer.kind == "writeStream":
         write.stream = True
@@ -367,6 +403,7 @@ def frame_write(
             via="pandas",
             api=name,
             explicit_mode=chosen is None or _explicit(chosen),
+            conditional=_first_turn_overwrites(interp, chosen),
         )
         connection = keywords.get("con") or (arguments[1] if len(arguments) > 1 else None)
         if (
@@ -416,6 +453,7 @@ def frame_write(
             via="pandas",
             api=name,
             format=name.removeprefix("to_").removeprefix("write_"),
+            conditional=_first_turn_overwrites(interp, keywords.get("mode")),
         )
         emit(interp, write)
         return Const()
