@@ -25,6 +25,7 @@ from twice.audit.model import Job, Mode, Write
 from twice.audit.queries import Query
 from twice.audit.rules import finding
 from twice.audit.rules.stored import feeding, given
+from twice.audit.rules.windows import holes_in, names_in
 from twice.audit.vocabulary import is_time_column
 
 SEVERITY = Severity.WARNING
@@ -35,13 +36,12 @@ _REBUILDS = frozenset({Mode.OVERWRITE, Mode.CREATE})
 def check(job: Job) -> Iterator[Finding]:
     """Look for lower bounds on a time that nothing closes."""
     for query, write in feeding(job):
-        if write.mode in _REBUILDS:
-            continue
         for bound in _bounds_of(query, incremental_only=job.dbt is not None):
             if (
                 bound.op in {">", ">="}
                 and is_time_column(bound.column)
                 and given(bound.value)
+                and not (write.mode in _REBUILDS and not _names_start(write, bound))
                 and not _closed(write, bound.column)
             ):
                 yield finding(
@@ -54,6 +54,12 @@ def check(job: Job) -> Iterator[Finding]:
                     with_twice="the step's input is already cut to the window; in SQL :window_start and :window_end",
                 )
                 break
+
+
+def _names_start(write: Write, bound: Bound) -> bool:
+    """Tell whether a rebuilt file or folder is called by the start of the window: then it is one of many."""
+    holes = set(holes_in(write.target.name))
+    return bool(holes & set(names_in(bound.value)))
 
 
 def _bounds_of(query: Query, *, incremental_only: bool = False) -> Iterator[Bound]:

@@ -34,6 +34,7 @@ _ONE = re.compile(r"\[-?[01]\]|\bmax\(|latest|newest|recent|\bnext\(|LastModifie
 _FILE_NAME = re.compile(
     r"""(environ|getenv)\W+(get\W+)?\w*(FILE_?NAME|INPUT_?FILE|SOURCE_?FILE|CSV_?FILE|FILE_?PATH)["']""", re.IGNORECASE
 )
+_INPUT = re.compile(r"""(INPUT|SOURCE|SRC|OBJECT|FILE)_?(PATH|URI|URL|KEY|FILE|PREFIX)["']""", re.IGNORECASE)
 _OF_A_DATE = re.compile(r"\{[^{}]*(date|day|ds|dt|month|hour|run|year|window|partition)[^{}]*\}", re.IGNORECASE)
 
 
@@ -42,7 +43,7 @@ def check(job: Job) -> Iterator[Finding]:
     contexts = ("input", "filter", "stored", "target", "partition")
     newest = {use.used_at for use in job.used("file", *contexts)}
     uses = [*job.used("file", *contexts), *(use for use in job.used("listing", *contexts) if use.used_at not in newest)]
-    uses += [use for use in job.used("environment", "input") if _FILE_NAME.search(use.name)]
+    uses += [use for use in job.used("environment", "input") if _FILE_NAME.search(use.name) or _INPUT.search(use.name)]
     lines: set[int] = set()
     inputs: set[Place] = set()
     for use in once(use for use in uses if _decides(job, use)):
@@ -56,6 +57,7 @@ def check(job: Job) -> Iterator[Finding]:
             f"`{as_written(job, use)}` decides what is read, so a rerun reads whatever lies there by then",
             instead="build the path from the run's date, and fail if it is missing",
             with_twice='a source of type "files" with a partition: the run reads its own day and records which files',
+            severity=Severity.INFO if use.kind == "environment" and not _FILE_NAME.search(use.name) else None,
         )
 
 

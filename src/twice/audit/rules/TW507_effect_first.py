@@ -72,7 +72,7 @@ def _announced(job: Job, effect: Effect) -> Write | None:
         if write.mode in _WRITES and not is_record(write.target) and not is_staging(write.target)
     ]
     together = [write for write in mine if write.function == effect.function and write.task == effect.task]
-    if effect.function and together:
+    if together and (effect.function or not effect.task):
         return together[0] if together[0].order > effect.order and not effect.loop else None
     if job.orchestration.system == "prefect":  # its tasks run in the order in which they are called
         first = mine[0] if mine else None

@@ -31,6 +31,7 @@ from twice.audit.model import Job
 from twice.audit.queries import Query
 from twice.audit.rules import finding
 from twice.audit.rules.stored import feeding
+from twice.audit.rules.TW604_arbitrary_duplicate import is_sorted
 
 SEVERITY = Severity.WARNING
 _PICKS = frozenset({"first", "last", "any_value", "first_value", "last_value", "arbitrary"})
@@ -39,7 +40,10 @@ _PICKS = frozenset({"first", "last", "any_value", "first_value", "last_value", "
 def check(job: Job) -> Iterator[Finding]:
     """Look at aggregations and windows that pick a row without an order."""
     for query, write in feeding(job):
+        in_order = "pandas" in {query.language, write.via}  # pandas takes the first that it read
         for column, node in _picks(query):
+            if in_order and is_sorted(query):
+                continue
             yield finding(
                 __name__,
                 node.place,
@@ -47,6 +51,7 @@ def check(job: Job) -> Iterator[Finding]:
                 f"store another value in {write.target.name or 'the table'}",
                 instead=f"max_by({column}, updated_at), or an ORDER BY that decides",
                 with_twice=f'F.max_by("{column}", "updated_at") in the step',
+                severity=Severity.INFO if in_order else None,
             )
 
 
@@ -62,5 +67,5 @@ def _picks(query: Query) -> Iterator[tuple[str, Expr]]:
                 inside_window.update(id(arg) for arg in node.args)
             if node.name not in _PICKS or node.order_by or id(node) in inside_window:
                 continue
-            if node.kind == "window" or (node.kind == "call" and grouped and node.args):
+            if node.kind == "window" or (node.kind == "call" and grouped and (node.args or node is top.expr)):
                 yield next(iter(node.columns()), top.name), node

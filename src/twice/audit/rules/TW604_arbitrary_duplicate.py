@@ -39,7 +39,10 @@ SEVERITY = Severity.WARNING
 def check(job: Job) -> Iterator[Finding]:
     """Look at de-duplications on some of the columns."""
     for query, write in feeding(job):
-        if not query.distinct_on or query.streaming or "pandas" in {query.language, write.via}:
+        if not query.distinct_on or query.streaming:
+            continue
+        in_order = "pandas" in {query.language, write.via}  # pandas keeps the first that it read
+        if in_order and is_sorted(query):
             continue
         keys = {name.lower() for name in query.distinct_on}
         if (
@@ -57,7 +60,13 @@ def check(job: Job) -> Iterator[Finding]:
             instead=f"keep the newest: row_number() over (partition by {named} order by updated_at desc, …) = 1, or "
             "max_by",
             with_twice='write=Merge(version="updated_at"), or F.max_by(F.struct("*"), "updated_at") in the step',
+            severity=Severity.INFO if in_order else None,
         )
+
+
+def is_sorted(query: Query) -> bool:
+    """Tell whether rows of pandas are sorted before one of them is taken."""
+    return any(one.order_by for one in query.walk())
 
 
 def _only_keys_used(write: Write, query: Query, keys: set[str]) -> bool:

@@ -84,6 +84,10 @@ def _conditions(query: Query, write: Write) -> Iterator[Expr]:
 
 def _in_key(expr: Expr, query: Query, write: Write) -> Iterator[Finding]:
     hashed = [arg for node in expr.calls(*_HASHES, "concat", "concat_ws") for arg in node.args]
+    direct = next((arg for arg in hashed if _is_float_sum(arg, query)), None)
+    if direct is not None:
+        yield _report(expr.place, next(iter(direct.columns()), "it"), write)
+        return
     for name in dict.fromkeys(name for arg in hashed for name in arg.columns()):
         if _is_float_sum(Expr("column", name), query):
             yield _report(expr.place, name, write)

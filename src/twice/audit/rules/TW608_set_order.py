@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from twice.audit.findings import Finding, Severity
-from twice.audit.model import Job
+from twice.audit.model import Job, Use
 from twice.audit.rules import finding
 
 SEVERITY = Severity.WARNING
@@ -33,7 +33,7 @@ def check(job: Job) -> Iterator[Finding]:
     counted = [
         (use.place, use.name)
         for use in job.used("set", "stored", "key", "partition")
-        if use.name.startswith("enumerate(") or ".join(" in use.name
+        if use.name.startswith("enumerate(") or ".join(" in use.name or _lists_lines(use)
     ]
     lines: set[int] = set()
     for place, name in (*written, *counted):
@@ -48,3 +48,9 @@ def check(job: Job) -> Iterator[Finding]:
             instead=f"iterate over sorted({name})",
             with_twice=f"sorted({name}), or key_hash(…) instead of a number",
         )
+
+
+def _lists_lines(use: Use) -> bool:
+    """Tell whether the items become the lines of a text file, in the order of the set."""
+    lines = use.write is not None and use.write.via == "pandas" and use.write.target.kind == "path"
+    return lines and use.name.startswith(("list(", "tuple("))

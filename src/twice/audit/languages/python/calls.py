@@ -152,6 +152,8 @@ def call(interp: Interpreter, node: ast.Call) -> Value:
         value = interp.eval(one.value if isinstance(one, ast.Starred) else one)
         if isinstance(one, ast.Starred) and isinstance(value, Items):
             arguments.extend(value.items)
+            if value.kind == "set" and method == "select" and not interp.quiet:  # the columns in any order
+                interp.job.sets_iterated.append(Expr("python", interp.source(one.value), place=interp.place(one)))
         else:
             arguments.append(value)
     keywords: dict[str, Value] = {}

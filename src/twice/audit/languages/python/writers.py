@@ -26,6 +26,7 @@ from twice.audit.languages.python.values import (
     plain,
     shown,
 )
+from twice.audit.languages.python.write_modes import by_position, first_turn_overwrites
 from twice.audit.model import Mode, Target, Write
 from twice.audit.places import Place
 
@@ -126,14 +127,21 @@ def method(
     if name == "foreachBatch":
         return _foreach_batch(interp, writer, first, node)
     if name == "foreach":
-        if isinstance(first, Function):
-            before, interp.state.inside = interp.state.inside, "foreach"
-            interp.call_function(first, [Value(name="row")], {}, node)
-            interp.state.inside = before
+        _foreach(interp, first, node)
         return writer
     if name in {"saveAsTable", "save_as_table", "insertInto", "toTable", "jdbc", "save", "start", *_FILES}:
         return _save(interp, writer, name, arguments, keywords, node)
     return writer
+
+
+def _foreach(interp: Interpreter, given: Value | None, node: ast.Call) -> None:
+    """Run what a stream does with each row: a function, or an object with open, process and close."""
+    process = given.methods.env.get("process") if isinstance(given, Instance) and given.methods is not None else given
+    if isinstance(process, Function):
+        bound = replace(process, bound=given) if isinstance(given, Instance) else process
+        before, interp.state.inside = interp.state.inside, "foreach"
+        interp.call_function(bound, [Value(name="row")], {}, node)
+        interp.state.inside = before
 
 
 def chain_place(interp: Interpreter, node: ast.Call) -> Place:
@@ -150,20 +158,6 @@ def chain_place(interp: Interpreter, node: ast.Call) -> Place:
         else:
             one = one.func
     return own
-
-
-_FIRST_TURN = re.compile(
-    r"""["'](overwrite|replace|w|wb)["']\s+if\s+([^\n]*\b\w*(first|idx|index|chunk|page|batch|count|number)\w*\b[^\n]*|not\s+\w+|\w+\s*==\s*[01])\s+else\s+["']a"""
-    r"""|["'](append|a|ab)["']\s+if\s+[^\n]*(first|idx|index|chunk|page|batch|written|[>!]=?\s*[01])[^\n]*\s+else\s+["'](overwrite|replace|w|wb)["']""",
-    re.IGNORECASE,
-)
-
-
-def _first_turn_overwrites(interp: Interpreter, mode: Value | None) -> bool:
-    """Tell whether a loop overwrites in its first turn and appends in the others: `"overwrite" if i == 0 else …`."""
-    texts = {one.plain for one in alternatives(mode) if isinstance(one, Text)}
-    both = len(texts) > 1 and bool(texts & {"append", "a"}) and bool(texts & {"overwrite", "replace", "w"})
-    return both and interp.state.loops > 0 and bool(_FIRST_TURN.search(interp.job.text))
 
 
 def _explicit(value: Value | None) -> bool:
@@ -184,33 +178,12 @@ def _mode(interp: Interpreter, writer: Writer) -> tuple[Mode, bool]:
     return known[0], _explicit(value)
 
 
-# How pyspark calls the arguments after the first.
-_POSITIONS: dict[str, tuple[str, ...]] = {
-    "save": ("format", "mode", "partitionBy"),
-    "saveAsTable": ("format", "mode", "partitionBy"),
-    "parquet": ("mode", "partitionBy"),
-    "orc": ("mode", "partitionBy"),
-    "csv": ("mode",),
-    "json": ("mode",),
-    "start": ("format", "outputMode", "partitionBy"),
-    "toTable": ("format", "outputMode", "partitionBy"),
-}
-
-
-def _by_position(writer: Writer, name: str, arguments: list[Value]) -> dict[str, Value]:
-    """Return what is given by position as if it were given by name; None says nothing."""
-    if writer.kind == "writeTo" or (name in {"start", "toTable"}) != (writer.kind == "writeStream"):
-        return {}
-    given = zip(_POSITIONS.get(name, ()), arguments[1:], strict=False)
-    return {key: value for key, value in given if not (isinstance(value, Const) and value.value is None)}
-
-
 def _save(
     interp: Interpreter, writer: Writer, name: str, arguments: list[Value], keywords: dict[str, Value], node: ast.Call
 ) -> Value:
     place = chain_place(interp, node)
     first = arguments[0] if arguments else None
-    keywords = {**_by_position(writer, name, arguments), **keywords}
+    keywords = {**by_position(writer, name, arguments), **keywords}
     if "mode" in keywords:
         writer = replace(writer, state={**writer.state, "mode": keywords["mode"]}, explicit=True)
     if "outputMode" in keywords:
@@ -281,7 +254,7 @@ def _save(
     inserts = options.get("hoodie.datasource.write.operation", "upsert").lower() in {"insert", "bulk_insert"}
     if via == "dataframe" and _UPSERTING.search(format_) and not ("hudi" in format_ and inserts):
         write.mode = Mode.UPSERT if mode is Mode.APPEND else mode
-    write.conditional = _first_turn_overwrites(interp, writer.state.get("mode"))
+    write.conditional = first_turn_overwrites(interp, writer.state.get("mode"))
     _refine_overwrite(interp, writer, write, node)
     if writer.kind == "writeStream":
         write.stream = True
@@ -403,7 +376,7 @@ def frame_write(
             via="pandas",
             api=name,
             explicit_mode=chosen is None or _explicit(chosen),
-            conditional=_first_turn_overwrites(interp, chosen),
+            conditional=first_turn_overwrites(interp, chosen),
         )
         connection = keywords.get("con") or (arguments[1] if len(arguments) > 1 else None)
         if (
@@ -453,7 +426,7 @@ def frame_write(
             via="pandas",
             api=name,
             format=name.removeprefix("to_").removeprefix("write_"),
-            conditional=_first_turn_overwrites(interp, keywords.get("mode")),
+            conditional=first_turn_overwrites(interp, keywords.get("mode")),
         )
         emit(interp, write)
         return Const()
