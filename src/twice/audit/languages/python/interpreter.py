@@ -10,7 +10,7 @@ from dataclasses import replace
 from twice.audit.expressions import Origin, OriginKind
 from twice.audit.keeping import kept
 from twice.audit.languages.building import JobBuilder, Surroundings
-from twice.audit.languages.python import assigning, invoking, names, outline
+from twice.audit.languages.python import assigning, declared, invoking, names, outline
 from twice.audit.languages.python.evaluating import EXPRESSIONS
 from twice.audit.languages.python.scopes import Scope, State, TooMuch
 from twice.audit.languages.python.statements import STATEMENTS
@@ -98,7 +98,7 @@ class Interpreter:
             used = names.mentions(function.node.body, batch)
             self.state.inside, self.state.batch_id = "foreachBatch used" if used else "foreachBatch", batch
         try:
-            self.run_function(function)
+            declared.publish(self, function, self.run_function(function))
             self._run_pending()
         finally:
             self.state.inside, self.state.batch_id = before

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from twice.audit.expressions import Origin
-from twice.audit.languages.python import clients, frames, names
+from twice.audit.languages.python import clients, declared, frames, names
 from twice.audit.languages.python.scopes import Scope, parent_of
 from twice.audit.languages.python.values import (
     NONE,
@@ -135,6 +135,8 @@ def _missing(interp: Interpreter, argument: ast.arg, default: ast.expr | None, *
             return Choice(options=[value], name=argument.arg)  # the caller has not said how to write
         return value if value is not None else Value(name=argument.arg)
     annotation = interp.source(argument.annotation) if argument.annotation is not None else ""
+    if argument.arg == "dbt" and value is None:
+        return declared.dbt_object(interp)
     client = _annotated_client(interp, argument.annotation)
     if client is not None:
         return client

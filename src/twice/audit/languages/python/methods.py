@@ -10,6 +10,7 @@ from twice.audit.languages.python import (
     argparsing,
     columns,
     combining,
+    declared,
     frame_methods,
     merging,
     names,
@@ -187,6 +188,8 @@ def _instance_method(
     keywords: dict[str, Value],
     node: ast.Call,
 ) -> Value | None:
+    if instance.kind == "dbt":
+        return declared.dbt_method(interp, method, arguments, keywords, node)
     if instance.kind == "insert":
         return orm.insert_method(instance, method)
     if instance.kind == "parser":

@@ -25,7 +25,7 @@ _LONGEST = 2_000_000
 _WORTH = re.compile(
     r"spark|\bwrite|insert|delete|merge|truncate|update|select|to_sql|to_gbq|execute|\.sql\b|airflow|dagster|prefect|requests|httpx|urlopen|post\(|send|publish|produce|\bnow\(|today\(|uuid|stripe|slack|smtp|DAG\(|dynamic_frame|to_parquet|to_csv|save|foreach|payment|\bcopy|\bdump\(|_item\("
     r"|bigquery|\bboto|sqlalchemy|peewee|\.objects\.|elasticsearch|opensearch|mongo|kafka|redis|put_object|put_record|upload|utcnow|telegram"
-    r"|deltalake|iceberg|awswrangler|\bdlt\b|twilio|braintree|adyen|razorpay|mollie|gspread|supabase|clickhouse",
+    r"|deltalake|iceberg|awswrangler|\bdlt\b|\bdbt\b|pyspark\.pipelines|twilio|braintree|adyen|razorpay|mollie|gspread|supabase|clickhouse",
     re.IGNORECASE,
 )
 # INSERT … WHERE NOT EXISTS (…), NOT IN (…), an anti join.

@@ -130,6 +130,9 @@ def function(
         last == "table" and dotted.endswith(("sqlContext.table", "session.table"))
     ):
         return frames.table_frame(interp, shown(first), interp.place(node), path_expr(interp, first or Value(), node))
+    if dotted in {"dlt.read", "dlt.read_stream", "dp.read", "dp.read_stream"} and first is not None:
+        stream = last == "read_stream"
+        return frames.table_frame(interp, shown(first), interp.place(node), stream=stream)
     if _SESSION.search(last) and not dotted.startswith("spark"):
         return Name(dotted="spark", name="spark")
     if dotted.startswith("spark.builder") or dotted.endswith(("SparkSession.builder", "getOrCreate")):
