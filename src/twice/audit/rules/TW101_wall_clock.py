@@ -30,6 +30,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from twice.audit.expressions import bounds
 from twice.audit.findings import Finding, Severity
 from twice.audit.model import DECIDING, Job, Mode, Use
 from twice.audit.places import Place
@@ -70,6 +71,8 @@ def check(job: Job) -> Iterator[Finding]:
         severity = evidence(job, use, SEVERITY) or SEVERITY
         if job.dbt is not None and job.dbt.materialized in {"view", "ephemeral"}:
             severity = Severity.WARNING
+        if _leaves_out_future(use):
+            severity = Severity.INFO
         yield finding(
             __name__,
             use.place,
@@ -78,6 +81,14 @@ def check(job: Job) -> Iterator[Finding]:
             instead=_instead(job, use),
             with_twice="let the step read its input, which is already cut to the window of the run; it needs no date",
         )
+
+
+def _leaves_out_future(use: Use) -> bool:
+    """Tell whether the clock only keeps rows away that lie in the future: event_time <= now()."""
+    if use.context != "filter" or use.query is None:
+        return False
+    clocks = [bound for filter_ in use.query.filters for bound in bounds(filter_) if bound.value.has("clock")]
+    return bool(clocks) and all(bound.op in {"<", "<="} and not bound.value.args for bound in clocks)
 
 
 def _in_shell(job: Job) -> Iterator[Finding]:

@@ -129,7 +129,11 @@ def _ties(window: Expr, query: Query, write: Write, *, only_totals: bool = False
     own = {name for part in window.partition_by for name in part.columns()}
     reasons = [
         _is_total(order.expr, query)
-        or ("" if only_totals else _same_for_all(order.expr, query, write) or _cannot_decide(order.expr, own))
+        or (
+            ""
+            if only_totals
+            else _given_anew(order.expr) or _same_for_all(order.expr, query, write) or _cannot_decide(order.expr, own)
+        )
         for order in window.order_by
     ]
     if not reasons:
@@ -160,6 +164,11 @@ def _same_for_all(term: Expr, query: Query, write: Write) -> str:
     made = resolved(query, term.name) or (resolved(write.query, term.name) if write.query is not None else None)
     clock = made is not None and made.kind == "call" and made.has("clock") and not made.columns()
     return f"{term.name} is the time of the run" if clock else ""
+
+
+def _given_anew(term: Expr) -> str:
+    """Return why a number that Spark gives, or a random one, does not decide: on a rerun it is another."""
+    return "the numbers are given anew in every run" if term.has("counter") or term.has("random") else ""
 
 
 def _cannot_decide(term: Expr, own: set[str]) -> str:

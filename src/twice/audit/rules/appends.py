@@ -202,6 +202,7 @@ def _removed_by_name(job: Job, write: Write) -> Write | None:
             other.order < write.order
             and other.mode in {Mode.DELETE, Mode.TRUNCATE}
             and _HOLE.fullmatch(other.target.name)
+            and not only_at_times(other, write)
         ):
             return other
     return None
