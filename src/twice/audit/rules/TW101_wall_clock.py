@@ -7,6 +7,8 @@ run: `CURRENT_DATE`, `GETDATE()`, `'today'::date`, `datetime.now()`, `F.current_
 wanted day as it was; a job that waits in the queue past midnight skips a day; a backfill of a month loads one day
 thirty times; two statements of one run may see two dates.
 
+A clock that only leaves out what lies in the future (`event_time <= now()`) is told as `info`.
+
 **Instead** take the date from outside and compute from it: a required argument, Airflow's `{{ ds }}` or
 `data_interval_start`, a dbt variable, a bound parameter.
 

@@ -5,7 +5,8 @@ runs a second time for the same day (a retry, a double start, a backfill), the d
 halfway, its first half is there twice.
 
 An append is right after a delete of the same rows in the same transaction, into temporary tables and into logs that
-hold one row per run; those are not reported.
+hold one row per run; those are not reported. A delete that happens at times only (`if full_refresh:`) excuses
+nothing, and neither does a name: rows of a source in `call_logs` or `notifications` are data, and a warning.
 
 **Instead**, replace exactly what the run computes:
 

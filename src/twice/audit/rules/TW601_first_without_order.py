@@ -16,6 +16,8 @@ orders.groupBy("customer_id").agg(F.max_by("city", "ordered_at"))
 FIRST_VALUE(channel) OVER (PARTITION BY user_id ORDER BY started_at, session_id)
 ```
 
+pandas takes the first row in the order in which it read them: `info`, unless they were sorted before.
+
 If all values of a group are equal, `MAX` says so without a doubt.
 
 With `twice`: `F.max_by(F.struct("*"), "updated_at")` in the step.

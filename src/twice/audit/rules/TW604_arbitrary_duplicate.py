@@ -20,6 +20,9 @@ SELECT DISTINCT ON (order_id) * FROM orders ORDER BY order_id, updated_at DESC, 
 
 With `twice`: `Table(…, key=["order_id"], write=Merge(version="updated_at"))` keeps the highest version by itself.
 
+pandas keeps the first row in the order in which it read them, which is as steady as its input: `info`, unless the rows
+were sorted before.
+
 **Not meant** are rows that are equal in all columns, and keys without other columns.
 """
 

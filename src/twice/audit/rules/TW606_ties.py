@@ -1,7 +1,8 @@
 """The newest row is chosen by an order that has ties.
 
 `row_number() … = 1` (or `QUALIFY`) over an order in which several rows of a group are equal: a date, the partition's
-own key, a constant, a status. The ten best by a sum or a count are such a choice too.
+own key, a constant, a status. The ten best by a sum or a count are such a choice too. One timestamp alone is told as
+`info`, because two changes may carry the same; the time of a load, which all rows of a delivery share, as a warning.
 
 **On the second run** rows that are equal may change places, so another one becomes number one: the older version
 after a compaction, the newer one after the next. The result differs though the input is the same.
