@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from twice.audit.expressions import Expr
 from twice.audit.languages.python import names, orchestration
+from twice.audit.languages.python.branching import branch
 from twice.audit.languages.python.conditions import (
     asked_for_missing,
     ends,
@@ -184,7 +185,7 @@ def _if(interp: Interpreter, node: ast.If) -> None:
     before = dict(interp.scope.names)
     returned = len(interp.scope.returns)
     interp.state.guards.append(guard)
-    with _branch(interp, test, source, node, taken=True):
+    with branch(interp, test, source, node, taken=True):
         interp.block(node.body)
     interp.state.guards.pop()
     left = ends(node.body)
@@ -196,7 +197,7 @@ def _if(interp: Interpreter, node: ast.If) -> None:
             after_body[name] = merged(before[name], as_fallback(value))
     interp.scope.names = dict(before)
     interp.state.guards.append(f"not ({guard})" if guard and not node.orelse else guard)
-    with _branch(interp, test, source, node, taken=False):
+    with branch(interp, test, source, node, taken=False):
         interp.block(node.orelse)
     interp.state.guards.pop()
     after_else = interp.scope.names
@@ -213,17 +214,6 @@ def _if(interp: Interpreter, node: ast.If) -> None:
     values = interp.scope.returns[returned:]
     if len(values) == 2 and values[0] is not values[1]:
         interp.scope.returns[returned:] = [merged(values[0], values[1])]
-
-
-@contextmanager
-def _branch(interp: Interpreter, test: Value, source: str, node: ast.If, *, taken: bool) -> Iterator[None]:
-    """Know that what follows runs at times only; a test whose outcome is known, if only by default, is none."""
-    if constant(test) is taken:
-        yield
-        return
-    interp.state.branches.append(f"{node.lineno}{'' if taken else ' else'}:{source}")
-    yield
-    interp.state.branches.pop()
 
 
 def _for(interp: Interpreter, node: ast.For | ast.AsyncFor) -> None:
