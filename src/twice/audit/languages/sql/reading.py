@@ -19,7 +19,9 @@ from twice.audit.expressions import Expr
 from twice.audit.functions import CLOCKS, RANDOM
 from twice.audit.languages.sql.convert import Converter
 from twice.audit.languages.sql.cursors import Cursors
+from twice.audit.languages.sql.dynamic import Texts
 from twice.audit.languages.sql.fallback import read_by_tokens
+from twice.audit.languages.sql.rewriting import COMPOUND, expanded, inserts_of
 from twice.audit.languages.sql.sources import HOLE, SqlText
 from twice.audit.languages.sql.splitting import STARTERS, is_procedural, split
 from twice.audit.languages.sql.statements import Control, Item, Read, StatementReader
@@ -30,7 +32,7 @@ logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 
 _KEYWORDS = frozenset({"INSERT", "MERGE", "UPDATE", "DELETE", "TRUNCATE", "COPY", "LOAD", "DROP", "CREATE", "REPLACE"})
 _WRITING = _KEYWORDS | {"UNLOAD", "EXPORT", "OVERWRITE", "EXEC", "EXECUTE", "CALL"}
-_SKIPPED = frozenset({"GO", "ELSE", "END", "THEN", "LOOP", "PRINT", "RETURN", "RAISE", "RAISERROR", "THROW", "EXCEPTION", "OPEN", "FETCH", "CLOSE", "DEALLOCATE", "USE", "TRY", "VACUUM", "ANALYZE", "OPTIMIZE", "REFRESH", "GRANT", "REVOKE", "COMMENT", "EXPLAIN", "DESCRIBE", "SHOW", "MSCK", "UNLOAD", "PERFORM", "CALL", "EXEC", "EXECUTE", "EXIT", "WHENEVER", "PROMPT", "SPOOL", "REM", "PRAGMA", "ATTACH", "DETACH", "INSTALL", "UNSET", "LOCK", "PUT", "REMOVE", "LIST", "ADD", "SAVE", "NULL", "DELIMITER", "HELP"})  # fmt: skip
+_SKIPPED = frozenset({"GO", "ELSE", "END", "THEN", "LOOP", "PRINT", "RETURN", "RAISE", "RAISERROR", "THROW", "EXCEPTION", "OPEN", "FETCH", "CLOSE", "DEALLOCATE", "USE", "TRY", "VACUUM", "ANALYZE", "OPTIMIZE", "REFRESH", "GRANT", "REVOKE", "COMMENT", "EXPLAIN", "DESCRIBE", "SHOW", "MSCK", "UNLOAD", "PERFORM", "CALL", "EXEC", "EXECUTE", "EXIT", "WHENEVER", "PROMPT", "SPOOL", "REM", "PRAGMA", "PREPARE", "ATTACH", "DETACH", "INSTALL", "UNSET", "LOCK", "PUT", "REMOVE", "LIST", "ADD", "SAVE", "NULL", "DELIMITER", "HELP"})  # fmt: skip
 _OTHERS = ("", "postgres", "snowflake", "databricks", "tsql", "bigquery")
 _LONGEST_STATEMENT = 150_000
 _LONGEST_TEXT = 3_000_000
@@ -49,6 +51,7 @@ class SqlReading:
     variables: set[str] = field(default_factory=set)  # of a PL/pgSQL, PL/SQL or Snowflake block
     declaring: bool = False
     cursors: Cursors = field(default_factory=Cursors)
+    texts: Texts = field(default_factory=Texts)
     routine: str = ""  # the procedure, function or trigger whose body is being read
 
 
@@ -68,17 +71,28 @@ def read_sql(source: SqlText, dialect: str) -> SqlReading:
         for part, line in _rough_statements(source.text):
             reading.items.extend(read_by_tokens(source, part, line))
         return reading
+    if COMPOUND.search(source.text):
+        tokens = list(expanded(tokens))
     procedural = is_procedural(source.text, dialect)
     batches = [match.start() for match in _GO.finditer(source.text)]
     for chunk in split(tokens, procedural=procedural):
         if batches and batches[0] < chunk[0].start:  # GO ends the body of a routine
             reading.routine = ""
             batches = [start for start in batches if start >= chunk[0].start]
-        begun = len(reading.items)
+        begun, told = len(reading.items), len(reading.problems)
+        place = source.place(chunk[0].line, 1)
         try:
             _read_chunk(source, dialect, chunk, reading, procedural=procedural)
         except RecursionError:
-            reading.problems.append(Problem("is nested too deep to be read", source.place(chunk[0].line, 1)))
+            reading.problems.append(Problem("is nested too deep to be read", place))
+            reading.items.extend(read_by_tokens(source, _text_of(source, chunk), chunk[0].line))
+        except Exception as error:  # noqa: BLE001 - one strange statement must not hide the others
+            message = f"the statement that starts with {_start(chunk)} cannot be followed ({type(error).__name__})"
+            reading.problems.append(Problem(message, place, harmless=not _WRITING & set(_upper(chunk))))
+            reading.items.extend(read_by_tokens(source, _text_of(source, chunk), chunk[0].line))
+        if len(reading.items) == begun and len(reading.problems) == told and _writes_after_all(chunk):
+            message = f"the statement that starts with {_start(chunk)} cannot be read"
+            reading.problems.append(Problem(message, place))
             reading.items.extend(read_by_tokens(source, _text_of(source, chunk), chunk[0].line))
         _belong(reading.items[begun:], reading.routine)
     return reading
@@ -91,6 +105,22 @@ def _belong(items: Sequence[Item], routine: str) -> None:
             item.function = routine
 
 
+_FORBIDS = frozenset({"GRANT", "REVOKE", "EXPLAIN", "COMMENT", "PRINT", "RAISERROR", "RAISE", "DECLARE", "SET", "IF", "WHILE", "HELP", "PROMPT", "REM"})  # fmt: skip
+
+
+def _writes_after_all(chunk: Sequence[Token]) -> bool:
+    """Tell whether the words of a statement of which nothing was read say that it writes."""
+    words = _upper(chunk)
+    if words[0].split(" ", maxsplit=1)[0] in _FORBIDS or _routine(words[:6]):
+        return False
+    return any(
+        token.token_type not in _QUOTED and (token.text.upper(), after) in _PAIRS
+        for token, after in zip(chunk, words[1:], strict=False)
+    )
+
+
+_PAIRS = frozenset({("INSERT", "INTO"), ("INSERT", "OVERWRITE"), ("DELETE", "FROM"), ("MERGE", "INTO")})
+_QUOTED = frozenset({TokenType.STRING, TokenType.IDENTIFIER, TokenType.NATIONAL_STRING})
 _END = re.compile(r";(\s*)(?=END\b)", re.IGNORECASE)
 _GO = re.compile(r"^([ \t]*)GO([ \t]*)$", re.IGNORECASE | re.MULTILINE)
 
@@ -117,12 +147,15 @@ _CURSOR = re.compile(r"\bCURSOR\b", re.IGNORECASE)
 
 
 def _without_raw_commands(tokens: list[Token], dialect: str) -> Iterator[Token]:
-    """Cut FETCH …, CALL …, EXECUTE IMMEDIATE … and DECLARE c CURSOR … into words: sqlglot takes all up to the semicolon as one text."""
-    before = ""
+    """Cut CALL …, BEGIN …, EXECUTE IMMEDIATE … and DECLARE c CURSOR … into words: sqlglot takes all up to the semicolon as one text."""
+    commands = _dialect(dialect).tokenizer_class.COMMANDS
+    before, command = "", False
     for token in tokens:
-        raw = before in {"FETCH", "CALL"} or (before == "DECLARE" and bool(_CURSOR.search(token.text)))
-        raw = raw or (before in {"EXEC", "EXECUTE"} and token.text[:9].upper() == "IMMEDIATE")
-        before = token.text.upper()
+        raw = before in {"FETCH", "CALL", "BEGIN", "DO", "PREPARE"} or (
+            before == "DECLARE" and bool(_CURSOR.search(token.text))
+        )
+        raw = raw or (before in {"EXEC", "EXECUTE"} and (command or token.text[:9].upper() == "IMMEDIATE"))
+        before, command = token.text.upper(), token.token_type in commands
         if token.token_type is not TokenType.STRING or not raw:
             yield token
             continue
@@ -156,6 +189,13 @@ def _read_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: SqlR
             reading.items.append(Control("block", place))
         _read_chunk(source, dialect, chunk[1:], reading, procedural=procedural)
         return
+    inserts = inserts_of(chunk)
+    if inserts:
+        for part in inserts:
+            _parse_chunk(source, dialect, part, reading)
+        return
+    if head in _HOLDS or (procedural and head not in _KEYWORDS):
+        reading.texts.note(source, chunk)
     if procedural:
         query = reading.cursors.opened(chunk, _upper(chunk) if head in _LOOPS else words)
         if query is not None:
@@ -206,7 +246,7 @@ def _read_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: SqlR
         if head in {"CALL", "EXEC", "EXECUTE"}:
             _called(source, dialect, chunk, reading, place)
         return
-    if head == "CREATE" and words[1] in _OBJECTS and words[2] != "IF":
+    if head == "CREATE" and len(words) > 2 and words[1] in _OBJECTS and words[2] != "IF":
         name = _routine_name(chunk, _OBJECTS)
         reading.items.append(Write(Target(name, "unknown"), Mode.CREATE, place, api=f"CREATE {words[1]}"))
     _parse_chunk(source, dialect, chunk, reading)
@@ -216,6 +256,7 @@ def _upper(chunk: Sequence[Token]) -> list[str]:
     return [token.text.upper() for token in chunk]
 
 
+_HOLDS = frozenset({"SET", "DECLARE", "LET", "PREPARE", "SELECT"})
 _LOOPS = frozenset({"FOR", "FETCH"})
 _OBJECTS = frozenset({"TASK", "STREAM", "PIPE"})
 _ROUTINES = frozenset({"FUNCTION", "PROCEDURE", "PROC", "TRIGGER"})
@@ -243,17 +284,12 @@ def _first_line(source: SqlText, token: Token) -> int:
 
 
 def _dynamic(source: SqlText, dialect: str, chunk: list[Token], reading: SqlReading) -> None:
-    """EXECUTE IMMEDIATE 'TRUNCATE TABLE t' and EXEC('…'): SQL in a string."""
-    for token in chunk[1:4]:
-        if token.token_type in {TokenType.STRING, TokenType.NATIONAL_STRING} and re.match(
-            r"\s*(insert|delete|truncate|merge|update|drop|create)\b", token.text, re.IGNORECASE
-        ):
-            line = _first_line(source, token)
-            inner = read_sql(
-                SqlText("\n" * (line - 1) + token.text, source.lines, source.column, source.holes), dialect
-            )
-            reading.items.extend(inner.items)
-            return
+    """EXECUTE IMMEDIATE 'TRUNCATE TABLE t', EXEC('…') and EXEC (@sql): SQL in a string."""
+    body = reading.texts.run(source, chunk)
+    if body is not None:
+        inner = read_sql(body, dialect)
+        reading.items.extend(inner.items)
+        reading.problems.extend(inner.problems)
 
 
 def _called(source: SqlText, dialect: str, chunk: list[Token], reading: SqlReading, place: Place) -> None:
