@@ -38,7 +38,7 @@ def _of_write(job: Job, write: Write, done: set[int]) -> Iterator[Use]:
         if value is not None:
             yield from _uses(value, "partition", write, column=column)
     if write.predicate is not None:
-        retention = write.mode is Mode.DELETE and _is_retention(job, write)
+        retention = write.mode in {Mode.DELETE, Mode.DROP_PARTITION} and _is_retention(job, write)
         yield from _uses(write.predicate, "retention" if retention else "predicate", write)
     for column, value in write.assignments:
         yield from _uses(value, _column_context(column, write), write, column=column)
@@ -81,7 +81,7 @@ def _column_context(column: str, write: Write | None) -> Context:
             return "partition"
         if column in write.key:
             return "key"
-    if is_audit_column(column):
+    if is_audit_column(column) or column.startswith("{"):  # a name that is put together: nobody knows what it holds
         return "audit"
     return "key" if is_key_column(column) else "stored"
 

@@ -107,6 +107,8 @@ def _model(filled: Filled) -> DbtModel:
         return next(texts_of(config.get(key)), "").lower()
 
     materialized = one("materialized") or snapshot or ("incremental" if filled.is_incremental else "view")
+    if filled.is_incremental and isinstance(config.get("materialized"), ast.Call):
+        materialized = "incremental"  # a variable decides, and the model is written for both
     keys = tuple(
         part.strip().lower()
         for text in texts_of(config.get("unique_key"))

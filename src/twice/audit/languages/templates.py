@@ -20,6 +20,9 @@ LOGICAL_DATES = frozenset(
     }
 )  # fmt: skip
 _OPENS = re.compile(r"\{[#%{]")
+# A macro in the place of a whole query: WITH x AS ({{ macro(…) }})
+_OPENS_QUERY = re.compile(r"\bas\s*\(\s*$", re.IGNORECASE)
+_CLOSES_QUERY = re.compile(r"\s*\)")
 _ENDS = {"{#": "#}", "{%": "%}", "{{": "}}"}
 _INSIDE = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[%}]\}""", re.DOTALL)
 _CLOCK = re.compile(
@@ -110,7 +113,10 @@ class _Filler:
             tag = text[start:end]
             if tag.startswith("{{"):
                 inner = tag[2:-2].strip().strip("-").strip()
-                self._put(out, self._value(inner, line) + "\n" * tag.count("\n"), blocks)
+                value = self._value(inner, line)
+                if HOLE.fullmatch(value) and _OPENS_QUERY.search(before) and _CLOSES_QUERY.match(text, end):
+                    value = f"select * from {self._relation(inner) or value}"  # noqa: S608 - only read, never run
+                self._put(out, value + "\n" * tag.count("\n"), blocks)
             elif tag.startswith("{%"):
                 inner = tag[2:-2].strip().strip("-").strip()
                 out.append(self._statement(inner, line, blocks, len(out), out))
@@ -320,6 +326,8 @@ class _Filler:
             items = first.elts if isinstance(first, (ast.List, ast.Tuple)) else tree.args
             names = [item.value for item in items if isinstance(item, ast.Constant) and isinstance(item.value, str)]
             return f"tw_surrogate_key({', '.join(names)})"
+        if last == "deduplicate":
+            return self._deduplicated(tree, line)
         if word.startswith(("dbt.", "dbt_utils.")):
             if last == "dateadd" and len(texts) == 3:
                 return f"dateadd({texts[0]}, {texts[1]}, {self._inner(texts[2], line)})"
@@ -330,6 +338,29 @@ class _Filler:
             if last in {"safe_cast", "cast"} and texts:
                 return f"cast({self._inner(texts[0], line)} as text)"
         return None
+
+    def _relation(self, inner: str) -> str:
+        """Return the table that a macro is handed which stands for a whole query."""
+        tree = _tree(inner)
+        for node in ast.walk(tree) if tree is not None else ():
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"ref", "source"}:
+                return self._value(ast.unparse(node), 1)
+            if isinstance(node, ast.keyword) and node.arg in {"relation", "from"}:
+                return next(texts_of(node.value), "")
+        return ""
+
+    def _deduplicated(self, tree: ast.Call, line: int) -> str | None:
+        """Write dbt_utils.deduplicate(…) as the query that it stands for."""
+        given = dict(zip(("relation", "partition_by", "order_by"), tree.args, strict=False))
+        given |= {keyword.arg: keyword.value for keyword in tree.keywords if keyword.arg}
+        relation = given.get("relation")
+        by, order = (next(texts_of(given.get(name)), "") for name in ("partition_by", "order_by"))
+        table = next(texts_of(relation), "") or (self._value(ast.unparse(relation), line) if relation else "")
+        if not table or not by:
+            return None
+        ordered = f" order by {order}" if order else ""
+        numbered = f"select *, row_number() over (partition by {by}{ordered}) as tw_rn from {table}"  # noqa: S608 - only read
+        return f"select * from ({numbered}) where tw_rn = 1"  # noqa: S608 - only read, never run
 
     def _inner(self, text: str, line: int) -> str:
         """A macro's argument: SQL text, or a call of another macro."""
@@ -403,6 +434,8 @@ def texts_of(node: ast.expr | None) -> Iterator[str]:
     elif isinstance(node, (ast.List, ast.Tuple)):
         for item in node.elts:
             yield from texts_of(item)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"var", "env_var"}:
+        yield from texts_of(node.args[1] if len(node.args) > 1 else None)  # the default
     elif isinstance(node, ast.Dict):
         for key, value in zip(node.keys, node.values, strict=True):
             if isinstance(key, ast.Constant) and key.value == "field":

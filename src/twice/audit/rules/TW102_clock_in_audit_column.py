@@ -34,7 +34,7 @@ def check(job: Job) -> Iterator[Finding]:
     for use in once(job.used("clock", "audit")):
         if use.write is not None and (use.write.target.is_scratch or declares(use.write)):
             continue
-        column = f"`{use.column}`" if use.column else "the audit column"
+        column = "value of a column" if use.column == "{…}" else f"`{use.column}`" if use.column else "the audit column"
         yield finding(
             __name__,
             use.place,

@@ -30,7 +30,9 @@ from twice.audit.model import Job, Mode, Use, Write, same_table
 from twice.audit.places import Place
 from twice.audit.queries import Query
 from twice.audit.rules import finding
+from twice.audit.rules.appends import left_out
 from twice.audit.rules.stored import lasting
+from twice.audit.vocabulary import is_day_column, is_key_column
 
 SEVERITY = Severity.ERROR
 _LATER = frozenset({">", ">=", "<", "<="})
@@ -72,6 +74,18 @@ def _in_queries(job: Job) -> Iterator[tuple[Write, Place, str]]:
                     if found is not None:
                         yield found[0], node.query.place if node.place.line == 1 else node.place, found[1]
             yield from _joined(job, query)
+            yield from _periods(write, query)
+
+
+def _periods(write: Write, query: Query) -> Iterator[tuple[Write, Place, str]]:
+    """Yield days, months and files that are left out because the target already has some of their rows."""
+    for filter_ in query.filters:
+        for part in filter_.conjuncts():
+            for inner in left_out(part):
+                names = [column.name for column in inner.columns]
+                of_target = any(same_table(table, write.target.name) for table in inner.tables())
+                if names and of_target and all(is_day_column(name) and not is_key_column(name) for name in names):
+                    yield write, part.place if part.place.line > 1 else inner.place, ", ".join(names)
 
 
 def _joined(job: Job, query: Query) -> Iterator[tuple[Write, Place, str]]:

@@ -95,11 +95,21 @@ def _wider(removed: Bound, brought: list[Bound]) -> str:
             return f"one {column} is removed and everything from one on is inserted"
         return ""
     if removed.op != "=":
-        return ""
+        return _further(removed, brought)
     equal = [one for one in brought if one.op == "="]
     if equal and all(_related(one.value, removed.value) for one in equal):
         return f"another {column} is removed than inserted"
     return ""
+
+
+def _further(removed: Bound, brought: list[Bound]) -> str:
+    """Say that a delete ends where the insert goes on."""
+    since = [one for one in brought if one.op in {">", ">="}]
+    if removed.op not in {"<", "<="} or not is_given(removed.value) or len(since) < len(brought):
+        return ""
+    if not any(is_given(one.value) for one in since):
+        return ""
+    return f"only up to one {removed.column} is removed, and everything from another one on is inserted"
 
 
 def _related(one: Expr, other: Expr) -> bool:

@@ -19,17 +19,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from twice.audit.expressions import Expr, bounds
+from twice.audit.expressions import Bound, Expr, bounds
 from twice.audit.findings import Finding, Severity
 from twice.audit.model import Job, Mode, Write
 from twice.audit.queries import Query
 from twice.audit.rules import finding
 from twice.audit.rules.appends import is_record, removed_before
 from twice.audit.rules.windows import dates_in, holes_in, is_given, names_in
+from twice.audit.vocabulary import is_day_column
 
 SEVERITY = Severity.ERROR
 
 _DAY_SECONDS = 86_400
+_WEEK_SECONDS = 7 * _DAY_SECONDS
+_COARSE = re.compile(r"(^|_)(month|mth|mon|yyyymm|year|yr|yyyy|quarter|qtr|mm|ym)(_|$)|month|year", re.IGNORECASE)
 _FINE = re.compile(
     r"(^|[_\W])(hour|hours|hr|hh|minute|min|quarter_hour|h)(_|\W|$)|data_interval|hour|%H|\bts\b|ts_nodash",
     re.IGNORECASE,
@@ -41,6 +44,7 @@ _DAILY = re.compile(r"(^|[_\W])(ds|ds_nodash|day|date|dt|today)(_|\W|$)|date|%d"
 def check(job: Job) -> Iterator[Finding]:
     """Look at the overwrites of jobs that run more often than daily, or that are told an hour."""
     every = job.orchestration.every
+    yield from _days_in_months(job)
     if every is not None and every >= _DAY_SECONDS:
         return
     for write in job.writes:
@@ -60,6 +64,35 @@ def check(job: Job) -> Iterator[Finding]:
                 instead="add the hour to the partition, or read the whole day that is overwritten",
                 with_twice='Pipeline("…", grain=Hour) and Table("…", partition=Hour("…"), write=Overwrite())',
             )
+
+
+def _days_in_months(job: Job) -> Iterator[Finding]:
+    """Yield overwrites of a month or a year by a job that reads one day."""
+    every = job.orchestration.every
+    if every is not None and every > _WEEK_SECONDS:
+        return
+    for write in job.writes:
+        names = [name for name, _ in write.partition]
+        if write.mode is not Mode.OVERWRITE_PARTITIONS or write.query is None or is_record(write.target):
+            continue
+        if not names or not all(_COARSE.search(name) for name in names) or write.incremental:
+            continue
+        day = next((bound.column for filter_ in write.filters() for bound in bounds(filter_) if _is_one_day(bound)), "")
+        if day:
+            yield finding(
+                __name__,
+                write.place,
+                f"each run reads one {day} and replaces the whole {names[-1]} of {write.target.name or 'the target'}: "
+                "the days before it are lost",
+                instead=f"add {day} to the partition, or read all of the {names[-1]} that is overwritten",
+                with_twice='Pipeline("…", grain=Day) and Table("…", partition=Day("…"), write=Overwrite())',
+            )
+
+
+def _is_one_day(bound: Bound) -> bool:
+    names = " ".join(names_in(bound.value))
+    one = bound.op == "=" and is_day_column(bound.column) and not _COARSE.search(bound.column)
+    return one and is_given(bound.value) and not _COARSE.search(names)
 
 
 def _is_fine(text: str) -> bool:

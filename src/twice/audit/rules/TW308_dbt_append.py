@@ -37,13 +37,19 @@ def check(job: Job) -> Iterator[Finding]:
     if model is None or model.materialized != "incremental":
         return
     reason = _reason(model)
-    if not reason or any(_is_safe(job, write) for write in job.writes if write.origin == "model"):
+    writes = [write for write in job.writes if write.origin == "model"]
+    if not reason or any(_is_safe(job, write) for write in writes):
         return
+    asks = any(known_by(write) is not None for write in writes)
+    if asks and model.strategy == "append" and not model.unique_key:
+        return  # that is what it wants: new keys only, and it says so
     name = next((write.target.last for write in job.writes if write.origin == "model"), "") or "the model"
     yield finding(
         __name__,
         _where(job, model),
-        f"a second run of {name} inserts the same rows again: {reason}",
+        f"a second run of {name} inserts the same rows again: {reason}"
+        + (", and only the question for what is there already holds it back" if asks else ""),
+        severity=Severity.WARNING if asks and not model.unique_key else SEVERITY,
         instead="give it a unique_key with incremental_strategy='merge' or 'delete+insert', or use 'insert_overwrite' "
         "with partition_by",
         with_twice='Table("…", key=[…], write=Merge(version="…")) or Overwrite() by partition',
@@ -69,6 +75,4 @@ def _where(job: Job, model: DbtModel) -> Place:
 
 def _is_safe(job: Job, write: Write) -> bool:
     before = removed_before(job, write)
-    if before is not None and before.mode in {Mode.DELETE, Mode.TRUNCATE}:
-        return True
-    return known_by(write) is not None and not (job.dbt is not None and job.dbt.unique_key)
+    return before is not None and before.mode in {Mode.DELETE, Mode.TRUNCATE}

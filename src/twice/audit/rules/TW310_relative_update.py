@@ -84,6 +84,8 @@ def _added_to_itself(write: Write) -> Iterator[tuple[str, Place]]:
         return
     for query in (write.query, *write.query.branches):
         mine = {source.alias or source.name for source in query.sources if same_table(source.name, write.target.name)}
+        if mine and len(query.sources) == 1:
+            mine.add("")
         for column in query.columns if mine else ():
             if _grows(column.expr, column.name, mine):
                 yield column.name, column.expr.place
@@ -147,7 +149,17 @@ def _grows(value: Expr, column: str, mine: set[str]) -> bool:
 
 
 def _is_old_value(node: Expr, column: str, mine: set[str]) -> bool:
+    if node.query is not None:  # the value was read into a variable first
+        read = [_selected(one.expr) for one in node.query.columns]
+        alone = len(read) == 1 and read[0].kind == "column" and read[0].name == column
+        return alone and any(table in mine for table in node.query.tables())
     return node.kind == "column" and node.name == column and node.table in mine
+
+
+def _selected(expr: Expr) -> Expr:
+    """Return what is selected; T-SQL writes SELECT @old = quantity."""
+    given = expr.kind == "op" and expr.name == "=" and len(expr.args) == 2 and expr.args[0].kind in {"param", "query"}
+    return expr.args[1] if given else expr
 
 
 def _applies_once(change: _Change) -> bool:

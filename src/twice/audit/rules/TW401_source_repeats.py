@@ -22,11 +22,13 @@ from collections.abc import Iterator
 
 from twice.audit.findings import Finding, Severity
 from twice.audit.model import Job, Mode, Write
+from twice.audit.queries import Query
 from twice.audit.rules import finding
-from twice.audit.rules.merging import checks_key, key_text, merges, raw_source, source_of
+from twice.audit.rules.merging import checks_key, key_text, merges, pairs, raw_source, source_of
 from twice.audit.rules.uniqueness import matches_first_only, one_row_per
 
 SEVERITY = Severity.WARNING
+_FEW = 3
 
 
 def check(job: Job) -> Iterator[Finding]:
@@ -55,8 +57,20 @@ def repeated_source(job: Job, write: Write) -> str:
         return ""
     query = source_of(job, write)
     on = write.merge.on if write.merge is not None else None
-    if query is not None and (one_row_per(query) is not None or matches_first_only(query, on)):
+    unique = one_row_per(query) is not None and not _distinct_beside_key(query, write)
+    if query is not None and (unique or matches_first_only(query, on)):
         return ""
     if write.stream_batch_id or write.stream:
         return "the micro-batch"
     return raw_source(query)
+
+
+def _distinct_beside_key(query: Query | None, write: Write) -> bool:
+    """Tell whether SELECT DISTINCT only removes rows that are equal in much more than the key."""
+    if query is None or not query.distinct or query.distinct_on is not None or query.group_by:
+        return False
+    keys = {pair.source for pair in pairs(write)}
+    given = [column for column in query.columns if column.name in keys]
+    made_of = {name for column in given for name in column.expr.columns()}
+    beside = [column for column in query.columns if column not in given and set(column.expr.columns()) - made_of]
+    return len(given) == len(keys) > 0 and len(beside) >= _FEW

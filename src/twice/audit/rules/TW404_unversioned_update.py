@@ -102,11 +102,7 @@ def _compares_versions(write: Write, when: When) -> bool:
     if when.condition is None or write.merge is None:
         return False
     for node in when.condition.walk():
-        if (
-            node.kind == "op"
-            and node.name in {"<", "<=", ">", ">=", "<>", "is distinct", "not"}
-            and len(node.columns()) >= 1
-        ):
+        if node.kind == "op" and node.name in {"<", "<=", ">", ">="} and len(node.columns()) >= 1:
             return True
     return False
 

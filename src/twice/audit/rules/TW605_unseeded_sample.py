@@ -1,7 +1,7 @@
 """Rows are drawn without a seed.
 
 `sample(0.1)`, `randomSplit([0.8, 0.2])`, `TABLESAMPLE`, `ORDER BY random() LIMIT 10`, `WHERE rand() < 0.1`, and what
-was drawn is stored.
+was drawn is stored; or a column that is computed with `rand()` itself.
 
 **On the second run** other rows are drawn. The same day has another sample, a row moves from training to test, and
 nobody can repeat what was measured.
@@ -23,11 +23,12 @@ from collections.abc import Iterator
 
 from twice.audit.expressions import Order
 from twice.audit.findings import Finding, Severity
-from twice.audit.model import Job
+from twice.audit.functions import SEEDABLE
+from twice.audit.model import Job, Use
 from twice.audit.places import Place
 from twice.audit.queries import Query
 from twice.audit.rules import finding
-from twice.audit.rules.stored import feeding, resolved
+from twice.audit.rules.stored import feeding, lasting, once, resolved
 
 SEVERITY = Severity.WARNING
 
@@ -41,9 +42,17 @@ def check(job: Job) -> Iterator[Finding]:
             if place not in reported:
                 reported.add(place)
                 yield _report(place, write.target.name)
+    for use in once(use for use in job.used("random", "stored") if _is_drawn(job, use)):
+        if use.place not in reported and use.write is not None:
+            reported.add(use.place)
+            yield _report(use.place, use.write.target.name, f"`{use.column}`" if use.column else "a value")
+    yield from _drawn_to_act(job, reported)
+
+
+def _drawn_to_act(job: Job, reported: set[Place]) -> Iterator[Finding]:
+    """Yield queries that draw who gets a mail or a call."""
     if not job.effects:
         return
-    # Who is drawn to get a mail or a call is drawn anew as well.
     for query, used in job.all_queries():
         if used is None and query.limit is not None:
             for place in _at_random(query.order_by):
@@ -72,12 +81,21 @@ def _at_random(order: list[Order] | tuple[Order, ...]) -> Iterator[Place]:
         yield from (origin.place for _, origin in term.expr.find("random"))
 
 
-def _report(place: Place, target: str) -> Finding:
+def _is_drawn(job: Job, use: Use) -> bool:
+    """Tell whether a SQL statement stores a random number beside what it reads; made-up rows are test data."""
+    called = use.name.lower().partition("(")[0].rpartition(".")[2]
+    if use.write is None or called not in SEEDABLE or job.language not in {"sql", "dbt"}:
+        return False
+    return lasting(use.write) and bool(use.write.sources)
+
+
+def _report(place: Place, target: str, what: str = "the rows") -> Finding:
+    are = "are" if what == "the rows" else "is"
     return finding(
         __name__,
         place,
-        f"the rows of {target or 'the output'} are drawn anew on every run, so a rerun over the same input stores "
-        "others",
+        f"{what} of {target or 'the output'} {are} drawn anew on every run, so a rerun over the same input stores "
+        "another result",
         instead="draw by a hash of the key: pmod(xxhash64(id), 10) = 0, or at least give a seed",
         with_twice="draw by a hash of the key; random numbers in a step are refused",
     )

@@ -20,7 +20,7 @@ key.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from twice.audit.expressions import Expr, bounds
 from twice.audit.findings import Finding, Severity
@@ -41,6 +41,12 @@ _FLAG = re.compile(
     r"^(is|has)_|(^|_)(status|type|flag|priority|active|deleted|state|country|region|category|source)$", re.IGNORECASE
 )
 
+# One value for all that a job fetched at once.
+_FETCHED = re.compile(
+    r"(^|_)(captured|fetched|scraped|downloaded|collected|imported|staged|snapshotted|crawled|polled|pulled|exported"
+    r"|uploaded)_*(at|on|ts|dt|date|time|timestamp|datetime)$",
+    re.IGNORECASE,
+)
 _TOTALS = frozenset({"sum", "count", "count_distinct", "approx_count_distinct"})
 
 
@@ -182,8 +188,15 @@ def _cannot_decide(term: Expr, own: set[str]) -> str:
         return f"{columns[0]} is what the group is made of"
     if term.kind == "call" and term.name in _TO_DAY:
         return f"{columns[0]} is cut to a date"
+    return _coarse(term, columns)
+
+
+def _coarse(term: Expr, columns: Sequence[str]) -> str:
+    """Return why many rows have the same value of a column, as its name tells."""
     if term.kind == "column" and is_day_column(term.name) and not _TOUCHED.search(term.name):
         return f"{term.name} is a date"
+    if term.kind == "column" and (is_arrival_column(term.name) or _FETCHED.search(term.name)):
+        return f"all rows of one load have the same {term.name}"
     if term.kind in {"column", "case"} and all(_FLAG.search(name) for name in columns):
         return f"{columns[0]} has few values"
     return ""

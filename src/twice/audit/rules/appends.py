@@ -264,7 +264,7 @@ def _leaves_out(target: Target, top: Query) -> Query | None:
                 if any(_is_null_test(node, alias) or _is_left_only(node) for node in tests):
                     return query
         for filter_ in query.filters:
-            for inner in _negated(filter_):
+            for inner in left_out(filter_):
                 if _reads(target, "", inner):
                     return query
     return None
@@ -275,7 +275,7 @@ def _reads(target: Target, name: str, query: Query | None) -> bool:
     return any(same_table(target.name, one) for one in names)
 
 
-def _negated(expr: Expr) -> Iterator[Query]:
+def left_out(expr: Expr) -> Iterator[Query]:
     """Yield the sub-queries under NOT EXISTS and NOT IN, which Snowflake's dialect writes `<> ALL (…)`."""
     for part in expr.conjuncts():
         if part.kind == "op" and (part.name == "not" or (part.name == "<>" and part.args[-1].name == "all")):

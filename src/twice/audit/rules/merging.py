@@ -14,8 +14,9 @@ from twice.audit.rules.uniqueness import one_row_per
 # Sources that are known to repeat keys: feeds as they were delivered.
 _RAW = re.compile(
     r"(^|[./_-])(raw|landing|landed|bronze|cdc|changes?|change_?log|changelog|events?|feeds?|incoming|updates?|deltas?|deltafeed"
-    r"|increments?|incremental|kafka|queue|inbox|delivered|deliveries|log|logs|staging|stage|stg)([./_-]|$)"
-    r"|^(stg|stage|staging|raw|src)[A-Z_]|changes$|updates$|events$|[a-z](landing|staging)$",
+    r"|increments?|incremental|kafka|queue|inbox|delivered|deliveries|log|logs|staging|stage|stg|imports?|imported)([./_-]|$)"
+    r"|^(stg|stage|staging|raw|src)[A-Z_]|changes$|updates$|events$|[a-z](landing|staging|import)$"
+    r"|(^|[./_-])(excel|csv|file|flat|bulk|xlsx?)_?import",
     re.IGNORECASE,
 )
 

@@ -200,9 +200,19 @@ def refilled(job: Job, create: Write, column: str) -> Write | None:
     """Return the insert that fills a declared table again after it was emptied, and leaves a column to its default."""
     for fill in job.later(create):
         emptied = job.cleared_by(fill)
-        if fill.mode is Mode.APPEND and column not in fill.columns and emptied is not None and emptied is not create:
+        if fill.mode is not Mode.APPEND or column in fill.columns or emptied is None:
+            continue
+        if emptied is not create or _made_again(job, create, fill):
             return fill
     return None
+
+
+def _made_again(job: Job, create: Write, fill: Write) -> bool:
+    """Tell whether a table is dropped, made and filled from others on each run, in an order that nobody gave."""
+    query = fill.query
+    if query is None or not query.sources or query.order_by:
+        return False
+    return create.or_replace or any(one.mode is Mode.DROP for one in job.earlier(create))
 
 
 def names_a_run(column: str) -> bool:

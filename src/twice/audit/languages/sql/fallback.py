@@ -34,6 +34,7 @@ _WORD = re.compile(r"'(?:[^']|'')*'|--[^\n]*|/\*.*?\*/|[A-Za-z_]\w*|\(|\)", re.D
 _DECIDES = frozenset({"WHERE", "HAVING", "QUALIFY", "ON"})
 _ELSEWHERE = frozenset({"SELECT", "SET", "VALUES", "GROUP", "ORDER", "FROM"})
 _AFTER = re.compile(r"[^,\n]*?\bAS\s+\"?(\w+)", re.IGNORECASE)
+_BEFORE = re.compile(r"(\w+)[\"`\]]?\s*=[^=,]*$")
 _LONGEST = 200_000
 
 
@@ -79,13 +80,13 @@ def _query(source: SqlText, text: str, first_line: int) -> Query:
         word = match[0].upper()
         if word.startswith(("'", "--", "/*")):
             for hole in HOLE.finditer(match[0]):
-                _add(query, source, source.holes.get(int(hole[1])), last, text, match.end())
+                _add(query, source, source.holes.get(int(hole[1])), last, text, match)
             continue
         if word in _DECIDES or word in _ELSEWHERE:
             last = word
         hole_match = HOLE.fullmatch(match[0])
         if hole_match:
-            _add(query, source, source.holes.get(int(hole_match[1])), last, text, match.end())
+            _add(query, source, source.holes.get(int(hole_match[1])), last, text, match)
         elif word in {"FROM", "JOIN"}:
             after = re.match(rf"\s*{_NAME}", text[match.end() : match.end() + 200])
             if after:
@@ -105,18 +106,21 @@ def _query(source: SqlText, text: str, first_line: int) -> Query:
             place = _place(source, text, match.start(), first_line)
             if kind:
                 node = Expr("call", word.lower(), place=place, origins=frozenset({Origin(kind, match[0], place)}))
-                _add(query, source, node, last, text, match.end())
+                _add(query, source, node, last, text, match)
     return query
 
 
-def _add(query: Query, source: SqlText, node: Expr | None, last: str, text: str, end: int) -> None:
+def _add(query: Query, source: SqlText, node: Expr | None, last: str, text: str, match: re.Match[str]) -> None:
     if node is None:
         return
     if last in _DECIDES:
         query.filters.append(node)
     elif last in {"SELECT", "SET", "VALUES"}:
-        alias = _AFTER.match(text[end : end + 120])
-        query.columns.append(Column(source.readable(alias[1].lower()) if alias else "", node, node.place))
+        alias = _AFTER.match(text[match.end() : match.end() + 120])
+        if last == "SET":
+            alias = _BEFORE.search(text[max(0, match.start() - 120) : match.start()])
+        name = source.readable(alias[1].lower()) if alias else "{…}"  # one of the columns, and nobody knows which
+        query.columns.append(Column(name, node, node.place))
 
 
 def _place(source: SqlText, text: str, offset: int, first_line: int) -> Place:

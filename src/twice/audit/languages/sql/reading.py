@@ -484,6 +484,8 @@ def _parse(source: SqlText, dialect: str, chunk: list[Token]) -> exp.Expression 
     variants = [text]
     if HOLE.search(text):
         variants.append(_without_odd_holes(text))
+    if _NOTHING_ON.search(text):
+        variants.append(_NOTHING_ON.sub("ON tw_given", text))
     for variant in variants:
         for name in (dialect, *_OTHERS):
             if variant == text and name == dialect:
@@ -498,6 +500,8 @@ def _parse(source: SqlText, dialect: str, chunk: list[Token]) -> exp.Expression 
     return None
 
 
+# What a loop of the program puts together, and nobody knows: MERGE … ON {conditions} WHEN MATCHED …
+_NOTHING_ON = re.compile(r"\bON(?=\s+WHEN\s+(NOT\s+)?MATCHED\b)", re.IGNORECASE)
 _LONE_HOLE = re.compile(r"^[ \t]*__tw_hole_\d+__[ \t]*,?[ \t]*$", re.MULTILINE | re.IGNORECASE)
 _TRAILING_HOLE = re.compile(r"(?<=[\w)'])([ \t]+__tw_hole_\d+__)(?=[ \t]*(\n|$|\)))", re.IGNORECASE)
 

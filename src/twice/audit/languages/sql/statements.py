@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
@@ -126,7 +126,7 @@ class StatementReader:
         else:
             write = self._write(target, Mode.OVERWRITE if node.args.get("overwrite") else Mode.APPEND)
         if isinstance(target, exp.Schema):
-            write.columns = tuple(item.name.lower() for item in target.expressions)
+            write.columns = tuple(self._column_name(item) for item in target.expressions)
         partition = node.args.get("partition") or (
             table.args.get("partition") if isinstance(table, exp.Table) else None
         )
@@ -185,9 +185,13 @@ class StatementReader:
                 place = self.convert.place(left, self.place)
                 if isinstance(left, exp.Tuple) and isinstance(right, exp.Tuple):
                     for one, other in zip(left.expressions, right.expressions, strict=False):
-                        yield one.name.lower(), self.convert.expr(other, place)
+                        yield self._column_name(one), self.convert.expr(other, place)
                 else:
-                    yield left.name.lower(), self.convert.expr(right, place)
+                    yield self._column_name(left), self.convert.expr(right, place)
+
+    def _column_name(self, node: exp.Expression) -> str:
+        """Return the name of a column that is written; one that is put together stands in braces: {column}."""
+        return self.convert.source.readable(node.name.lower())
 
     def _merge(self, node: exp.Merge) -> Write:
         write = self._write(node.this, Mode.MERGE)
@@ -228,9 +232,8 @@ class StatementReader:
             names = then.this.expressions if isinstance(then.this, (exp.Tuple, exp.Schema)) else []
             values = then.args.get("expression")
             exprs = values.expressions if isinstance(values, exp.Tuple) else []
-            pairs = tuple(
-                (name.name.lower(), self.convert.expr(value, place)) for name, value in zip(names, exprs, strict=False)
-            )
+            columns = aligned([self._column_name(name) for name in names], len(exprs))
+            pairs = tuple((name, self.convert.expr(value, place)) for name, value in zip(columns, exprs, strict=False))
             return When(matched, "insert", guard, pairs, not pairs, by_source, place)
         text = (then.name if isinstance(then, exp.Expression) else str(then)).upper()
         return When(matched, "delete" if "DELETE" in text else "nothing", guard, (), False, by_source, place)
@@ -254,7 +257,7 @@ class StatementReader:
 
     def _delete(self, node: exp.Delete) -> Write:
         table = node.this
-        if table is None and node.args.get("tables"):
+        if not isinstance(table, exp.Expression) and node.args.get("tables"):  # T-SQL: DELETE orders
             table = node.args["tables"][0]
         write = self._write(table, Mode.DELETE)
         known = self.convert.ctes(node, {})
@@ -408,13 +411,24 @@ def _whens(node: exp.Merge) -> list[exp.Expression]:
     return list(node.expressions)
 
 
+def aligned(names: Sequence[str], values: int) -> list[str]:
+    """Return a name for each value, when a name in braces may stand for any number of columns."""
+    open_ended = [index for index, name in enumerate(names) if name.startswith("{")]
+    if not open_ended or len(names) == values:
+        return list(names)
+    before, after = names[: open_ended[0]], names[open_ended[-1] + 1 :]
+    between = max(0, values - len(before) - len(after))
+    return [*before, *[names[open_ended[0]]] * between, *after[max(0, len(before) + len(after) - values) :]]
+
+
 def _name_columns(query: Query, names: tuple[str, ...]) -> None:
     """Give the columns of a query the names of the columns that they are inserted into."""
     for branch in query.branches:
         _name_columns(branch, names)
-    if query.columns and not any(column.name == "*" for column in query.columns) and len(query.columns) >= len(names):
+    given = aligned(names, len(query.columns))
+    if query.columns and not any(column.name == "*" for column in query.columns) and len(query.columns) >= len(given):
         query.columns = [
-            Column(names[index] if index < len(names) else column.name, column.expr, column.place)
+            Column(given[index] if index < len(given) else column.name, column.expr, column.place)
             for index, column in enumerate(query.columns)
         ]
 
