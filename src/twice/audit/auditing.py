@@ -71,9 +71,9 @@ def audit_text(
     known = rules()
     wanted = [rule for rule in known.values() if config.wants(rule.code, path)]
     found = list(_unique(_run(job, wanted)))
-    suppressions = find(path, text)
+    suppressions = find(path, job.text)  # of a notebook on one line, the lines of its cells
     findings, suppressed, used = _without_suppressed(found, suppressions)
-    findings = [_with_fix(job, one) for one in findings]
+    findings = [_with_fix(job, one) for one in findings] if job.text == text else findings
     findings.extend(_about_suppressions(suppressions, used, set(known), config, path))
     lines = job.lines
     shown = tuple(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from twice.audit.languages.magics import plain, sql_call
 
 
 def exported(text: str) -> str:
@@ -20,19 +20,7 @@ def exported(text: str) -> str:
             out.extend(sql_call(block))
         elif line.startswith("# MAGIC"):
             out.append("")
-        elif re.match(r"^\s*[%!]", line):
-            indent = line[: len(line) - len(line.lstrip())]
-            out.append(f"{indent}pass")
         else:
-            out.append(line)
+            out.append(plain(line))
         index += 1
     return "\n".join(out)
-
-
-def sql_call(block: list[str]) -> list[str]:
-    """Write SQL as a call, on as many lines."""
-    body = [line.replace("\\", "\\\\").replace('"""', "'''") for line in block]
-    if body and body[-1].endswith('"'):
-        body[-1] += " "
-    first = f'spark.sql("""{body[0]}'
-    return [first, *body[1:-1], f'{body[-1]}""")'] if len(body) > 1 else [f'{first}""")']

@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable
 
 from twice.audit.languages.building import JobBuilder
-from twice.audit.languages.exported import sql_call
+from twice.audit.languages.magics import SQL, plain, sql_call
+from twice.audit.languages.python.broken import read_broken
 from twice.audit.languages.python.reading import parse, run
 from twice.audit.languages.sql.dialects import DIALECTS
 from twice.audit.model import Job, Problem
@@ -20,10 +21,12 @@ _MAGIC = re.compile(r"^\s*(%%?|!)(\w*)(.*)$")
 def cell_source(source: str) -> str:
     """Turn one cell into Python of the same lines."""
     lines = source.split("\n")
+    if "%" not in source and "!" not in source and "?" not in source:
+        return source
     first = next((line for line in lines if line.strip()), "")
     match = _MAGIC.match(first)
     if match and match[1] == "%%":
-        if match[2] in {"sql", "sparksql", "bigquery", "sparkSQL"}:
+        if match[2] in SQL:
             position = lines.index(first)
             return "\n".join([*lines[:position], *sql_call(["", *lines[position + 1 :]])])
         if match[2] in {
@@ -47,16 +50,22 @@ def cell_source(source: str) -> str:
         }:
             return "\n" * (len(lines) - 1)
         lines[lines.index(first)] = ""
+        source = "\n".join(lines)
     if match and match[1] == "%" and match[2] == "sql":
         position = lines.index(first)
         return "\n".join([*lines[:position], *sql_call([match[3], *lines[position + 1 :]])])
     if match and match[1] == "%" and match[2] in {"md", "sh", "scala", "r", "fs", "run"}:
         return "\n" * (len(lines) - 1)
-    cleaned = []
-    for line in lines:
-        magic = re.match(r"^(\s*)(%|!)", line)
-        cleaned.append(f"{magic[1]}pass" if magic else line)
-    return "\n".join(cleaned)
+    return source if _is_python(source) else "\n".join(plain(line) for line in lines)
+
+
+def _is_python(source: str) -> bool:
+    """Tell whether what looks like a magic command stands in a string."""
+    try:
+        parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def read_notebook(path: str, text: str, dialect: str, neighbour: Callable[[str], str | None]) -> Job:
@@ -83,6 +92,9 @@ def read_notebook(path: str, text: str, dialect: str, neighbour: Callable[[str],
         job.problems.append(Problem(f"cannot be read as a notebook: {type(error).__name__}", Place(1), whole_file=True))
         return job
     starts = _starts(text, [source for _, source, _ in sources])
+    if "\n" not in text.strip():  # all on one line: the lines of the cells are counted instead
+        starts = _counted([source if kind == "code" else "" for kind, source, _ in sources])
+        text = job.text = "\n".join(source if kind == "code" else "" for kind, source, _ in sources)
     script: list[str] = []
     lines: list[int] = []
     for (kind, source, language), start in zip(sources, starts, strict=True):
@@ -99,6 +111,7 @@ def read_notebook(path: str, text: str, dialect: str, neighbour: Callable[[str],
                     Place(start + max(0, line)),
                 )
             )
+            read_broken(builder, "\n" * (start - 1) + source)
             continue
         for offset, one in enumerate(converted.split("\n")):
             script.append(one)
@@ -109,16 +122,21 @@ def read_notebook(path: str, text: str, dialect: str, neighbour: Callable[[str],
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         job.problems.append(Problem(f"cannot be parsed as Python: {type(error).__name__}", Place(1), whole_file=True))
         return job
-    shown = text.split("\n")
     _move(tree, lines)
-    job.text = text
     spread: list[str] = [""] * (max(lines, default=0) + 1)
     for number, one in zip(lines, script, strict=True):
         if 0 < number <= len(spread):
             spread[number - 1] = one
     run(builder, tree, "\n".join(spread), neighbour)
-    _ = shown
     return builder.finish()
+
+
+def _counted(sources: list[str]) -> list[int]:
+    """Return the line on which each cell starts when all cells are written below each other."""
+    starts = [1]
+    for source in sources[:-1]:
+        starts.append(starts[-1] + source.count("\n") + 1)
+    return starts[: len(sources)]
 
 
 def _joined(source: object) -> str:

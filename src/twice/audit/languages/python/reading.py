@@ -11,6 +11,7 @@ from pathlib import PurePath
 
 from twice.audit.languages.building import JobBuilder
 from twice.audit.languages.exported import exported
+from twice.audit.languages.magics import has_magic
 from twice.audit.languages.python.broken import read_broken
 from twice.audit.languages.python.interpreter import Interpreter
 from twice.audit.languages.python.scopes import TooMuch
@@ -19,7 +20,6 @@ from twice.audit.languages.sql.dialects import DIALECTS
 from twice.audit.model import Job, Problem, Write
 from twice.audit.places import Place
 
-_MAGIC = re.compile(r"^(\s*)([%!].*)$", re.MULTILINE)
 _LONGEST = 2_000_000
 # A file without any of these words cannot hold anything that the rules look at.
 _WORTH = re.compile(
@@ -56,8 +56,6 @@ def read_python(path: str, text: str, dialect: str, neighbour: Callable[[str], s
     if len(text) > _LONGEST:
         job.problems.append(Problem("is longer than 2 MB", Place(1), whole_file=True))
         return job
-    if not _WORTH.search(text):
-        return job
     source = text
     if "# COMMAND ----------" in text or "# MAGIC" in text:
         source = exported(text)
@@ -72,13 +70,15 @@ def read_python(path: str, text: str, dialect: str, neighbour: Callable[[str], s
             read_broken(builder, source)
             return builder.finish()
         tree, source = found
+    if not _WORTH.search(text):
+        return job
     run(builder, tree, source, neighbour)
     return builder.finish()
 
 
 def _with_magic(text: str) -> tuple[ast.Module, str] | None:
     """Read a file that is only Python once the magic commands of a notebook are taken out."""
-    if not _MAGIC.search(text):
+    if not has_magic(text):
         return None
     source = exported(text)
     try:
