@@ -12,8 +12,6 @@ from twice.audit.config import AuditConfig
 from twice.audit.rules import rules
 
 CASES = Path(__file__).parent / "cases"
-# The codes whose rules look at comments are tested in test_suppressions.py.
-WITHOUT_CASES = {"TW901", "TW902", "TW903"}
 
 
 def _load():
@@ -48,8 +46,6 @@ def test_case(code, case):
 
 def test_every_rule_has_three_failing_and_three_passing_cases():
     for code in rules():
-        if code in WITHOUT_CASES:
-            continue
         cases = yaml.safe_load((CASES / f"{code}.yml").read_text(encoding="utf-8"))
         failing = [case for case in cases if case["expect"]]
         passing = [case for case in cases if not case["expect"]]
@@ -58,7 +54,7 @@ def test_every_rule_has_three_failing_and_three_passing_cases():
 
 
 def test_every_case_file_belongs_to_a_rule():
-    assert {file.stem for file in CASES.glob("*.yml")} == set(rules()) - WITHOUT_CASES
+    assert {file.stem for file in CASES.glob("*.yml")} == set(rules())
 
 
 def test_every_finding_says_what_to_write_instead():

@@ -40,7 +40,7 @@ def read_file(path: str, text: str, *, dialect: str = "", neighbour: Neighbour =
     else:
         from twice.audit.languages.sqlfiles import read_sql_file
 
-        job = read_sql_file(path, text, dialect)
+        job = read_sql_file(path, text, dialect, neighbour)
     job.is_test = is_test(path)
     return job
 

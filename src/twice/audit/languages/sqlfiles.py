@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from pathlib import PurePath
 
 from twice.audit.expressions import Expr
 from twice.audit.languages.building import JobBuilder, Surroundings
+from twice.audit.languages.dbtproject import is_complete, project_config
 from twice.audit.languages.sql.dialects import DIALECTS, guess
 from twice.audit.languages.sql.reading import SqlReading, read_sql
 from twice.audit.languages.sql.sources import SqlText
@@ -36,10 +38,14 @@ def is_dbt(path: str, text: str) -> bool:
     return bool(_DBT.search(text))
 
 
-def read_sql_file(path: str, text: str, dialect: str = "") -> Job:
+def _nobody(_path: str) -> str | None:
+    return None
+
+
+def read_sql_file(path: str, text: str, dialect: str = "", neighbour: Callable[[str], str | None] = _nobody) -> Job:
     """Read a SQL file; with no dialect given, the words of the file decide."""
     if is_dbt(path, text):
-        return read_dbt(path, text, dialect)
+        return read_dbt(path, text, dialect, neighbour)
     filled = fill(_COMMANDS.sub(lambda match: " " * len(match[0]), _PSQL_COPY.sub(r" copy\1;", text)))
     chosen = DIALECTS.get(dialect, dialect) if dialect else guess(text)
     job = Job(path, "sql", text, dialect=chosen)
@@ -52,7 +58,7 @@ def read_sql_file(path: str, text: str, dialect: str = "") -> Job:
     return builder.finish()
 
 
-def read_dbt(path: str, text: str, dialect: str = "") -> Job:
+def read_dbt(path: str, text: str, dialect: str = "", neighbour: Callable[[str], str | None] = _nobody) -> Job:
     """Read a dbt model: its configuration decides how the result of its query is written."""
     name = PurePath(path).stem.lower()
     # With a schema before it, it is no common table expression of the same name.
@@ -60,14 +66,16 @@ def read_dbt(path: str, text: str, dialect: str = "") -> Job:
     chosen = DIALECTS.get(dialect, dialect) if dialect else guess(text, default="snowflake")
     job = Job(path, "dbt", text, dialect=chosen)
     builder = JobBuilder(job)
-    model = _model(filled)
     _parameters(job, filled)
     if re.search(r"\{%-?\s*(macro|test|materialization)\b", text):
         job.queries.clear()
         reading = read_sql(SqlText(filled.text, holes=filled.holes), chosen)
         builder.add_items(reading.items)
         return builder.finish()
-    job.dbt = model
+    outside = None if is_complete(filled.config) else project_config(path, neighbour)
+    filled.config = {**(outside or {}), **filled.config}
+    model = job.dbt = _model(filled)
+    model.assumed = outside is None and not filled.config
     for hook in model.pre_hooks:
         builder.add_items(_hook(hook, name, model.place, chosen).items, Surroundings(origin="pre-hook", transaction=1))
     reading = read_sql(SqlText(filled.text, holes=filled.holes), chosen)

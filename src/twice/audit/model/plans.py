@@ -67,3 +67,4 @@ class DbtModel:
     options: dict[str, str] = field(default_factory=dict)
     pre_hooks: tuple[str, ...] = ()
     post_hooks: tuple[str, ...] = ()
+    assumed: bool = False  # neither the file nor a project says how it is materialized
