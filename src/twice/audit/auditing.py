@@ -76,13 +76,15 @@ def audit_text(
     findings = [_with_fix(job, one) for one in findings] if job.text == text else findings
     findings.extend(_about_suppressions(suppressions, used, set(known), config, path))
     lines = job.lines
-    shown = tuple(
-        replace(one, severity=config.severity_of(one.code, one.severity)).at(path, _line(lines, one.line))
-        for one in findings
-    )
+    shown = tuple(_weighed(one, config).at(path, _line(lines, one.line)) for one in findings)
     return FileResult(
         path, tuple(sorted(shown, key=Finding.sort_key)), tuple(one.at(path, "") for one in suppressed), _facts(job)
     )
+
+
+def _weighed(finding: Finding, config: AuditConfig) -> Finding:
+    severity = config.severity_of(finding.code, finding.severity)
+    return finding if severity == finding.severity else replace(finding, severity=severity)
 
 
 def _run(job: Job, wanted: Iterable[Rule]) -> Iterator[Finding]:

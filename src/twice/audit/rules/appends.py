@@ -95,8 +95,14 @@ _SWAPS = re.compile(r"\b(rename|swap|exchange|switch|set\s+schema)\b", re.IGNORE
 
 def _consumes_stream(job: Job, write: Write) -> bool:
     """Tell whether a write reads a stream of Snowflake, which moves on with the statement: a rerun finds it empty."""
-    declared = {(match[1] or match[2]).lower().rpartition(".")[2] for match in _STREAM.finditer(job.text)}
+    declared = job.remembered(_streams)
     return bool(declared) and any(name.rpartition(".")[2] in declared for name in write.sources)
+
+
+def _streams(job: Job) -> set[str]:
+    if "stream" not in job.text.lower():
+        return set()
+    return {(match[1] or match[2]).lower().rpartition(".")[2] for match in _STREAM.finditer(job.text)}
 
 
 _STREAM = re.compile(

@@ -137,10 +137,19 @@ def _tokenize(text: str, dialect: str) -> list[Token] | None:
         text = _END.sub(r" \1", text)
     for name in (dialect, "", "tsql", "snowflake"):
         try:
-            return list(_without_raw_commands(list(_dialect(name).tokenize(text)), name))
+            tokens = list(_dialect(name).tokenize(text))
+            return list(_without_raw_commands(tokens, name)) if _has_raw_command(tokens) else tokens
         except (SqlglotError, ValueError, IndexError, RecursionError):
             continue
     return None
+
+
+_RAW = frozenset({"FETCH", "CALL", "BEGIN", "DO", "PREPARE", "DECLARE", "EXEC", "EXECUTE"})
+
+
+def _has_raw_command(tokens: Sequence[Token]) -> bool:
+    strings = [index for index, token in enumerate(tokens) if token.token_type is TokenType.STRING]
+    return any(index and tokens[index - 1].text.upper() in _RAW for index in strings)
 
 
 _CURSOR = re.compile(r"\bCURSOR\b", re.IGNORECASE)
@@ -332,8 +341,12 @@ def _control(
     reading.items.append(Control(kinds.get(head, "begin"), place))  # type: ignore[arg-type]
 
 
-def _parse_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: SqlReading) -> None:
-    keyword = next(
+def _keyword(chunk: Sequence[Token]) -> Token:
+    """Return the word that says what a statement does, where it is told to stand."""
+    first = chunk[0].text.upper()
+    if first in _KEYWORDS:
+        return chunk[0]
+    found = next(
         (
             token
             for token in chunk
@@ -341,18 +354,15 @@ def _parse_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: Sql
         ),
         chunk[0],
     )
-    if chunk[0].text.upper() in {"SELECT", "SET", "DECLARE", "WITH"} and keyword.text.upper() in {
-        "UPDATE",
-        "REPLACE",
-        "DROP",
-        "CREATE",
-        "COPY",
-        "LOAD",
-        "TRUNCATE",
-    }:
-        keyword = chunk[0]
-    if chunk[0].text.upper() in _KEYWORDS:
-        keyword = chunk[0]
+    asks = first in {"SELECT", "SET", "DECLARE", "WITH"}
+    return chunk[0] if asks and found.text.upper() in _PARTS else found
+
+
+_PARTS = frozenset({"UPDATE", "REPLACE", "DROP", "CREATE", "COPY", "LOAD", "TRUNCATE"})
+
+
+def _parse_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: SqlReading) -> None:
+    keyword = _keyword(chunk)
     place = source.place(keyword.line, keyword.col - len(keyword.text) + 1)
     inner = _merge_inside(chunk)
     if inner:  # INSERT … FROM (MERGE … OUTPUT …): the merge says what is done to the table

@@ -16,32 +16,45 @@ STARTERS = frozenset(
     }
 )  # fmt: skip
 _ROUTINES = frozenset({"PROCEDURE", "PROC", "FUNCTION", "TRIGGER", "TASK", "EVENT", "PACKAGE"})
-_PROCEDURAL = re.compile(
-    r"\b(CREATE|ALTER)\s+(OR\s+(REPLACE|ALTER)\s+)?(PROC(EDURE)?|FUNCTION|TRIGGER|TASK)\b|\bDECLARE\b|^\s*GO\s*$|\bBEGIN\s+(?!TRAN|WORK|;)\w"
-    r"|\bBEGIN\s+TRY\b|^\s*IF\b.*$",
-    re.IGNORECASE | re.MULTILINE,
+# A word, and the pattern that it must be part of: most words are nowhere in a text, and that is quick to see.
+_PROCEDURAL = tuple(
+    (word, re.compile(pattern, re.IGNORECASE | re.MULTILINE))
+    for word, pattern in (
+        ("declare", r"\bDECLARE\b"),
+        ("begin", r"\bBEGIN\s+(?!TRAN|WORK|;)\w|\bBEGIN\s+TRY\b"),
+        ("create", r"\bCREATE\s+(OR\s+(REPLACE|ALTER)\s+)?(PROC(EDURE)?|FUNCTION|TRIGGER|TASK)\b"),
+        ("alter", r"\bALTER\s+(OR\s+(REPLACE|ALTER)\s+)?(PROC(EDURE)?|FUNCTION|TRIGGER|TASK)\b"),
+        ("go", r"^[ \t]*GO[ \t]*$"),
+        ("if", r"^[ \t]*IF\b"),
+    )
 )
 _SET_OPERATORS = frozenset({"UNION", "ALL", "EXCEPT", "INTERSECT", "DISTINCT", "MINUS"})
 
 
 def is_procedural(text: str, dialect: str) -> bool:
     """Tell whether statements may follow each other without a semicolon."""
-    return dialect == "tsql" or bool(_PROCEDURAL.search(text))
+    if dialect == "tsql":
+        return True
+    lowered = text.lower()
+    return any(word in lowered and pattern.search(text) for word, pattern in _PROCEDURAL)
 
 
 def split(tokens: Sequence[Token], *, procedural: bool) -> Iterator[list[Token]]:
     """Yield the tokens of one statement after the other, without the semicolons."""
+    if not procedural:
+        yield from _at_semicolons(tokens)
+        return
     chunk: list[Token] = []
     depth = 0
     cases = 0
     for index, token in enumerate(tokens):
         text = token.text.upper() if token.token_type not in _STRINGS else ""
-        if token.token_type is TokenType.SEMICOLON and (depth <= 0 or procedural):
+        if token.token_type is TokenType.SEMICOLON:
             if chunk:
                 yield chunk
             chunk, depth, cases = [], 0, 0
             continue
-        if procedural and chunk and depth <= 0 and text in STARTERS:
+        if chunk and depth <= 0 and text in STARTERS:
             if (text == "END" and cases) or (text == "ELSE" and cases) or (text == "THEN" and cases):
                 pass
             elif _begins(text, chunk, tokens, index):
@@ -58,6 +71,23 @@ def split(tokens: Sequence[Token], *, procedural: bool) -> Iterator[list[Token]]
         chunk.append(token)
     if chunk:
         yield chunk
+
+
+def _at_semicolons(tokens: Sequence[Token]) -> Iterator[list[Token]]:
+    semicolon, opens, closes = TokenType.SEMICOLON, TokenType.L_PAREN, TokenType.R_PAREN
+    first = depth = 0
+    for index, token in enumerate(tokens):
+        kind = token.token_type
+        if kind is opens:
+            depth += 1
+        elif kind is closes:
+            depth -= 1
+        elif kind is semicolon and depth <= 0:
+            if index > first:
+                yield list(tokens[first:index])
+            first, depth = index + 1, 0
+    if len(tokens) > first:
+        yield list(tokens[first:])
 
 
 _STRINGS = frozenset(
