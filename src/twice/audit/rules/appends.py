@@ -9,7 +9,7 @@ from functools import lru_cache
 from twice.audit.expressions import Expr, bounds
 from twice.audit.model import Job, Mode, Target, Write, same_table
 from twice.audit.queries import Query
-from twice.audit.rules.branches import only_at_times
+from twice.audit.rules.branches import either_way, only_at_times
 from twice.audit.rules.records import brings_data
 from twice.audit.rules.removals import removes_files
 
@@ -169,6 +169,7 @@ def deletes(write: Write) -> bool:
 
 def removed_before(job: Job, write: Write) -> Write | None:
     """Return the earlier statement that removes what the last run wrote; a deletion of old rows is none."""
+    at_times: list[Write] = []
     for other in job.earlier(write):
         if not (other.mode in _REMOVES or deletes(other)) or (other.mode is Mode.CREATE and not _makes_anew(other)):
             continue
@@ -177,6 +178,9 @@ def removed_before(job: Job, write: Write) -> Write | None:
         if other.mode in {Mode.OVERWRITE, Mode.CREATE} and (other.guarded_by or other.conditional):
             continue
         if other.mode in _EMPTIES and only_at_times(other, write):
+            if any(either_way(other, one) for one in at_times):
+                return other
+            at_times.append(other)
             continue
         if in_other_routine(job, other, write) and not _is_called(job, other.function):
             continue

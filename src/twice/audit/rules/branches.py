@@ -21,3 +21,14 @@ def only_at_times(other: Write, write: Write) -> bool:
         branch not in write.branches and not _ANYTHING_THERE.search(branch.partition(":")[2])
         for branch in other.branches
     )
+
+
+def either_way(one: Write, other: Write) -> bool:
+    """Tell whether two statements stand on both sides of one test: `if full: TRUNCATE … else: DELETE …`."""
+    return bool(_tests(one, "") & _tests(other, " else")) or bool(_tests(one, " else") & _tests(other, ""))
+
+
+def _tests(write: Write, side: str) -> set[str]:
+    """Return the lines of the tests on one side of which a statement stands."""
+    heads = [branch.partition(":")[0] for branch in write.branches]
+    return {head.removesuffix(" else") for head in heads if head.endswith(" else") == bool(side)}
