@@ -54,7 +54,8 @@ class Layout:
 def layout(path: str, text: str) -> Layout:
     """Find the comments and statements of a file in any of the languages."""
     if path.lower().endswith(".ipynb"):
-        return _of_notebook(text)
+        # Of a notebook on one line the lines of its cells are given.
+        return _of_notebook(text) if text.lstrip().startswith("{") else _of_python(text)
     return _of_python(text) if is_python(path, text) else _of_sql(text)
 
 
