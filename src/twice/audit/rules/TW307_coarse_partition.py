@@ -2,7 +2,7 @@
 
 The job runs every hour (or every quarter of an hour), reads that hour, and overwrites the partition of the *day*:
 each run throws the hours before it away. After the last run of the day only 23:00 is left, and running an hour again
-leaves that hour alone.
+leaves that hour alone. The same holds for a run that reads one day and overwrites its month.
 
 An hourly job that rebuilds the whole day from all its hours is fine and not reported.
 

@@ -5,7 +5,8 @@ again for the same rows adds them again, also after a failure of a later model i
 beside `append` looks safe and is not used.
 
 `insert_overwrite` and `microbatch` replace partitions and are fine; so is a pre-hook that deletes what the model
-inserts.
+inserts. What `dbt_project.yml` and the model's properties set counts like its own config. It is a warning where no
+project is found around a model without a config, and where the model leaves out the keys that it already has.
 
 **Instead**:
 

@@ -3,7 +3,7 @@
 `WHEN MATCHED THEN UPDATE` without asking which row is newer lets an old day that is run again put its old values over
 newer ones: after a backfill of March the table says what was true in March. Reported where the source is cut to a
 window or carries a change time, so that an older run can bring older rows; a complete source, and totals keyed by
-their own day, are fine.
+their own day, are fine. That a hash differs says that a row changed, not which of the two is newer.
 
 **Instead**:
 
@@ -98,7 +98,7 @@ def _closes(when: When) -> bool:
 
 
 def _compares_versions(write: Write, when: When) -> bool:
-    """Tell whether the condition compares the target's row with the source's, by order or by content."""
+    """Tell whether the condition asks which of two rows is newer; that they differ is not enough."""
     if when.condition is None or write.merge is None:
         return False
     for node in when.condition.walk():
