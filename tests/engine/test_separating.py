@@ -245,8 +245,8 @@ def test_queries_and_views_of_a_step_are_followed(ground):
         orders.createOrReplaceTempView("o")
         spark.sql("CREATE OR REPLACE TEMPORARY VIEW big AS SELECT * FROM o WHERE amount > 1")
         spark.sql("SET spark.sql.shuffle.partitions = 2")
-        spark.sql("SELECT order_date, {n} AS n FROM {rows}", n=F.lit(1), rows=orders)
-        return spark.sql("WITH x AS (SELECT * FROM big) SELECT * FROM x")
+        spark.sql("SELECT order_date, {n} AS n FROM {rows}", n=1, rows=orders)
+        return spark.sql("WITH x AS (SELECT * FROM o) SELECT * FROM x")
 
     assert ground.of(viewed).reason == "proven from its plan"
 
