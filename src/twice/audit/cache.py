@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -97,11 +97,20 @@ class Cache:
             handle, name = tempfile.mkstemp(dir=self.file.parent, prefix="audit-")
             try:
                 with os.fdopen(handle, "w", encoding="utf-8") as out:
-                    json.dump({"for": self._mark, "entries": self.entries}, out, separators=(",", ":"))
+                    out.writelines(_written(self._mark, self.entries))
                 Path(name).replace(self.file)
             except BaseException:
                 Path(name).unlink(missing_ok=True)
                 raise
+
+
+def _written(mark: str, entries: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the JSON of a cache entry by entry: a whole document is either slow to write or large in memory."""
+    encode = json.JSONEncoder(separators=(",", ":")).encode
+    yield f'{{"for":{encode(mark)},"entries":{{'
+    for number, (path, entry) in enumerate(entries.items()):
+        yield f"{',' if number else ''}{encode(path)}:{encode(entry)}"
+    yield "}}"
 
 
 def file_digest(path: Path) -> str:

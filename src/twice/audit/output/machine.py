@@ -17,8 +17,12 @@ _GITHUB = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: 
 
 
 def as_json(summary: Summary) -> str:
-    """Write one JSON document."""
-    return json.dumps(document(summary), indent=2, ensure_ascii=False)
+    """Write one JSON document, a finding per line."""
+    data = document(summary)
+    encode = json.JSONEncoder(ensure_ascii=False).encode
+    findings = ",".join(f"\n    {encode(one)}" for one in data.pop("findings"))
+    head = json.dumps(data, indent=2, ensure_ascii=False).removesuffix("\n}")
+    return f'{head},\n  "findings": [{findings}\n  ]\n}}'
 
 
 def document(summary: Summary) -> dict[str, Any]:
