@@ -30,6 +30,10 @@ _CLOCK = re.compile(
     r"|\bdbt_date\.\w*(now|today|yesterday|tomorrow|_ago|_away)\w*\s*\(|\bdbt_date\.(last|next|this)_\w+\s*\("
     r"|(^|[^\w.])(dbt\.|dbt_utils\.|dbt_date\.)?(current_timestamp|current_timestamp_in_utc|current_timestamp_in_utc_backcompat|current_date|getdate|snapshot_get_time|today|current_timestamp_backcompat)\s*\("
 )
+# What is given comes first, and a clock behind it is only asked if nothing was: var('day', today()), params.day or …
+_GIVEN = re.compile(
+    r"(var|env_var|dag_run\.conf\.get|params\.get)\s*\(\s*['\"]|(params|dag_run|conf)\b[\w.\[\]'\"]*\s*(or\b|\|)"
+)
 _DEVELOPMENT = re.compile(
     r"\btarget\.(name|profile_name|schema|database)\b|is_test_run|\bdev\b|\bflags\.|limit_data|is_ci|env_var\(.DBT_(ENV|TARGET)|var\(.(is_test|dev|sample|ci|limit)",
     re.IGNORECASE,
@@ -258,9 +262,9 @@ class _Filler:
         self.filled.holes[number] = expr
         return hole_name(number)
 
-    def _origin_expr(self, kind: OriginKind, name: str, line: int) -> Expr:
+    def _origin_expr(self, kind: OriginKind, name: str, line: int, *, fallback: bool = False) -> Expr:
         place = Place(line)
-        return Expr("python", name, place=place, origins=frozenset({Origin(kind, name, place)}))
+        return Expr("python", name, place=place, origins=frozenset({Origin(kind, name, place, fallback=fallback)}))
 
     def _value(self, inner: str, line: int) -> str:
         """Return what stands for `{{ inner }}`."""
@@ -285,7 +289,8 @@ class _Filler:
         if surrogate is not None:
             return surrogate
         if _CLOCK.search(inner):
-            return self._hole(self._origin_expr("clock", inner.split("|", maxsplit=1)[0].strip(), line))
+            shown = inner.split("|", maxsplit=1)[0].strip()
+            return self._hole(self._origin_expr("clock", shown, line, fallback=bool(_GIVEN.match(inner))))
         base = word.split(".")[0]
         if base in LOGICAL_DATES or (base == "macros" and re.search(r"\b(" + "|".join(LOGICAL_DATES) + r")\b", inner)):
             self.filled.logical_dates = True
