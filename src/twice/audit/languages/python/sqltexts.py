@@ -12,7 +12,7 @@ from sqlglot import exp
 from twice.audit.expressions import Expr, Origin
 from twice.audit.languages.python.values import Choice, Col, Const, Entries, Items, Piece, Text, Value, origins_of
 from twice.audit.languages.sql.convert import Converter
-from twice.audit.languages.sql.reading import _parse, _tokenize
+from twice.audit.languages.sql.parsing import parsed, tokenized
 from twice.audit.languages.sql.sources import SqlText, hole_name
 from twice.audit.languages.templates import fill
 from twice.audit.places import Place
@@ -168,23 +168,26 @@ def condition(interp: Interpreter, text: Text, node: ast.AST) -> Expr:
     place = interp.place(node)
     if not source.text.strip():
         return Expr("other", place=place)
-    padded = SqlText("SELECT " + source.text, source.lines, max(1, source.column - 7), source.holes)
-    tokens = _tokenize(padded.text, "databricks")
-    parsed = _parse(padded, "databricks", tokens) if tokens else None
-    if isinstance(parsed, exp.Select) and parsed.expressions:
-        first = parsed.expressions[0]
+    padded, first = _selected(source)
+    if first is not None:
         return Converter(padded, place).expr(first, place)
     return Expr("other", "sql", place=place, origins=origins_of(text))
+
+
+def _selected(source: SqlText) -> tuple[SqlText, exp.Expression | None]:
+    """Parse a text as the one column of a query; return that query's text, too."""
+    padded = SqlText("SELECT " + source.text, source.lines, max(1, source.column - 7), source.holes)
+    tokens = tokenized(padded.text, "databricks")
+    tree = parsed(padded, "databricks", tokens) if tokens else None
+    columns = tree.expressions if isinstance(tree, exp.Select) else []
+    return padded, columns[0] if columns else None
 
 
 def expression_and_alias(interp: Interpreter, text: Text, node: ast.AST) -> tuple[Expr, str]:
     """Read `amount * 2 AS doubled`."""
     source = render(interp, text, node)
-    padded = SqlText("SELECT " + source.text, source.lines, max(1, source.column - 7), source.holes)
-    tokens = _tokenize(padded.text, "databricks")
-    parsed = _parse(padded, "databricks", tokens) if tokens else None
-    if isinstance(parsed, exp.Select) and parsed.expressions:
-        first = parsed.expressions[0]
+    padded, first = _selected(source)
+    if first is not None:
         expr = Converter(padded, interp.place(node)).expr(first, interp.place(node))
         alias = first.alias if isinstance(first, exp.Alias) else expr.name if expr.kind in {"column", "star"} else ""
         return expr, alias.lower()

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import pairwise
-from typing import cast
 
 from sqlglot import exp
-from sqlglot.dialects.dialect import Dialect
-from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from twice.audit.expressions import Expr
@@ -21,6 +16,7 @@ from twice.audit.languages.sql.convert import Converter
 from twice.audit.languages.sql.cursors import Cursors
 from twice.audit.languages.sql.dynamic import Texts
 from twice.audit.languages.sql.fallback import read_by_tokens
+from twice.audit.languages.sql.parsing import GO, parsed, text_of_chunk, tokenized
 from twice.audit.languages.sql.rewriting import COMPOUND, expanded, inserts_of
 from twice.audit.languages.sql.sources import HOLE, SqlText
 from twice.audit.languages.sql.splitting import STARTERS, is_procedural, split
@@ -28,15 +24,10 @@ from twice.audit.languages.sql.statements import Control, Item, Read, StatementR
 from twice.audit.model import Mode, Problem, Target, Write
 from twice.audit.places import Place
 
-logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
-
 _KEYWORDS = frozenset({"INSERT", "MERGE", "UPDATE", "DELETE", "TRUNCATE", "COPY", "LOAD", "DROP", "CREATE", "REPLACE"})
 _WRITING = _KEYWORDS | {"UNLOAD", "EXPORT", "OVERWRITE", "EXEC", "EXECUTE", "CALL"}
 _SKIPPED = frozenset({"GO", "ELSE", "END", "THEN", "LOOP", "PRINT", "RETURN", "RAISE", "RAISERROR", "THROW", "EXCEPTION", "OPEN", "FETCH", "CLOSE", "DEALLOCATE", "USE", "TRY", "VACUUM", "ANALYZE", "OPTIMIZE", "REFRESH", "GRANT", "REVOKE", "COMMENT", "EXPLAIN", "DESCRIBE", "SHOW", "MSCK", "UNLOAD", "PERFORM", "CALL", "EXEC", "EXECUTE", "EXIT", "WHENEVER", "PROMPT", "SPOOL", "REM", "PRAGMA", "PREPARE", "ATTACH", "DETACH", "INSTALL", "UNSET", "LOCK", "PUT", "REMOVE", "LIST", "ADD", "SAVE", "NULL", "DELIMITER", "HELP"})  # fmt: skip
-_OTHERS = ("", "postgres", "snowflake", "databricks", "tsql", "bigquery")
-_LONGEST_STATEMENT = 150_000
 _LONGEST_TEXT = 3_000_000
-_MOST_TOKENS = 60_000
 _UNSTEADY = CLOCKS | RANDOM
 _BODY = re.compile(r"\bLANGUAGE\s+'?(javascript|python|java|scala|c|plv8|plpython\w*)\b", re.IGNORECASE)
 
@@ -63,7 +54,7 @@ def read_sql(source: SqlText, dialect: str) -> SqlReading:
             Problem(f"is longer than {_LONGEST_TEXT // 1_000_000} MB", source.place(1), whole_file=True)
         )
         return reading
-    tokens = _tokenize(source.text, dialect)
+    tokens = tokenized(source.text, dialect)
     if tokens is None:
         reading.problems.append(
             Problem("cannot be cut into words: a quote or comment does not end", source.place(1), whole_file=True)
@@ -74,7 +65,7 @@ def read_sql(source: SqlText, dialect: str) -> SqlReading:
     if COMPOUND.search(source.text):
         tokens = list(expanded(tokens))
     procedural = is_procedural(source.text, dialect)
-    batches = [match.start() for match in _GO.finditer(source.text)]
+    batches = [match.start() for match in GO.finditer(source.text)]
     for chunk in split(tokens, procedural=procedural):
         if batches and batches[0] < chunk[0].start:  # GO ends the body of a routine
             reading.routine = ""
@@ -85,15 +76,15 @@ def read_sql(source: SqlText, dialect: str) -> SqlReading:
             _read_chunk(source, dialect, chunk, reading, procedural=procedural)
         except RecursionError:
             reading.problems.append(Problem("is nested too deep to be read", place))
-            reading.items.extend(read_by_tokens(source, _text_of(source, chunk), chunk[0].line))
+            reading.items.extend(read_by_tokens(source, text_of_chunk(source, chunk), chunk[0].line))
         except Exception as error:  # noqa: BLE001 - one strange statement must not hide the others
             message = f"the statement that starts with {_start(chunk)} cannot be followed ({type(error).__name__})"
             reading.problems.append(Problem(message, place, harmless=not _WRITING & set(_upper(chunk))))
-            reading.items.extend(read_by_tokens(source, _text_of(source, chunk), chunk[0].line))
+            reading.items.extend(read_by_tokens(source, text_of_chunk(source, chunk), chunk[0].line))
         if len(reading.items) == begun and len(reading.problems) == told and _writes_after_all(chunk):
             message = f"the statement that starts with {_start(chunk)} cannot be read"
             reading.problems.append(Problem(message, place))
-            reading.items.extend(read_by_tokens(source, _text_of(source, chunk), chunk[0].line))
+            reading.items.extend(read_by_tokens(source, text_of_chunk(source, chunk), chunk[0].line))
         _belong(reading.items[begun:], reading.routine)
     return reading
 
@@ -121,58 +112,6 @@ def _writes_after_all(chunk: Sequence[Token]) -> bool:
 
 _PAIRS = frozenset({("INSERT", "INTO"), ("INSERT", "OVERWRITE"), ("DELETE", "FROM"), ("MERGE", "INTO")})
 _QUOTED = frozenset({TokenType.STRING, TokenType.IDENTIFIER, TokenType.NATIONAL_STRING})
-_END = re.compile(r";(\s*)(?=END\b)", re.IGNORECASE)
-_GO = re.compile(r"^([ \t]*)GO([ \t]*)$", re.IGNORECASE | re.MULTILINE)
-
-
-@lru_cache(maxsize=64)
-def _dialect(name: str) -> Dialect:
-    return Dialect.get_or_raise(name)
-
-
-def _tokenize(text: str, dialect: str) -> list[Token] | None:
-    # sqlglot reads all that follows GO, or an END behind a semicolon, as one text.
-    text = _GO.sub(r"\1; \2", text)
-    if dialect == "tsql":
-        text = _END.sub(r" \1", text)
-    for name in (dialect, "", "tsql", "snowflake"):
-        try:
-            tokens = list(_dialect(name).tokenize(text))
-            return list(_without_raw_commands(tokens, name)) if _has_raw_command(tokens) else tokens
-        except (SqlglotError, ValueError, IndexError, RecursionError):
-            continue
-    return None
-
-
-_RAW = frozenset({"FETCH", "CALL", "BEGIN", "DO", "PREPARE", "DECLARE", "EXEC", "EXECUTE"})
-
-
-def _has_raw_command(tokens: Sequence[Token]) -> bool:
-    strings = [index for index, token in enumerate(tokens) if token.token_type is TokenType.STRING]
-    return any(index and tokens[index - 1].text.upper() in _RAW for index in strings)
-
-
-_CURSOR = re.compile(r"\bCURSOR\b", re.IGNORECASE)
-
-
-def _without_raw_commands(tokens: list[Token], dialect: str) -> Iterator[Token]:
-    """Cut CALL …, BEGIN …, EXECUTE IMMEDIATE … and DECLARE c CURSOR … into words: sqlglot takes all up to the semicolon as one text."""
-    commands = _dialect(dialect).tokenizer_class.COMMANDS
-    before, command = "", False
-    for token in tokens:
-        raw = before in {"FETCH", "CALL", "BEGIN", "DO", "PREPARE"} or (
-            before == "DECLARE" and bool(_CURSOR.search(token.text))
-        )
-        raw = raw or (before in {"EXEC", "EXECUTE"} and (command or token.text[:9].upper() == "IMMEDIATE"))
-        before, command = token.text.upper(), token.token_type in commands
-        if token.token_type is not TokenType.STRING or not raw:
-            yield token
-            continue
-        for one in _dialect(dialect).tokenize(token.text):
-            # A string token is placed at its end.
-            line = token.line - token.text.count("\n") + one.line - 1
-            start = token.end - len(token.text) + 1 + one.start
-            yield Token(one.token_type, one.text, line, one.col, start, start + one.end - one.start)
 
 
 def _rough_statements(text: str) -> Iterator[tuple[str, int]]:
@@ -180,10 +119,6 @@ def _rough_statements(text: str) -> Iterator[tuple[str, int]]:
     for part in text.split(";"):
         yield part, line
         line += part.count("\n")
-
-
-def _text_of(source: SqlText, chunk: Sequence[Token]) -> str:
-    return source.text[chunk[0].start : chunk[-1].end + 1]
 
 
 def _read_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: SqlReading, *, procedural: bool) -> None:
@@ -220,7 +155,7 @@ def _read_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: SqlR
         reading.items.append(Control("other", place))
         return
     if head == "IF" and len(chunk) > 1 and procedural:
-        reading.items.append(Control("guard", place, value=_text_of(source, chunk)[:300]))
+        reading.items.append(Control("guard", place, value=text_of_chunk(source, chunk)[:300]))
         return
     if head == "END":
         reading.items.append(Control("end", place))
@@ -231,7 +166,7 @@ def _read_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: SqlR
         _first_variable(source, dialect, chunk, reading, place)
         for token in chunk:
             if token.token_type in {TokenType.HEREDOC_STRING, TokenType.RAW_STRING} and not _BODY.search(
-                _text_of(source, chunk)
+                text_of_chunk(source, chunk)
             ):
                 body = "\n" * (_first_line(source, token) - 1) + token.text
                 inner = read_sql(SqlText(body, source.lines, source.column, source.holes), dialect)
@@ -249,7 +184,7 @@ def _read_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: SqlR
         return
     if head in _SKIPPED or HOLE.fullmatch(chunk[0].text):
         if len(chunk) > 2 and HOLE.fullmatch(chunk[0].text):
-            reading.items.extend(read_by_tokens(source, _text_of(source, chunk), chunk[0].line))
+            reading.items.extend(read_by_tokens(source, text_of_chunk(source, chunk), chunk[0].line))
         elif head in {"EXEC", "EXECUTE"}:
             _dynamic(source, dialect, chunk, reading)
         if head in {"CALL", "EXEC", "EXECUTE"}:
@@ -316,8 +251,8 @@ def _called(source: SqlText, dialect: str, chunk: list[Token], reading: SqlReadi
     before = "SELECT handed("
     margin = " " * (start - source.text.rfind("\n", 0, start) - 1 - len(before))  # so that columns stay where they are
     inner = SqlText("\n" * (line - 1) + f"{margin}{before}{rest})", source.lines, source.column, source.holes)
-    tokens = _tokenize(inner.text, dialect)
-    node = _parse(inner, dialect, tokens) if tokens else None
+    tokens = tokenized(inner.text, dialect)
+    node = parsed(inner, dialect, tokens) if tokens else None
     if isinstance(node, exp.Select) and len(node.expressions) == 1:
         expr = Converter(inner, inner.place(line)).expr(node.expressions[0], inner.place(line))
         reading.items.append(Control("call", place, chunk[index].text.lower(), expr=expr))
@@ -368,16 +303,16 @@ def _parse_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: Sql
     if inner:  # INSERT … FROM (MERGE … OUTPUT …): the merge says what is done to the table
         chunk = inner
         place = source.place(inner[0].line, inner[0].col - len(inner[0].text) + 1)
-    node = _parse(source, dialect, chunk)
+    node = parsed(source, dialect, chunk)
     if node is None:
         # Two statements with nothing between them: each may be readable by itself.
         parts = list(split(chunk, procedural=True))
-        if len(parts) > 1 and all(_parse(source, dialect, part) is not None for part in parts):
+        if len(parts) > 1 and all(parsed(source, dialect, part) is not None for part in parts):
             for part in parts:
                 _read_chunk(source, dialect, part, reading, procedural=False)
             return
     if node is None or isinstance(node, exp.Command):
-        found = list(read_by_tokens(source, _text_of(source, chunk), chunk[0].line))
+        found = list(read_by_tokens(source, text_of_chunk(source, chunk), chunk[0].line))
         if isinstance(node, exp.Command) and not any(isinstance(item, Write) for item in found):
             return
         reading.items.extend(found)
@@ -450,7 +385,7 @@ def _assigned(source: SqlText, dialect: str, chunk: list[Token], reading: SqlRea
     reading.declaring = head == "DECLARE" or (reading.declaring and not begins)
     if begins and head not in {"DECLARE", "LET"}:
         return False
-    text = _text_of(source, chunk)
+    text = text_of_chunk(source, chunk)
     given = _ASSIGNED.match(text)
     if given is None:
         declared = _DECLARED.match(text) if reading.declaring else None
@@ -460,8 +395,8 @@ def _assigned(source: SqlText, dialect: str, chunk: list[Token], reading: SqlRea
     reading.variables.add(given[1].lower())
     line = _first_line(source, chunk[0]) + text[: given.start(2)].count("\n")
     inner = SqlText("\n" * (line - 1) + "SELECT " + given[2], source.lines, source.column, source.holes)
-    tokens = _tokenize(inner.text, dialect)
-    node = _parse(inner, dialect, tokens) if tokens else None
+    tokens = tokenized(inner.text, dialect)
+    node = parsed(inner, dialect, tokens) if tokens else None
     if isinstance(node, exp.Select) and node.expressions:
         expr = Converter(inner, inner.place(line)).expr(node.expressions[0], inner.place(line))
         reading.items.append(Control("assign", place, given[1].lower(), expr=expr))
@@ -477,57 +412,6 @@ _DECLARED = re.compile(
 
 def _start(chunk: Sequence[Token]) -> str:
     return " ".join(token.text for token in chunk[:3])[:60]
-
-
-def _parse(source: SqlText, dialect: str, chunk: list[Token]) -> exp.Expression | None:
-    if len(chunk) > _MOST_TOKENS:
-        return None
-    node = _try(dialect, chunk, source.text)
-    if node is not None:
-        return node
-    text = _text_of(source, chunk)
-    if len(text) > _LONGEST_STATEMENT:
-        return None
-    padding = "\n" * (chunk[0].line - 1)
-    if re.match(r"\s*REPLACE\s+INTO", text, re.IGNORECASE):
-        return None
-    variants = [text]
-    if HOLE.search(text):
-        variants.append(_without_odd_holes(text))
-    if _NOTHING_ON.search(text):
-        variants.append(_NOTHING_ON.sub("ON tw_given", text))
-    for variant in variants:
-        for name in (dialect, *_OTHERS):
-            if variant == text and name == dialect:
-                continue
-            try:
-                tokens = list(_dialect(name).tokenize(padding + variant))
-            except (SqlglotError, ValueError, IndexError):
-                continue
-            found = _try(name, tokens, padding + variant)
-            if found is not None and not isinstance(found, exp.Command):
-                return found
-    return None
-
-
-# What a loop of the program puts together, and nobody knows: MERGE … ON {conditions} WHEN MATCHED …
-_NOTHING_ON = re.compile(r"\bON(?=\s+WHEN\s+(NOT\s+)?MATCHED\b)", re.IGNORECASE)
-_LONE_HOLE = re.compile(r"^[ \t]*__tw_hole_\d+__[ \t]*,?[ \t]*$", re.MULTILINE | re.IGNORECASE)
-_TRAILING_HOLE = re.compile(r"(?<=[\w)'])([ \t]+__tw_hole_\d+__)(?=[ \t]*(\n|$|\)))", re.IGNORECASE)
-
-
-def _without_odd_holes(text: str) -> str:
-    """Remove holes that stand for whole clauses: alone on their line, or behind a finished condition."""
-    return _TRAILING_HOLE.sub("", _LONE_HOLE.sub("", text))
-
-
-def _try(dialect: str, tokens: list[Token], text: str) -> exp.Expression | None:
-    try:
-        parsed = _dialect(dialect).parser(error_level=ErrorLevel.IMMEDIATE).parse(tokens, text)
-    except (SqlglotError, ValueError, IndexError, KeyError, AttributeError, TypeError, AssertionError):
-        return None
-    found = [node for node in parsed if node is not None]
-    return cast("exp.Expression", found[0]) if len(found) == 1 else None
 
 
 def is_mode(item: Item, mode: Mode) -> bool:
