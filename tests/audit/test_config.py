@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from twice.audit.api import audit
+from twice.audit.api import Part, audit
 from twice.audit.config import AuditConfig, load
 from twice.audit.findings import Severity
 from twice.config import find
@@ -24,7 +24,7 @@ def project(tmp_path):
 
 def found(project):
     config = load(project / "jobs")
-    outcome = audit([project / "jobs"], config, use_cache=False)
+    outcome = audit([Part([project / "jobs"], config)], use_cache=False)
     return [(one.path, one.code, str(one.severity)) for one in outcome.summary.findings]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from twice.audit.api import audit
+from twice.audit.api import Part, audit
 from twice.audit.config import AuditConfig
 
 UNSAFE = 'rows = spark.table("raw.x")\nrows.write.mode("append").saveAsTable("core.orders")\n'
@@ -32,7 +32,9 @@ def commit():
 
 
 def found(**options):
-    outcome = audit([Path()], AuditConfig(root=Path.cwd()), since="HEAD", use_cache=False, processes=1, **options)
+    outcome = audit(
+        [Part([Path()], AuditConfig(root=Path.cwd()))], since="HEAD", use_cache=False, processes=1, **options
+    )
     return [(one.path, one.line, one.code) for one in outcome.summary.findings]
 
 

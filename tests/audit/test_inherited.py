@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from twice.audit.api import audit
+from twice.audit.api import Part, audit
 from twice.audit.config import AuditConfig
 from twice.audit.findings import Severity
 from twice.audit.output import fleet as pages
@@ -25,7 +25,7 @@ UNSAFE = {
 
 
 def _found(name):
-    outcome = audit([ROOT / "examples" / "unsafe" / name], CONFIG, use_cache=False)
+    outcome = audit([Part([ROOT / "examples" / "unsafe" / name], CONFIG)], use_cache=False)
     return outcome.summary.findings
 
 
@@ -54,7 +54,7 @@ def test_s23_keys_from_a_counter_and_ties_are_found_in_the_source():
 
 
 def test_s41_the_shop_is_clean():
-    outcome = audit([ROOT / "examples" / "shop", ROOT / "examples" / "payments_api"], CONFIG, use_cache=False)
+    outcome = audit([Part([ROOT / "examples" / "shop", ROOT / "examples" / "payments_api"], CONFIG)], use_cache=False)
     assert [f"{one.path}:{one.line} {one.code} {one.message}" for one in outcome.summary.findings] == []
 
 
@@ -88,7 +88,7 @@ def test_s41_400_inherited_jobs_are_ranked_by_risk_on_one_page(tmp_path):
     for number in range(400):
         text = RETRIED if number % 40 == 0 else APPEND if number % 4 == 0 else SAFE
         (tmp_path / f"job_{number:03}.py").write_text(text.format(n=number))
-    outcome = audit([tmp_path], AuditConfig(root=tmp_path), use_cache=False)
+    outcome = audit([Part([tmp_path], AuditConfig(root=tmp_path))], use_cache=False)
     ranked = Fleet(rank(outcome.audited.results))
     assert len(ranked.jobs) == 400
     assert ranked.unsafe == 100

@@ -38,26 +38,6 @@ class Outcome:
 
 
 def audit(
-    paths: Sequence[Path],
-    config: AuditConfig,
-    *,
-    baseline: Path | None = None,
-    since: str | None = None,
-    fix: bool = False,
-    unsafe_fixes: bool = False,
-    processes: int | None = None,
-    use_cache: bool = True,
-    progress: Progress | None = None,
-    shown_from: Path | None = None,
-) -> Outcome:
-    """Audit files and folders with one configuration."""
-    return audit_parts(
-        [Part(paths, config, baseline)], since=since, fix=fix, unsafe_fixes=unsafe_fixes, processes=processes,
-        use_cache=use_cache, progress=progress, shown_from=shown_from,
-    )  # fmt: skip
-
-
-def audit_parts(
     parts: Sequence[Part],
     *,
     since: str | None = None,

@@ -110,7 +110,7 @@ def audit(
     Settings: [tool.twice.audit] of pyproject.toml or [audit] of twice.toml. Exit codes: 0 nothing
     found; 1 found something; 2 usage.
     """
-    from twice.audit.api import audit_parts
+    from twice.audit import api
     from twice.audit.baseline import write as write_baseline_file
 
     _check_forms(form, statistics=statistics, rank=rank)
@@ -120,7 +120,7 @@ def audit(
         replace(part, config=_with_options(part.config, select, ignore, dialect, fail_on))
         for part in _parts(given, settings.config_file, baseline, known=write_baseline is None)
     ]
-    outcome = audit_parts(
+    outcome = api.audit(
         parts, since=since, fix=fix, unsafe_fixes=unsafe_fixes, processes=processes, use_cache=not no_cache,
         progress=_progress(settings), shown_from=_shown_from(form),
     )  # fmt: skip

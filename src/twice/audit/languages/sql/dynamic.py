@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
-from twice.audit.expressions import Expr, Origin
+from twice.audit.expressions import Expr, Origin, OriginKind
 from twice.audit.functions import CLOCKS
 from twice.audit.languages.sql.sources import SqlText, hole_name
 from twice.audit.places import Place
@@ -90,10 +90,10 @@ class Texts:
         if not names:
             return ()
         clock = next((token for token in names if token.text.lower() in CLOCKS), None)
-        kind = "clock" if clock is not None else "parameter"
+        kind: OriginKind = "clock" if clock is not None else "parameter"
         place = Place(names[0].line)
         name = clock.text if clock is not None else names[-1].text
-        expr = Expr("param", name, place=place, origins=frozenset({Origin(kind, name, place)}))  # type: ignore[arg-type]
+        expr = Expr("param", name, place=place, origins=frozenset({Origin(kind, name, place)}))
         return (Piece("", names[0].line, expr),)
 
 
