@@ -142,6 +142,7 @@ class Write:
     checkpointed: bool = False
     conditional: bool = False  # under an if that asks whether it was done before (guard)
     guarded_by: str = ""
+    looked_up: bool = False  # Python has asked the target for the row, and inserts only what is not there
     branches: tuple[str, ...] = ()  # the branches of Python that it stands in, each "line:test"
     incremental: bool = False  # dbt incremental model
     retries: int | None = None  # of the task it runs in

@@ -4,7 +4,8 @@
 other. Started twice at the same time, or retried while the first try still runs, both look, both find nothing, and
 both insert. They also never correct a row that came wrong the first time.
 
-The same holds when Python or a procedure looks a row up and inserts it if there is none.
+The same holds when Python or a procedure looks a row up and inserts it if there is none, or passes over it if there
+is one.
 
 A unique constraint or a lock in the same file makes it safe, and is not reported.
 
@@ -66,11 +67,16 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _asks_first(write: Write) -> bool:
-    """Tell whether it stands under IF NOT EXISTS (SELECT … FROM its target …); rows that the file names are no data."""
-    found = _NOT_THERE.search(write.guarded_by)
-    if found is None or not same_table(
-        found[1].lower().strip('[]"`').replace("[", "").replace("]", ""), write.target.name
-    ):
+    """Tell whether it only runs where its target was asked for the row; rows that the file names are no data."""
+    if not write.looked_up and not _is_under_not_exists(write):
         return False
     query = write.query
     return query is None or bool(query.sources) or any(not column.expr.is_constant for column in query.columns)
+
+
+def _is_under_not_exists(write: Write) -> bool:
+    """Tell whether it stands under IF NOT EXISTS (SELECT … FROM its target …)."""
+    found = _NOT_THERE.search(write.guarded_by)
+    return found is not None and same_table(
+        found[1].lower().strip('[]"`').replace("[", "").replace("]", ""), write.target.name
+    )

@@ -73,6 +73,7 @@ def doubles(job: Job, write: Write, *, in_batches: bool = False) -> bool:
         and not removes_files(job, write)
         and not moves_rows(job, write)
         and not _is_swapped_in(job, write)
+        and not write.looked_up
         and known_by(write, job) is None
         and not continues_target(job, write)
         and not _consumes_stream(job, write)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from twice.audit.classifying import watermark_of
 from twice.audit.languages.building import Surroundings
+from twice.audit.languages.python.lookups import is_looked_up
 from twice.audit.languages.python.sqltexts import render
 from twice.audit.languages.python.values import (
     Frame,
@@ -101,6 +102,7 @@ def run(
                         continue
                     interp.writes_seen.add(mark)
                     _read_rows(item, rows)
+                    item.looked_up = bool(interp.asked) and is_looked_up(interp, item, node)
                     if item.via == "copy":  # what it copies is no table, but its address may move
                         interp.use(frozenset(one for one in origins_of(text) if one.kind == "clock"), "input", node)
                     item.stream_batch_id = interp.state.batch_id
@@ -114,6 +116,7 @@ def run(
             result = result_of(interp, query, node) if not spark else Frame(query=query)
             if not spark:
                 interp.builder.job.queries.append(query)
+                interp.asked.append((node, query))
     if not texts:
         return Value(origins=origins_of(value) if value is not None else frozenset(), name="result")
     return result

@@ -17,6 +17,7 @@ from twice.audit.languages.python.statements import STATEMENTS
 from twice.audit.languages.python.values import NONE, Function, Origins, Value, origins_of
 from twice.audit.model import Context, Parameter, Use
 from twice.audit.places import Place
+from twice.audit.queries import Query
 
 # Names that are arguments of calls: `foreachBatch(write_batch)`, `map(self.clean)`.
 _HANDED_OVER = re.compile(r"[(,=]\s*(?:self\.|cls\.)?(\w+)(?=\s*[,)])")
@@ -56,6 +57,7 @@ class Interpreter:
         self.connections = 0
         self.autocommit = False  # a connection was opened that commits every statement
         self.writes_seen: set[tuple[object, ...]] = set()
+        self.asked: list[tuple[ast.AST, Query]] = []  # the queries that databases were asked, and the calls that ask
         self.dag_functions: set[str] = set()  # functions that build a DAG run while the file is imported
         # By node: as long as the tree lives, no other node has the same id.
         self.sums: dict[int, ast.BinOp] = {}
@@ -66,6 +68,11 @@ class Interpreter:
     def assignments(self) -> dict[str, ast.expr]:
         """What the file assigns to each name, whether it has run or not."""
         return outline.assignments(self.tree)
+
+    @kept
+    def parents(self) -> dict[int, ast.AST]:
+        """What each node of the file stands in, by the id of the node."""
+        return outline.parents(self.tree)
 
     @kept
     def settings(self) -> outline.Settings:

@@ -6,6 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
+from twice.audit.languages.python.lookups import is_object_looked_up
 from twice.audit.languages.python.transactions import transaction_of
 from twice.audit.languages.python.values import (
     Const,
@@ -62,14 +63,17 @@ def unknown(
     if last not in _ADDS or (last not in _OF_MODEL and not _SESSION.search(base)):
         return None
     model = _model(interp, last, arguments, node)
-    if model is None or _brings_key(model, arguments) or _looks_up(interp, model):
+    if model is None or _brings_key(model, arguments):
+        return None
+    looked_up = _looks_up(interp, model)
+    if looked_up and (_names_rows(arguments) or not is_object_looked_up(interp, model.name, node)):
         return None
     mode = Mode.APPEND
     if constant(keywords.get("ignore_conflicts")) is True:
         mode = Mode.INSERT_NEW
     elif constant(keywords.get("update_conflicts")) is True:
         mode = Mode.UPSERT
-    return _write(interp, model, mode, arguments, last, node)
+    return _write(interp, model, mode, arguments, last, node, looked_up=looked_up)
 
 
 def function(
@@ -158,6 +162,12 @@ def _objects(value: Value) -> list[Instance]:
     return found
 
 
+def _names_rows(arguments: list[Value]) -> bool:
+    """Tell whether the file itself names what is added: the row for what is unknown."""
+    given = [value for one in arguments for made in _objects(one) for value in made.attributes.values()]
+    return bool(given) and all(isinstance(value, Const) or plain(value) is not None for value in given)
+
+
 def _looks_up(interp: Interpreter, model: Value) -> bool:
     """Tell whether the function asks the table for its rows, to add only what is missing."""
     name = model.name.rpartition(".")[2]
@@ -175,13 +185,15 @@ def table_of(model: Value | None) -> str:
 
 
 def _write(
-    interp: Interpreter, model: Value | None, mode: Mode, arguments: list[Value], api: str, node: ast.Call
-) -> Value:
+    interp: Interpreter, model: Value | None, mode: Mode, arguments: list[Value], api: str, node: ast.Call,
+    *, looked_up: bool = False,
+) -> Value:  # fmt: skip
     target = Target(table_of(model))
     for one in (one for value in arguments for one in _objects(value)):
         _note_values(interp, one.attributes, node)
     frame = frame_of(*(one for one in arguments if not isinstance(one, Entries)))
     write = Write(target, mode, interp.place(node), query=frame.query if frame else None, via="dbapi", api=api)
+    write.looked_up = looked_up
     mark = (write.place, target.name, mode, "orm")
     if not interp.quiet and mark not in interp.writes_seen:
         interp.writes_seen.add(mark)

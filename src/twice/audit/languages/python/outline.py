@@ -18,6 +18,11 @@ def assignments(tree: ast.Module) -> dict[str, ast.expr]:
     return found
 
 
+def parents(tree: ast.Module) -> dict[int, ast.AST]:
+    """Return what each node stands in, by the id of the node."""
+    return {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+
+
 class Settings:
     """Where dictionaries first set each of their keys: `{"retries": 2}`, `dict(retries=2)`."""
 
