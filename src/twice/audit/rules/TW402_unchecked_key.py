@@ -21,7 +21,7 @@ from twice.audit.findings import Finding, Severity
 from twice.audit.model import Job, Mode
 from twice.audit.rules import finding
 from twice.audit.rules.merging import checks_key, key_text, merges, source_of
-from twice.audit.rules.TW401_source_repeats import repeated_source
+from twice.audit.rules.TW401_source_repeats import repeated_source, repeating_join
 from twice.audit.rules.uniqueness import one_row_per
 
 SEVERITY = Severity.INFO
@@ -37,6 +37,8 @@ def check(job: Job) -> Iterator[Finding]:
         if write.unique_constraint or write.key_checked:
             continue
         if repeated_source(job, write) or one_row_per(source_of(job, write)) is not None:
+            continue
+        if repeating_join(job, write) is not None:
             continue
         key = key_text(write)
         yield finding(

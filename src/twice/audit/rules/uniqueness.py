@@ -17,7 +17,7 @@ def one_row_per(query: Query | None) -> frozenset[str] | None:
     for _ in range(50):
         if query is None or query.branches:
             break
-        found = _own(query)
+        found = kept_by(query)
         if found is not None:
             return found
         inner = [source.query for source in query.sources if source.how == "from"]
@@ -25,7 +25,8 @@ def one_row_per(query: Query | None) -> frozenset[str] | None:
     return frozenset() if query is not None and query.branches and not query.union_all else None
 
 
-def _own(query: Query) -> frozenset[str] | None:
+def kept_by(query: Query) -> frozenset[str] | None:
+    """Return the columns of which this query itself keeps one row each, whatever is below it."""
     if query.distinct_on is not None:
         return frozenset(name.lower() for name in query.distinct_on)
     numbered = _first_of_each(query)
