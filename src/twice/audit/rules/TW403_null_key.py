@@ -1,8 +1,9 @@
 """A merge key can be null, and null equals nothing.
 
 `ON t.campaign_id = s.campaign_id` does not match two nulls: a row without the key is "not matched" in every run, and
-is inserted again each time. Keys become null by a left join, by NULLIF or TRY_CAST, or because they come out of JSON.
-Only keys that this file itself makes nullable are reported.
+is inserted again each time. Keys become null by a left join, by NULLIF or TRY_CAST, by CASE … ELSE NULL, or because
+they come out of JSON. Only keys that this file itself makes nullable are reported, or for which the same statement has
+a COALESCE elsewhere; `unique_key` of a dbt model is such a key, too.
 
 **Instead**:
 
@@ -37,11 +38,14 @@ _MAKES_NULL = frozenset(
 _FILLS = frozenset(
     {"coalesce", "ifnull", "nvl", "isnull", "zeroifnull", "md5", "sha1", "sha2", "concat_ws", "hash", "xxhash64"}
 )
+_STANDS_IN = ("coalesce", "ifnull", "nvl", "isnull")
+# What is null as soon as one part of it is.
+_HANDS_ON = ("cast", "concat", "lower", "upper", "trim", "ltrim", "rtrim")
 
 
 def check(job: Job) -> Iterator[Finding]:
     """Look at the key columns of every merge that inserts."""
-    for write in merges(job):
+    for write in (*merges(job), *_models(job)):
         whens = write.merge.whens if write.merge is not None else ()
         if write.query is None or not any(_inserts(when) for when in whens):
             continue
@@ -58,6 +62,11 @@ def check(job: Job) -> Iterator[Finding]:
                     with_twice='Table("…", key=[…], …): null keys are refused',
                 )
                 break
+
+
+def _models(job: Job) -> Iterator[Write]:
+    """Yield the dbt model that finds its rows by a unique_key, whether it merges or deletes them first."""
+    yield from (write for write in job.writes if write.origin == "model" and write.incremental and write.merge)
 
 
 def _declared(job: Job, column: str) -> str:
@@ -81,7 +90,9 @@ def _nullable(job: Job, write: Write, name: str) -> str:
         column = query.column(name)
         expr = column.expr if column is not None and any(column is one for one in query.columns) else None
         if expr is not None and expr.kind != "column":
-            return _why(expr)
+            return _why(query, expr, name)
+        if _has_stand_in(write, query, expr, name):
+            return "it is not known (another value stands in for it in the same statement)"
         table, name = (expr.table, expr.name) if expr is not None else ("", name)
         outer = _outer_source(query, table, name)
         if outer:
@@ -107,11 +118,63 @@ def _filled_here(job: Job, write: Write, query: Query) -> Query | None:
     return None if repaired else made.query
 
 
-def _why(expr: Expr) -> str:
+def _why(query: Query, expr: Expr, name: str) -> str:
     if any(True for _ in expr.calls(*_FILLS)):
         return ""
     made = next(expr.calls(*_MAKES_NULL), None)
-    return f"{made.name.upper()} gives none" if made is not None else ""
+    if made is not None:
+        return f"{made.name.upper()} gives none"
+    for part in _parts(query, expr):
+        if _ends_in_null(part):
+            return "its CASE ends in null"
+        known = query.column(part.name) if part.kind == "column" and part.name != name else None
+        if known is not None and query.language == "dataframe" and _ends_in_null(known.expr):
+            return f"the CASE of {part.name} ends in null"
+        outer = _outer_source(query, part.table, part.name) if part.kind == "column" and part.table else ""
+        if outer:
+            return outer
+    return ""
+
+
+def _parts(query: Query, expr: Expr) -> Iterator[Expr]:
+    """Yield what makes an expression null if it is null itself; CONCAT does so everywhere in Spark alone."""
+    joins = expr.kind == "op" and expr.name == "||"
+    hands_on = expr.kind == "call" and expr.name.startswith(_HANDS_ON)
+    if joins or (hands_on and (not expr.name.startswith("concat") or query.language == "dataframe")):
+        for arg in expr.args:
+            yield from _parts(query, arg)
+    else:
+        yield expr
+
+
+def _ends_in_null(expr: Expr) -> bool:
+    """Tell whether it is CASE … ELSE NULL, or whether its last case gives null."""
+    last = expr.args[-1] if expr.kind == "case" and expr.args else None
+    return last is not None and last.kind == "literal" and last.value is None
+
+
+def _has_stand_in(write: Write, query: Query, column: Expr | None, name: str) -> bool:
+    """Tell whether the statement itself expects a key to be null: COALESCE(region, 'all') beside region."""
+    inserted = [
+        value
+        for when in (write.merge.whens if write.merge is not None and query is write.query else ())
+        for _, value in when.assignments
+    ]
+    table = write.merge.source_alias if write.merge is not None else ""
+    beside = [one.expr for one in query.columns if column is not None]
+    return any(_stands_in(one, {table}, name) for one in inserted) or any(
+        column is not None and _stands_in(one, {column.table}, column.name) for one in beside
+    )
+
+
+def _stands_in(expr: Expr, tables: set[str], name: str) -> bool:
+    """Tell whether it is a COALESCE of a column; inside of a hash or a text it says nothing about the column."""
+    while expr.kind == "call" and expr.name.startswith("cast") and expr.args:
+        expr = expr.args[0]
+    if expr.kind != "call" or expr.name not in _STANDS_IN or len(expr.args) < 2:
+        return False
+    first = expr.args[0]
+    return first.kind == "column" and first.name == name and first.table in tables
 
 
 def _outer_source(query: Query, table: str, name: str) -> str:
