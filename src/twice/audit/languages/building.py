@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from twice.audit.classifying import classify, handed
 from twice.audit.expressions import Expr, Order, Origin, replaced
-from twice.audit.languages.sql.statements import Control, Item, Read
+from twice.audit.languages.sql.items import Control, Item, Read
 from twice.audit.model import Job, Mode, Target, Write, same_table
 from twice.audit.queries import Column, Query, Source
 

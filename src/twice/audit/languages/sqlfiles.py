@@ -11,9 +11,9 @@ from twice.audit.expressions import Expr
 from twice.audit.languages.building import JobBuilder, Surroundings
 from twice.audit.languages.dbtproject import is_complete, project_config
 from twice.audit.languages.sql.dialects import DIALECTS, guess
+from twice.audit.languages.sql.items import Read
 from twice.audit.languages.sql.reading import SqlReading, read_sql
 from twice.audit.languages.sql.sources import SqlText
-from twice.audit.languages.sql.statements import Read
 from twice.audit.languages.templates import Filled, fill, texts_of
 from twice.audit.model import DbtModel, Job, Merge, Mode, Parameter, Target, When, Write
 from twice.audit.places import Place

@@ -7,8 +7,8 @@ import re
 from twice.audit.languages.building import JobBuilder
 from twice.audit.languages.python.names import SQL_WRITE
 from twice.audit.languages.sql.fallback import read_by_tokens
+from twice.audit.languages.sql.items import Read
 from twice.audit.languages.sql.sources import SqlText
-from twice.audit.languages.sql.statements import Read
 from twice.audit.model import Mode, Target, Write
 from twice.audit.places import Place
 

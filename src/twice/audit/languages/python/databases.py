@@ -19,8 +19,8 @@ from twice.audit.languages.python.values import (
     origins_of,
 )
 from twice.audit.languages.sql.dialects import guess
+from twice.audit.languages.sql.items import Read
 from twice.audit.languages.sql.reading import SqlReading, read_sql
-from twice.audit.languages.sql.statements import Read
 from twice.audit.model import Write
 from twice.audit.queries import Query, Source
 

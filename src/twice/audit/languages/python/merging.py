@@ -24,7 +24,7 @@ from twice.audit.languages.python.values import (
     shown,
 )
 from twice.audit.languages.python.writers import emit, target_of
-from twice.audit.languages.sql.statements import merge_key
+from twice.audit.languages.sql.merges import merge_key
 from twice.audit.model import Merge, Mode, Target, When, Write
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from twice.audit.expressions import Expr, Origin
 from twice.audit.functions import CLOCKS, origin_kind
+from twice.audit.languages.sql.items import Item, Read
 from twice.audit.languages.sql.sources import HOLE, SqlText
-from twice.audit.languages.sql.statements import Item, Read
 from twice.audit.model import Mode, Target, Write
 from twice.audit.places import Place
 from twice.audit.queries import Column, Query, Source

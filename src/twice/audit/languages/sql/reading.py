@@ -16,11 +16,12 @@ from twice.audit.languages.sql.convert import Converter
 from twice.audit.languages.sql.cursors import Cursors
 from twice.audit.languages.sql.dynamic import Texts
 from twice.audit.languages.sql.fallback import read_by_tokens
+from twice.audit.languages.sql.items import Control, Item, Read
 from twice.audit.languages.sql.parsing import GO, parsed, text_of_chunk, tokenized
 from twice.audit.languages.sql.rewriting import COMPOUND, expanded, inserts_of
 from twice.audit.languages.sql.sources import HOLE, SqlText
 from twice.audit.languages.sql.splitting import STARTERS, is_procedural, split
-from twice.audit.languages.sql.statements import Control, Item, Read, StatementReader
+from twice.audit.languages.sql.statements import StatementReader
 from twice.audit.model import Mode, Problem, Target, Write
 from twice.audit.places import Place
 
