@@ -39,6 +39,9 @@ _LOCK = re.compile(
 
 _NOT_THERE = re.compile(r"\bIF\s+NOT\s+EXISTS\s*\(\s*SELECT\b.*?\bFROM\s+([\w.\[\]\"`]+)", re.IGNORECASE | re.DOTALL)
 
+# A row that says of a file or a day that it is done: what it stands for is guarded by it, not it by something else.
+_MARKS = re.compile(r"(^|[._])(processed|loaded|imported|ingested|handled|seen|sent|done)(_|$)|migrations?$")
+
 
 def check(job: Job) -> Iterator[Finding]:
     """Look at appends that leave out what the target has."""
@@ -68,7 +71,8 @@ def check(job: Job) -> Iterator[Finding]:
 
 def _asks_first(write: Write) -> bool:
     """Tell whether it only runs where its target was asked for the row; rows that the file names are no data."""
-    if not write.looked_up and not _is_under_not_exists(write):
+    asks = write.looked_up and not _MARKS.search(write.target.name)
+    if not asks and not _is_under_not_exists(write):
         return False
     query = write.query
     return query is None or bool(query.sources) or any(not column.expr.is_constant for column in query.columns)

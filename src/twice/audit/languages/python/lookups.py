@@ -24,6 +24,8 @@ _GROWS = frozenset({"append", "add"})
 _NARROWS = re.compile(r"\.(filter|filter_by|where|get|get_or_none)\(")
 _MODEL_ASKS = frozenset({"query", "select", "get"})
 _MANAGERS = frozenset({"query", "objects", "select", "get_or_none"})
+# What answers people, one at a time; nobody runs it again.
+_WEB = re.compile(r"^(flask|fastapi|starlette|quart|sanic|rest_framework|django\.(views|http|shortcuts|urls))\b")
 
 
 def is_looked_up(interp: Interpreter, write: Write, node: ast.AST) -> bool:
@@ -39,6 +41,8 @@ def is_looked_up(interp: Interpreter, write: Write, node: ast.AST) -> bool:
 
 def is_object_looked_up(interp: Interpreter, model: str, node: ast.AST) -> bool:
     """Tell the same of an object that is added to a session: `session.query(Order).filter_by(…).first()`."""
+    if any(_WEB.match(one) for one in interp.job.imports):
+        return False
     routine = _routine(interp.parents, node)
     return routine is not None and any(
         _only_missing(interp.parents, asks, node, narrowed=_is_narrowed(interp, asks))
