@@ -76,7 +76,7 @@ def facts_of(raw: DataFrame) -> DataFrame:
     newest = raw.groupBy("order_date", "order_id").agg(
         F.max_by("customer_id", "version").alias("customer_id"), F.max_by("amount", "version").alias("amount")
     )
-    return newest.withColumn("order_key", key_of(F.col("order_id")))
+    return newest.withColumn("order_key", key_of("order_id"))
 
 
 def summary_of(facts: DataFrame) -> DataFrame:

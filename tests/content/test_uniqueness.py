@@ -3,6 +3,7 @@
 import pytest
 from pyspark.sql import functions as F
 
+from twice.content.keys import key_of, key_sql
 from twice.content.profile import profile
 from twice.content.uniqueness import proves_unique
 
@@ -49,6 +50,43 @@ def test_what_may_repeat_a_key_is_not_proven(grouped, change):
 def test_part_of_the_grouping_is_not_enough(grouped, rows):
     assert not proves_unique(grouped, ["a"])
     assert not proves_unique(rows, ["a"])
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: key_of("a", "b"),
+        lambda: key_of("b", "a"),
+        lambda: key_of(F.col("a"), F.col("b")),
+        lambda: F.expr(key_sql("b", "a")),
+    ],
+    ids=["names", "turned around", "columns", "text"],
+)
+def test_a_surrogate_of_the_grouping_proves_it(grouped, made):
+    assert proves_unique(grouped.withColumn("k", made()), ["k"])
+
+
+def test_a_surrogate_proves_its_part_of_the_grouping(rows):
+    by_name = rows.withColumnRenamed("b", "b.`c").groupBy("a", "`b.``c`").agg(F.sum("v").alias("s"))
+    assert proves_unique(by_name.withColumn("k", key_of("`b.``c`")), ["a", "k"])
+    assert not proves_unique(by_name.withColumn("k", key_of("`b.``c`")), ["k"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda df: df.withColumn("k", key_of("a")),
+        lambda df: df.withColumn("k", key_of(F.col("a") % 2, "b")),
+        lambda df: df.withColumn("k", key_of("a", F.col("b").cast("boolean"))),
+        lambda df: df.withColumn("a", F.col("a") % 2).withColumn("k", key_of("a", "b")),
+        lambda df: df.withColumn("k", F.substring(F.sha2(F.concat("a", "b"), 256), 1, 32)),
+        lambda df: df.withColumn("k", F.substring(key_of("a", "b"), 1, 4)),
+        lambda df: df.withColumn("k", key_of("a", "b")).union(df.withColumn("k", key_of("a", "b"))),
+    ],
+    ids=["of a part", "of less", "of a cast", "of what became of it", "made by hand", "cut off", "union"],
+)
+def test_what_is_less_than_a_surrogate_of_the_grouping_is_not_proven(grouped, change):
+    assert not proves_unique(change(grouped), ["k"])
 
 
 def test_a_profile_of_unique_keys_still_counts_nulls_and_violations(spark):

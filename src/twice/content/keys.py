@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from twice.content.calls import expand_calls
 from twice.errors import DefinitionError
 from twice.model.keys import NULL
+from twice.model.names import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -40,20 +41,30 @@ def key_of(*columns: str | Column) -> Column:
     `key_hash` gives the same key for the same values in plain Python. Integers and decimals of any
     width agree, a string never equals a number or a date, null differs from the empty string.
     """
-    from pyspark.sql import Column
     from pyspark.sql import functions as F
 
     if not columns:
         raise DefinitionError('a key needs at least one column: key_of("order_date", "region")')
-    parts = []
     for column in columns:
-        if isinstance(column, str) and not column.strip().endswith("*"):
-            parts.append(_part(F.col(column)))
-        elif isinstance(column, Column):
-            parts.append(_part(column))
-        else:
-            raise DefinitionError(f"a key is made of named columns, not of {column!r}. Use key_hash for plain values")
+        _require_column(column)
+    names = [_quoted(column) for column in columns if isinstance(column, str)]
+    if len(names) == len(columns):
+        # One text for Spark to read costs less than the many calls that build the same expression.
+        return F.expr(key_sql(*names))
+    parts = (_part(F.col(column) if isinstance(column, str) else column) for column in columns)
     return F.substring(F.sha2(F.concat(*parts), 256), 1, 32)
+
+
+def _require_column(given: object) -> None:
+    from pyspark.sql import Column
+
+    if not isinstance(given, (str, Column)) or (isinstance(given, str) and given.strip().endswith("*")):
+        raise DefinitionError(f"a key is made of named columns, not of {given!r}. Use key_hash for plain values")
+
+
+def _quoted(name: str) -> str:
+    """Quote the parts of a dotted name, as `F.col` understands it."""
+    return name if "`" in name else ".".join(quote(part) for part in name.split("."))
 
 
 def _part(value: Column) -> Column:

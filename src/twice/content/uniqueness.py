@@ -3,12 +3,18 @@
 Spark derives this itself, through projections, filters and semi joins, for its own optimiser. It
 holds for every execution, so rows that were staged exactly as computed need not be counted again.
 A cast, an outer join or a union ends the proof, and the staged keys are counted.
+
+A surrogate made by `key_of` stands for the columns that it is made of: it writes every value down in
+full and hashes that to 128 bits, so two of a trillion keys meet by chance once in 10^14 such tables.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+
+from twice.content.keys import key_of
+from twice.model.names import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -18,13 +24,46 @@ def proves_unique(df: DataFrame, names: Sequence[str]) -> bool:
     """Tell whether no two rows of the result can agree in all of these columns, by its optimised plan."""
     plan = df._jdf.queryExecution().optimizedPlan()
     wanted = set(names)
-    known = {_id(column): str(column.name()) for column in _each(plan.output()) if column.name() in wanted}
-    return any(all(_id(column) in known for column in _each(key)) for key in _each(plan.distinctKeys()))
+    known = {_id(each) for each in _each(plan.output()) if each.name() in wanted}
+    keys = [{_id(each) for each in _each(key)} for key in _each(plan.distinctKeys())]
+    if any(key <= known for key in keys):
+        return True
+    return bool(keys) and any(key <= known | _behind(df, plan, known) for key in keys)
 
 
-def _id(column: Any) -> str:
+def _behind(df: DataFrame, plan: Any, known: set[str]) -> set[str]:
+    """Return the columns that surrogate keys among the known ones are made of."""
+    output = {_id(each): str(each.name()) for each in _each(plan.output())}
+    found: set[str] = set()
+    for made in _each(plan.expressions()):
+        if made.getClass().getSimpleName() == "Alias" and str(made.exprId()) in known:
+            made_of = _in_order(made.child(), output)
+            if made_of and _is_surrogate(df, made.child(), [output[each] for each in made_of]):
+                found.update(made_of)
+    return found
+
+
+def _in_order(expression: Any, output: dict[str, str]) -> list[str]:
+    """Return the columns of an expression as they come in its text; none if one of them is not in the result."""
+    ids = {_id(each): str(each) for each in _each(expression.references())}
+    text = str(expression)
+    return sorted(ids, key=lambda each: text.find(ids[each])) if set(ids) <= set(output) else []
+
+
+def _is_surrogate(df: DataFrame, expression: Any, names: list[str]) -> bool:
+    """Compare an expression with the surrogate key of these columns, as Spark optimises both."""
+    if expression.getClass().getSimpleName() != "Substring" or len(set(df.columns)) < len(df.columns):
+        return False
+    probe = df.select(key_of(*map(quote, names)).alias("k"))._jdf.queryExecution().optimizedPlan()
+    return any(
+        each.getClass().getSimpleName() == "Alias" and each.child().semanticEquals(expression)
+        for each in _each(probe.expressions())
+    )
+
+
+def _id(found: Any) -> str:
     """Name a column for good; an expression is no column of the result, and proves nothing about one."""
-    return str(column.exprId()) if column.getClass().getSimpleName() == "AttributeReference" else ""
+    return str(found.exprId()) if found.getClass().getSimpleName() == "AttributeReference" else ""
 
 
 def _each(items: Any) -> Iterator[Any]:
