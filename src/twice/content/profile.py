@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Row
@@ -19,8 +18,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from twice.content.digest import Digest
-from twice.content.rows import column, row_hashes, schema_fingerprint
+from twice.content.rows import row_hashes, schema_fingerprint
 from twice.errors import DefinitionError
+from twice.model.names import quote
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _HALF = 1 << 31
@@ -111,12 +111,12 @@ def _duplicates(df: DataFrame, partition: Sequence[str], key: Sequence[str]) -> 
 
 
 def _any_null(names: Sequence[str]) -> Column:
-    return reduce(lambda left, right: left | right, (column(name).isNull() for name in names), F.lit(False))
+    return F.expr(" OR ".join(f"{quote(name)} IS NULL" for name in names) or "false")
 
 
 def place_columns(schema: T.StructType, names: Sequence[str]) -> list[Column]:
     """Name the columns that tell partitions apart `p0`, `p1`, …, so that rows can be grouped by them."""
-    return [_comparable(schema, name).alias(f"p{i}") for i, name in enumerate(names)]
+    return [F.expr(f"{_comparable(schema, name)} AS p{i}") for i, name in enumerate(names)]
 
 
 def place_of(row: Row, schema: T.StructType, names: Sequence[str]) -> tuple[object, ...]:
@@ -174,10 +174,10 @@ def _require(schema: T.StructType, names: Sequence[str]) -> None:
             raise DefinitionError(f"there is no column {name!r}; there are: {known}")
 
 
-def _comparable(schema: T.StructType, name: str) -> Column:
+def _comparable(schema: T.StructType, name: str) -> str:
     # PySpark collects timestamps in the local zone of the Python process; microseconds have no zone.
-    value = column(name)
-    return F.unix_micros(value) if isinstance(schema[name].dataType, T.TimestampType) else value
+    value = quote(name)
+    return f"unix_micros({value})" if isinstance(schema[name].dataType, T.TimestampType) else value
 
 
 def _python(value: object, kind: T.DataType) -> object:

@@ -19,8 +19,8 @@ import uuid
 from typing import TYPE_CHECKING
 
 from twice.content.plans import analysed
-from twice.content.rows import column as column_of
 from twice.content.tracing import Mixed, Origin, Reader
+from twice.model.names import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,7 +39,7 @@ class Marks:
         """Return the rows of an input under a mark; an input without an origin is not cut to the window."""
         mark = f"twice-input-{self._key}-{len(self._origins)}"
         self._origins[mark] = (name, origin)
-        return df.select(*(column_of(each).alias(each) for each in df.columns)).alias(mark)
+        return df.selectExpr(*(f"{quote(each)} AS {quote(each)}" for each in df.columns)).alias(mark)
 
     def mixes(self, result: DataFrame, column: str, zone: str) -> str:
         """Say how a result may mix partitions; an empty text: it keeps them apart, by its column of that name."""

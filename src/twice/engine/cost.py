@@ -53,8 +53,11 @@ def _sum(context: SparkContext, group: str) -> dict[str, float]:
     if not stages:
         return {}
     total = dict.fromkeys(("executor_seconds", "cpu_seconds", "bytes_read", "bytes_written", "bytes_shuffled"), 0.0)
+    gateway = context._gateway
+    assert gateway is not None  # noqa: S101 - a context that is up has one
+    every, none = gateway.jvm.java.util.ArrayList(), gateway.new_array(gateway.jvm.double, 0)
     for stage in stages:
-        for used in _attempts(context, store, stage):
+        for used in _attempts(store, stage, every, none):
             total["executor_seconds"] += used.executorRunTime() / 1e3
             total["cpu_seconds"] += used.executorCpuTime() / 1e9
             total["bytes_read"] += used.inputBytes()
@@ -63,11 +66,8 @@ def _sum(context: SparkContext, group: str) -> dict[str, float]:
     return {name: round(value, 3) for name, value in total.items()}
 
 
-def _attempts(context: SparkContext, store: Any, stage: int) -> list[Any]:
+def _attempts(store: Any, stage: int, every: Any, none: Any) -> list[Any]:
     """Return every attempt of a stage; what a lost executor computed was paid for, too."""
-    gateway = context._gateway
-    assert gateway is not None  # noqa: S101 - a context that is up has one
-    every, none = gateway.jvm.java.util.ArrayList(), gateway.new_array(gateway.jvm.double, 0)
     with contextlib.suppress(Py4JError):  # skipped: its rows were there already
         return list(_each(store.stageData(stage, False, every, False, none)))
     return []

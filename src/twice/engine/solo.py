@@ -18,6 +18,7 @@ from twice.content.schema import order_sensitive, schema_fingerprint
 from twice.engine.compute import batches
 from twice.engine.inputs import Pinned, bind, pin_unit, require_unmoved
 from twice.errors import NotSeparable
+from twice.model.names import quote
 from twice.model.scopes import Scope
 from twice.model.targets import Target
 
@@ -84,10 +85,12 @@ def _unit(job: Job, verdict: Verdict) -> Window:
 
 def _shaped(rows: DataFrame, schema: StructType) -> DataFrame:
     """Give rows the columns and types that the table stores them with."""
-    known = set(rows.columns)
+    known = {field.name: field.dataType for field in rows.schema.fields}
     return rows.select(
         *(
-            (column(field.name) if field.name in known else F.lit(None)).cast(field.dataType).alias(field.name)
+            quote(field.name)
+            if known.get(field.name) == field.dataType
+            else (column(field.name) if field.name in known else F.lit(None)).cast(field.dataType).alias(field.name)
             for field in schema.fields
         )
     )

@@ -13,8 +13,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from py4j.java_collections import JavaList
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+_EXPRESSIONS = "org.apache.iceberg.expressions.Expressions"
 _FRACTION = re.compile(r"\.\d+")
 _ATTEMPTS = 12
 
@@ -52,6 +55,27 @@ def gateway(session: SparkSession) -> Any:
     return session._jvm
 
 
+@lru_cache(maxsize=64)
+def _looked_up(java: Any, name: str, member: str) -> Any:
+    found = getattr(java, name)
+    return getattr(found, member) if member else found
+
+
+def known(session: SparkSession, name: str, member: str = "") -> Any:
+    """Return a Java class, or a static method of it, that is asked for once: every part of a name is a round trip."""
+    return _looked_up(gateway(session), name, member)
+
+
+def each(items: Any) -> Iterator[Any]:
+    """Walk what Java gives; Python's own way ends with a Java exception, which costs twenty round trips."""
+    if isinstance(items, JavaList):
+        yield from (items.get(place) for place in range(len(items)))
+        return
+    iterator = items.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
+
+
 def java_class(error: BaseException) -> str:
     """Return the Java class behind an error, or an empty text."""
     if isinstance(error, Py4JJavaError):
@@ -64,9 +88,9 @@ def java_class(error: BaseException) -> str:
 
 def load(session: SparkSession, name: TableName) -> Any | None:
     """Load a table's current metadata; None if there is no such table."""
-    util = gateway(session).org.apache.iceberg.spark.Spark3Util
+    loaded = known(session, "org.apache.iceberg.spark.Spark3Util", "loadIcebergTable")
     try:
-        table = util.loadIcebergTable(session._jsparkSession, name.sql)
+        table = loaded(session._jsparkSession, name.sql)
     except (Py4JJavaError, CapturedException) as error:
         if "NoSuchTable" in java_class(error) or "NoSuchNamespace" in java_class(error):
             return None
@@ -97,9 +121,7 @@ def files_in(session: SparkSession, table: Any, snapshot_id: int, expression: An
     tasks = table.newScan().useSnapshot(snapshot_id).filter(expression).planFiles()
     try:
         found: dict[str, FileInfo] = {}
-        iterator = tasks.iterator()
-        while iterator.hasNext():
-            task = iterator.next()
+        for task in each(tasks):
             info = describe(task.file(), task.deletes())
             found[info.location] = info
     finally:
@@ -115,7 +137,7 @@ class Describer:
 
     def __init__(self, session: SparkSession, table: Any) -> None:
         self._table, self._spec = table, table.spec()
-        self._parser = gateway(session).org.apache.iceberg.ContentFileParser
+        self._to_json = known(session, "org.apache.iceberg.ContentFileParser", "toJson")
         self._fields: dict[int, list[tuple[str, str, str]]] = {}
 
     def __call__(self, file: Any, deletes: Any = None) -> FileInfo:
@@ -125,21 +147,20 @@ class Describer:
         if isinstance(places, dict):  # as older versions of Iceberg say it
             places = [places.get(number) for number, _, _ in fields]
         values = {name: _python(place, kind) for (_, name, kind), place in zip(fields, places, strict=True)}
-        # To ask is one call; to walk a Java list is many, and nearly all of them are empty.
-        over = (
-            tuple(str(delete.location()) for delete in deletes) if deletes is not None and not deletes.isEmpty() else ()
-        )
+        # To ask is one call; to walk a Java list is several, and nearly all of them are empty.
+        some = deletes is not None and not deletes.isEmpty()
+        over = tuple(str(delete.location()) for delete in each(deletes)) if some else ()
         return FileInfo(told["file-path"], int(told["record-count"]), values, file, over)
 
     def _told(self, file: Any) -> str:
         try:
-            return str(self._parser.toJson(file, self._spec))
+            return str(self._to_json(file, self._spec))
         except (Py4JJavaError, CapturedException):  # written when the table was partitioned in another way
-            return str(self._parser.toJson(file, self._table.specs().get(file.specId())))
+            return str(self._to_json(file, self._table.specs().get(file.specId())))
 
     def _fields_of(self, spec: int) -> list[tuple[str, str, str]]:
         if spec not in self._fields:
-            fields = self._table.specs().get(spec).partitionType().fields()
+            fields = each(self._table.specs().get(spec).partitionType().fields())
             self._fields[spec] = [(str(field.fieldId()), str(field.name()), str(field.type())) for field in fields]
         return self._fields[spec]
 
@@ -167,7 +188,7 @@ def fingerprint(files: Sequence[FileInfo]) -> str:
 
 def scope_expression(session: SparkSession, target: Target) -> Any:
     """Say the whole scope as an Iceberg expression."""
-    api = gateway(session).org.apache.iceberg.expressions.Expressions
+    api = known(session, _EXPRESSIONS)
     terms = []
     if (bounds := target.bounds()) and target.table.partition:
         column = target.table.partition.column
@@ -178,7 +199,7 @@ def scope_expression(session: SparkSession, target: Target) -> Any:
 
 def partitions_expression(session: SparkSession, target: Target, partitions: Sequence[Scope]) -> Any:
     """Say some of the scope's partitions as an Iceberg expression."""
-    api = gateway(session).org.apache.iceberg.expressions.Expressions
+    api = known(session, _EXPRESSIONS)
     if target.table.partition is None or len(partitions) == len(target.partitions):
         return scope_expression(session, target)
     values = gateway(session).java.util.ArrayList()
@@ -189,12 +210,12 @@ def partitions_expression(session: SparkSession, target: Target, partitions: Seq
 
 
 def _dimension_terms(session: SparkSession, target: Target) -> list[Any]:
-    api = gateway(session).org.apache.iceberg.expressions.Expressions
+    api = known(session, _EXPRESSIONS)
     return [api.equal(name, value) for name, value in target.scope.dimensions]
 
 
 def _all_of(session: SparkSession, terms: list[Any]) -> Any:
-    api = gateway(session).org.apache.iceberg.expressions.Expressions
+    api = known(session, _EXPRESSIONS)
     whole = api.alwaysTrue()
     for term in terms:
         whole = getattr(api, "and")(whole, term)

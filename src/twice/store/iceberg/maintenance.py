@@ -32,7 +32,7 @@ def expire(session: SparkSession, table: Table, older_than: datetime) -> int:
 def snapshots(session: SparkSession, table: Table) -> int:
     """Count the table's snapshots."""
     live = jvm.load(session, table.id)
-    return sum(1 for _ in live.snapshots()) if live is not None else 0
+    return sum(1 for _ in jvm.each(live.snapshots())) if live is not None else 0
 
 
 def remove_orphans(session: SparkSession, table: Table, now: datetime) -> int:

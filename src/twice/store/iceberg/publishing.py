@@ -192,7 +192,7 @@ def _touches(session: SparkSession, table: Any, stage: IcebergStage, snapshot: A
         snapshot.removedDeleteFiles(io),
     )
     describe = jvm.Describer(session, table)
-    return any(stage.place(describe(file)) is not None for files in changes for file in files)
+    return any(stage.place(describe(file)) is not None for files in changes for file in jvm.each(files))
 
 
 def _conflict(stage: IcebergStage, what: str) -> Conflict:

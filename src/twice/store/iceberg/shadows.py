@@ -107,7 +107,7 @@ def drop(session: SparkSession, table: Table, shadow: Table) -> bool:
         if live is None:
             return
         transaction = live.newTransaction()
-        refs = {str(name) for name in live.refs().keySet()}
+        refs = {str(name) for name in jvm.each(live.refs().keySet())}
         ours = [name for name in (line.name, *map(line.branch_of, line.branch_tokens(live))) if name in refs]
         for name in ours:
             transaction.manageSnapshots().removeBranch(name).commit()
@@ -150,10 +150,11 @@ def _expire(session: SparkSession, table: Table, line: Line) -> None:
         return
     kept = {
         snapshot.snapshotId()
-        for name in live.refs().keySet()
+        for name in jvm.each(live.refs().keySet())
         for snapshot in jvm.history(live, jvm.snapshot_of(live, str(name)))
     }
-    made = [snapshot.snapshotId() for snapshot in live.snapshots() if snapshot.summary().get(SHADOW) == line.shadow]
+    snapshots = jvm.each(live.snapshots())
+    made = [snapshot.snapshotId() for snapshot in snapshots if snapshot.summary().get(SHADOW) == line.shadow]
     if gone := [number for number in made if number not in kept]:
         # By age nothing goes: other versions have their own time.
         expiry = live.expireSnapshots().expireOlderThan(0).cleanExpiredFiles(True)
@@ -165,9 +166,9 @@ def _expire(session: SparkSession, table: Table, line: Line) -> None:
 def _gone(live: Any, head: Any) -> set[str]:
     """Name the columns of a version that the table no longer has, or has under another number."""
     before = live.schemas().get(head.schemaId())
-    now = {int(each.fieldId()): str(each.name()) for each in live.schema().columns()}
-    columns = [(int(each.fieldId()), str(each.name())) for each in before.columns()] if before is not None else []
-    return {name for number, name in columns if now.get(number) != name}
+    now = {int(each.fieldId()): str(each.name()) for each in jvm.each(live.schema().columns())}
+    columns = jvm.each(before.columns()) if before is not None else ()
+    return {str(each.name()) for each in columns if now.get(int(each.fieldId())) != str(each.name())}
 
 
 def _forget(session: SparkSession, table: Table, line: Line) -> bool:
@@ -212,12 +213,12 @@ def _unneeded(live: Any, line: Line) -> list[str]:
     """Name the columns that were added for this shadow and serve nobody else."""
     if live.currentSnapshot() is None:
         return []
-    there = {str(column.name()) for column in live.schema().columns()}
+    there = {str(column.name()) for column in jvm.each(live.schema().columns())}
     return sorted((line.added(live) & there) - added_by_others(live, line))
 
 
 def _keys(live: Any, line: Line) -> list[str]:
-    return [str(name) for name in live.properties().keySet() if str(name).endswith(f"@{line.shadow}")]
+    return [str(name) for name in jvm.each(live.properties().keySet()) if str(name).endswith(f"@{line.shadow}")]
 
 
 def _set_properties(update: Any, live: Any, line: Line) -> None:

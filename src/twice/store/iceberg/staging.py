@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from twice.content.filters import scope_filter
-from twice.content.rows import column
 from twice.errors import Conflict, LeaseLost
 from twice.model.names import quote
 from twice.store.iceberg import grouping, jvm
@@ -78,11 +77,11 @@ class IcebergStage(Stage):
                 to_go_on="run it again; twice maintain expires nothing under a running claim",
             )
         for snapshot in reversed(walked):
-            for file in snapshot.removedDataFiles(table.io()):
+            for file in jvm.each(snapshot.removedDataFiles(table.io())):
                 info = describe(file)
                 if added.pop(info.location, None) is None:
                     removed[info.location] = info
-            for file in snapshot.addedDataFiles(table.io()):
+            for file in jvm.each(snapshot.addedDataFiles(table.io())):
                 info = describe(file)
                 added[info.location] = info
         found = list(added.values()), list(removed.values())
@@ -171,7 +170,7 @@ def _ordered(session: SparkSession, stage: IcebergStage, rows: DataFrame) -> Dat
     there = set(rows.columns)
     return rows.select(
         *(
-            column(field.name) if field.name in there else F.lit(None).cast(field.dataType).alias(field.name)
+            quote(field.name) if field.name in there else F.lit(None).cast(field.dataType).alias(field.name)
             for field in fields
         )
     )

@@ -186,7 +186,7 @@ def published(live: Any) -> set[str]:
     """Name the columns of the version that readers see: a refused attempt may have added more."""
     current = live.currentSnapshot()
     schema = live.schemas().get(current.schemaId()) if current is not None else None
-    return {str(column.name()) for column in schema.columns()} if schema is not None else set()
+    return {str(column.name()) for column in jvm.each(schema.columns())} if schema is not None else set()
 
 
 def _retype(table: Table, name: str, old: T.DataType, new: T.DataType) -> str:
