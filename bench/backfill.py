@@ -3,8 +3,8 @@
 Both sides read the same landed orders. By hand: a loop of daily jobs, and chunked jobs of 7, 15, 30 and 90 days,
 each of which reads, transforms and overwrites its days, without any checks. By `twice`: one backfill with
 `--chunk auto`, with gates, digests, key checks, the proof of separability and its check by one day alone. Everything
-runs interleaved in one Spark, after two rounds that only warm it up; the fastest of the hand-written chunk sizes is the one to compare with. At the end the
-same backfill again: everything is fresh.
+runs interleaved in one Spark, after two rounds that only warm it up; the fastest of the hand-written chunk sizes is
+the one to compare with. At the end the same backfill again: everything is fresh.
 
     python bench/backfill.py [--wide-days 90] [--wide-orders 3000000] [--narrow-days 365] [--narrow-orders 1000]
                              [--rounds 3] [--chunks 7,15,30,90]
@@ -35,7 +35,7 @@ from twice.engine.api import workshop
 from twice.engine.run import Workshop
 
 START = date(2025, 1, 1)
-# Rounds until Java has compiled what all sides run often; in a new process that is a third of their work.
+# Rounds until Java has compiled most of what all sides run often.
 _WARM = 2
 TOML = """
 [ledger]
