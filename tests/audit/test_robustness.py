@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sysconfig
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlglot import exp
 
 from twice.audit.auditing import audit_text
 from twice.audit.config import AuditConfig
@@ -250,3 +252,19 @@ def test_an_insert_whose_query_is_handed_in_is_readable(statement, unreadable):
     codes = {one.code for one in audit_text("load.py", text, AuditConfig()).findings}
     assert ("TW000" in codes) is unreadable
     assert "TW301" in codes
+
+
+def test_one_process_forgets_the_trees_of_files_that_are_done(tmp_path):
+    for number in range(40):
+        (tmp_path / f"load_{number}.sql").write_text(
+            "INSERT INTO core.orders SELECT id, amount FROM raw.orders;\n" * 20
+        )
+    kept: list[int] = []
+
+    def count(_done: int, _total: int) -> None:
+        kept.append(sum(isinstance(one, exp.Expression) for one in gc.get_objects()))
+
+    audit_files(
+        sorted(tmp_path.glob("*.sql")), AuditConfig(root=tmp_path), processes=1, use_cache=False, progress=count
+    )
+    assert kept[-1] <= 2 * kept[0] + 1000

@@ -23,6 +23,7 @@ from twice.audit.files import LARGEST, decode, is_test_file, shown_path
 from twice.audit.findings import Finding, Severity
 from twice.audit.languages.reading import prepare
 from twice.audit.places import Place
+from twice.audit.rules import rules
 
 Progress = Callable[[int, int], None]
 SECONDS_PER_FILE = 20
@@ -110,10 +111,10 @@ def _answers(files: Sequence[Path], config: AuditConfig, processes: int | None) 
     count = processes or _cores()
     if len(files) <= _FEW or count == 1:
         with _quick_memory():
-            for file in files:
-                yield _audit_file(file, config)
+            for batch in _batches(files):
+                yield from _audit_batch(batch, config)
         return
-    batches = [files[start : start + _BATCH] for start in range(0, len(files), _BATCH)]
+    batches = _batches(files)
     with ProcessPoolExecutor(count, initializer=_begin) as pool:
         waiting: dict[Future[list[_Answer]], Sequence[Path]] = {}
         try:
@@ -136,6 +137,10 @@ def _answers(files: Sequence[Path], config: AuditConfig, processes: int | None) 
             raise
 
 
+def _batches(files: Sequence[Path]) -> list[Sequence[Path]]:
+    return [files[start : start + _BATCH] for start in range(0, len(files), _BATCH)]
+
+
 def _cores() -> int:
     try:
         return len(os.sched_getaffinity(0))
@@ -149,13 +154,14 @@ def _begin() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     gc.disable()
     prepare()
+    rules()
     gc.collect()
-    gc.freeze()  # what is loaded now stays: no need to look through it after every batch
+    gc.freeze()  # what is loaded now stays
 
 
 def _audit_batch(files: Sequence[Path], config: AuditConfig) -> list[_Answer]:
     answers = [_audit_file(file, config) for file in files]
-    gc.collect()
+    gc.collect(0)  # only what is new since the last time: what was kept then (caches, mostly) stays anyway
     return answers
 
 
