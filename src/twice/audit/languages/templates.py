@@ -39,7 +39,8 @@ _DEVELOPMENT = re.compile(
     re.IGNORECASE,
 )
 _PLAIN = re.compile(
-    r"\$\{(?:hiveconf:|hivevar:|system:|env:)?([\w.:-]+)\}|\$\((\w+)\)|%\((\w+)\)s|(?<![\w'%])%s(?!\w)|:'(\w+)'|:\"(\w+)\"|(?<=[\s=(,])&{1,2}(\w+)\.?|&\{(\w+)\}"
+    # Each begins with a character, so that one look per character of the text is enough.
+    r"\$\{(?:hiveconf:|hivevar:|system:|env:)?([\w.:-]+)\}|\$\((\w+)\)|%\((\w+)\)s|%(?<![\w'%]%)s(?!\w)|:'(\w+)'|:\"(\w+)\"|&(?<=[\s=(,]&)&?(\w+)\.?|&\{(\w+)\}"
 )
 
 
@@ -391,9 +392,12 @@ class _Filler:
     # other templates ----------------------------------------------------------------------------------------------
 
     def plain(self, text: str) -> str:
+        line, counted = 1, 0
+
         def change(match: re.Match[str]) -> str:
+            nonlocal line, counted
             name = next((group for group in match.groups() if group), "?")
-            line = text.count("\n", 0, match.start()) + 1
+            line, counted = line + text.count("\n", counted, match.start()), match.start()
             place = Place(line)
             return self._hole(Expr("param", name, place=place, origins=frozenset({Origin("parameter", name, place)})))
 

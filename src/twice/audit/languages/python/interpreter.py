@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -12,6 +11,7 @@ from twice.audit.keeping import kept
 from twice.audit.languages.building import JobBuilder, Surroundings
 from twice.audit.languages.python import assigning, declared, invoking, names, outline
 from twice.audit.languages.python.evaluating import EXPRESSIONS
+from twice.audit.languages.python.mentions import mentions
 from twice.audit.languages.python.scopes import Scope, State, TooMuch
 from twice.audit.languages.python.statements import STATEMENTS
 from twice.audit.languages.python.values import NONE, Function, Origins, Value, origins_of
@@ -19,13 +19,6 @@ from twice.audit.model import Context, Parameter, Use
 from twice.audit.places import Place
 from twice.audit.queries import Query
 
-# Names that are arguments of calls: `foreachBatch(write_batch)`, `map(self.clean)`.
-_HANDED_OVER = re.compile(r"[(,=]\s*(?:self\.|cls\.)?(\w+)(?=\s*[,)])")
-# Names that are called: what they are given is known there.
-_CALLED = re.compile(
-    r"(?<!def )(?<![.\w])(\w+)\s*(?:\.(?:submit|map|override|partial|expand|delay|with_options|remote|apply_async))?\s*\("
-)
-_CALLED_OWN = re.compile(r"\b(?:self|cls)\.(\w+)\s*\(")
 _MOST_STEPS = 120_000
 _DEEPEST_NODE = 120
 
@@ -87,9 +80,9 @@ class Interpreter:
             self.block(self.tree.body)
             self._run_pending()
             text = "\n".join(self.lines)
-            handed_over, called = set(_HANDED_OVER.findall(text)), {*_CALLED.findall(text), *_CALLED_OWN.findall(text)}
+            uncalled = [function for function in self.functions if id(function.node) not in self.called]
             # What another function calls or hands over (foreachBatch(write_batch)) is run from there, if at all.
-            for function in sorted(self.functions, key=lambda one: (one.name in handed_over, one.name in called)):
+            for function in sorted(uncalled, key=lambda one: mentions(text, one.name)):
                 self._run_uncalled(function)
             for function in self.functions:  # functions that the others have made, and handed back
                 self._run_uncalled(function)
@@ -145,7 +138,9 @@ class Interpreter:
 
     def statement(self, node: ast.stmt) -> None:
         """Run one statement."""
-        self._step()
+        self.steps += 1
+        if self.steps > _MOST_STEPS:
+            raise TooMuch
         run = STATEMENTS.get(type(node))
         if run is not None:
             run(self, node)
@@ -158,7 +153,9 @@ class Interpreter:
 
     def eval(self, node: ast.expr) -> Value:
         """Return what an expression stands for."""
-        self._step()
+        self.steps += 1
+        if self.steps > _MOST_STEPS:
+            raise TooMuch
         if self.node_depth > _DEEPEST_NODE:
             return Value()
         self.node_depth += 1
@@ -173,11 +170,6 @@ class Interpreter:
             return Value(origins=origins, name=self.source(node)[:60])
         finally:
             self.node_depth -= 1
-
-    def _step(self) -> None:
-        self.steps += 1
-        if self.steps > _MOST_STEPS:
-            raise TooMuch
 
     def assign(self, target: ast.expr, value: Value, node: ast.AST) -> None:
         """Bind a name, an attribute or an item."""
