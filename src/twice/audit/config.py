@@ -11,6 +11,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from twice.audit.findings import Severity
+from twice.audit.keeping import kept
 from twice.audit.languages.sql.dialects import DIALECTS
 from twice.errors import ConfigError, UsageError
 
@@ -42,13 +43,22 @@ class AuditConfig:
 
     def wants(self, code: str, path: str) -> bool:
         """Tell whether a code is looked for in a file; the longer word of select and ignore wins."""
-        chosen = max((len(word) for word in self.select if code.startswith(word)), default=-1)
-        dropped = max((len(word) for word in self.ignore if code.startswith(word)), default=-1)
-        if chosen < 0 or dropped >= chosen:
-            return False
-        return not any(
+        return self._chooses(code) and not any(
             matches(path, pattern) and any(code.startswith(word) for word in codes) for pattern, codes in self.per_file
         )
+
+    def _chooses(self, code: str) -> bool:
+        known = self._choices.get(code)
+        if known is None:
+            chosen = max((len(word) for word in self.select if code.startswith(word)), default=-1)
+            dropped = max((len(word) for word in self.ignore if code.startswith(word)), default=-1)
+            known = self._choices[code] = chosen > dropped
+        return known
+
+    @kept
+    def _choices(self) -> dict[str, bool]:
+        """Which codes select and ignore leave, as far as they were asked for: the same for every file."""
+        return {}
 
     def severity_of(self, code: str, default: Severity) -> Severity:
         """Return the severity that the configuration gives a code."""

@@ -79,19 +79,19 @@ class Job:
 
     def earlier(self, write: Write) -> Iterator[Write]:
         """Yield the statements on the same target that run before, nearest first."""
-        for other in reversed(self._on_same_target(write)):
+        for other in reversed(self.writes_to(write.target.name)):
             if other.order < write.order and other is not write:
                 yield other
 
     def later(self, write: Write) -> Iterator[Write]:
         """Yield the statements on the same target that run after, nearest first."""
-        for other in self._on_same_target(write):
+        for other in self.writes_to(write.target.name):
             if other.order > write.order and other is not write:
                 yield other
 
-    def _on_same_target(self, write: Write) -> list[Write]:
+    def writes_to(self, name: str) -> list[Write]:
+        """Return the statements on a table, in the order in which they run."""
         groups = self.remembered(_no_groups)
-        name = write.target.name
         if name not in groups:
             groups[name] = [other for other in self._in_order() if same_table(other.target.name, name)]
         return groups[name]

@@ -31,6 +31,9 @@ class Mode(Enum):
     CREATE = "create"  # CREATE TABLE t (…) or CREATE TABLE t AS SELECT (then Write.query is set)
     ALTER = "alter"
 
+    # Every rule looks modes up in sets, and each exists once: no need to hash its name every time.
+    __hash__ = object.__hash__
+
 
 @dataclass(frozen=True)
 class Target:

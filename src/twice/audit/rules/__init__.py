@@ -67,7 +67,12 @@ def finding(
     `message`: what the second run of this very code does, in one sentence, with the names of this code.
     `instead`: the plain SQL or Spark form. `with_twice`: the same with this framework.
     """
-    match = _NAME.search(module)
-    code = match[1] if match else module
-    default: Severity = getattr(import_module(module), "SEVERITY", Severity.WARNING)
+    code, default = _known(module)
     return Finding(code, severity or default, place, message, instead=instead, with_twice=with_twice, fix=fix)
+
+
+@cache
+def _known(module: str) -> tuple[str, Severity]:
+    """Return the code and the default severity of the rule in a module."""
+    match = _NAME.search(module)
+    return match[1] if match else module, getattr(import_module(module), "SEVERITY", Severity.WARNING)

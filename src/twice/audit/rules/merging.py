@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from twice.audit.expressions import Expr
-from twice.audit.model import Job, Mode, Write, same_table
+from twice.audit.model import Job, Mode, Write
 from twice.audit.queries import Query, Source
 from twice.audit.rules.uniqueness import one_row_per
 
@@ -136,10 +136,8 @@ def source_of(job: Job, write: Write) -> Query | None:
 
 def made_here(job: Job, write: Write, name: str) -> Write | None:
     """Return the statement of the same file that filled a table which a merge reads."""
-    for other in sorted(job.writes, key=lambda one: -one.order):
-        if other.order >= write.order or not same_table(other.target.name, name):
-            continue
-        if other.query is not None and other.mode not in {Mode.DELETE, Mode.UPDATE}:
+    for other in reversed(job.writes_to(name)):
+        if other.order < write.order and other.query is not None and other.mode not in {Mode.DELETE, Mode.UPDATE}:
             return other
     return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from twice.audit.expressions import Expr
@@ -289,14 +290,16 @@ def note_call(
         return
     dotted = f"{owner.dotted}.{method}" if isinstance(owner, Name) else f".{method}"
     function = interp.state.functions[-1] if interp.state.functions else ""
-    foreign = interp.state.override is not None
-
-    def receiver() -> str:
-        return interp.source(node.func.value, foreign=foreign)[:80] if isinstance(node.func, ast.Attribute) else ""
-
-    def texts() -> tuple[str, ...]:
-        named = [f"{key}={shown(one)[:200]}" for key, one in list(keywords.items())[:6]]
-        return (*(shown(one)[:200] for one in arguments[:4]), *named)
-
+    receiver = partial(_receiver, interp, node, foreign=interp.state.override is not None)
+    texts = partial(_texts, arguments, keywords)
     number = len(interp.job.calls)
     interp.job.calls.append(Call(dotted, interp.place(node), tuple(keywords), function, number, receiver, texts))
+
+
+def _receiver(interp: Interpreter, node: ast.Call, *, foreign: bool) -> str:
+    return interp.source(node.func.value, foreign=foreign)[:80] if isinstance(node.func, ast.Attribute) else ""
+
+
+def _texts(arguments: list[Value], keywords: dict[str, Value]) -> tuple[str, ...]:
+    named = [f"{key}={shown(one)[:200]}" for key, one in list(keywords.items())[:6]]
+    return (*(shown(one)[:200] for one in arguments[:4]), *named)

@@ -67,7 +67,7 @@ def binary(interp: Interpreter, node: ast.BinOp) -> Value:
 
 def text_operation(interp: Interpreter, node: ast.BinOp, left: Value, right: Value) -> Value | None:
     """Put texts together: `+` and `%`."""
-    first = next(alternatives(left), left)
+    first = next(iter(alternatives(left)), left)
     if isinstance(node.op, ast.Add) and isinstance(right, Text) and isinstance(left, Choice):
         # What is added after a separator, in a loop, follows the part that ends in one.
         first = next((one for one in alternatives(left) if isinstance(one, Text) and goes_on(one)), first)

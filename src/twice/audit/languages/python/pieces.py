@@ -14,7 +14,7 @@ def text_value(text: str, line: int = 1) -> Text:
 
 def inlined(value: Value, line: int) -> list[Piece | Value]:
     """Return a value as pieces of a text."""
-    first = next(alternatives(value), value)
+    first = next(iter(alternatives(value)), value)
     if isinstance(first, Text):
         first = _complete(value, _most_telling(value, first))
         if isinstance(value, Choice) and value.origins:
@@ -23,7 +23,7 @@ def inlined(value: Value, line: int) -> list[Piece | Value]:
                 if first.plain is None
                 else [Piece(first.plain, [line] * (first.plain.count("\n") + 1))]
             )
-        if len(list(alternatives(value))) > 1 and origins_of(value):
+        if len(alternatives(value)) > 1 and origins_of(value):
             return [Value(origins=origins_of(value), name=value.name)]
         return list(first.pieces)
     if isinstance(first, Const) and first.value is not None and not isinstance(value, Choice):

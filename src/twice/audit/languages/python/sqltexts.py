@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -177,10 +178,16 @@ def condition(interp: Interpreter, text: Text, node: ast.AST) -> Expr:
 def _selected(source: SqlText) -> tuple[SqlText, exp.Expression | None]:
     """Parse a text as the one column of a query; return that query's text, too."""
     padded = SqlText("SELECT " + source.text, source.lines, max(1, source.column - 7), source.holes)
-    tokens = tokenized(padded.text, "databricks")
-    tree = parsed(padded, "databricks", tokens) if tokens else None
+    return padded, _first_column(padded.text)
+
+
+@lru_cache(maxsize=512)
+def _first_column(text: str) -> exp.Expression | None:
+    """Parse a query, and return its first column; the same short texts (`rn = 1`) stand in many files."""
+    tokens = tokenized(text, "databricks")
+    tree = parsed(SqlText(text), "databricks", tokens) if tokens else None
     columns = tree.expressions if isinstance(tree, exp.Select) else []
-    return padded, columns[0] if columns else None
+    return columns[0] if columns else None
 
 
 def expression_and_alias(interp: Interpreter, text: Text, node: ast.AST) -> tuple[Expr, str]:

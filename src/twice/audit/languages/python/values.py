@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -255,13 +255,11 @@ def as_fallback(value: Value) -> Value:
     return replace(value, origins=changed) if changed != value.origins else value
 
 
-def alternatives(value: Value | None) -> Iterator[Value]:
-    """Yield all that a value may be."""
+def alternatives(value: Value | None) -> Sequence[Value]:
+    """Return all that a value may be."""
     if isinstance(value, Choice):
-        for one in value.options:
-            yield from alternatives(one)
-    elif value is not None:
-        yield value
+        return [one for option in value.options for one in alternatives(option)]
+    return (value,) if value is not None else ()
 
 
 def merged(one: Value, other: Value) -> Value:

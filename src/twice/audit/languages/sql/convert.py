@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from twice.audit.expressions import Expr, Order
+from twice.audit.functions import CLOCKS, RANDOM
+from twice.audit.keeping import kept
 from twice.audit.languages.sql import selects
 from twice.audit.languages.sql.nodes import text_of
 from twice.audit.languages.sql.sources import SqlText
@@ -16,18 +18,20 @@ from twice.audit.languages.sql.terms import TERMS
 from twice.audit.places import Place
 from twice.audit.queries import Query, Source
 
+if TYPE_CHECKING:
+    from sqlglot.tokens import Token  # type: ignore[attr-defined]
+
 _DEEP = 250
+_UNSTEADY = CLOCKS | RANDOM
 
 
 class Converter:
     """Converts the statements of one text."""
 
-    def __init__(self, source: SqlText, first: Place, clock_tokens: Iterable[tuple[str, Place]] = ()) -> None:
+    def __init__(self, source: SqlText, first: Place, words: Sequence[Token] = ()) -> None:
         self.source = source
         self.first = first
-        self._tokens: dict[str, deque[Place]] = {}
-        for name, place in clock_tokens:
-            self._tokens.setdefault(name.lower(), deque()).append(place)
+        self.words = words  # of the statement
         self._deep = 0
 
     # places -----------------------------------------------------------------------------------------------------
@@ -37,8 +41,9 @@ class Converter:
         for _ in range(9):  # mostly the first name of an expression is its first part
             if not isinstance(inner, exp.Expression):
                 break
-            if "line" in inner.meta:
-                return self._at(inner.meta)
+            meta = inner.meta
+            if "line" in meta:
+                return self._at(meta)
             inner = inner.args.get("this")
         found = _first_known(node) if node is not None else None
         return self._at(found) if found is not None else default or self.first
@@ -48,8 +53,19 @@ class Converter:
 
     def token_place(self, name: str, near: Place) -> Place:
         """Return where the next token of a name stands, for calls of which sqlglot does not know it."""
-        waiting = self._tokens.get(name)
+        waiting = self._unsteady.get(name)
         return waiting.popleft() if waiting else near
+
+    @kept
+    def _unsteady(self) -> dict[str, deque[Place]]:
+        """Where clocks and random numbers stand among the words."""
+        found: dict[str, deque[Place]] = {}
+        for word in self.words:
+            name = word.text.lower()
+            if name in _UNSTEADY:
+                place = self.source.place(word.line, word.col - len(word.text) + 1)
+                found.setdefault(name, deque()).append(place)
+        return found
 
     # names ------------------------------------------------------------------------------------------------------
 
@@ -94,8 +110,11 @@ class Converter:
             term = TERMS[type(node)]
             if term is None:
                 return self.expr(node.this, near)
-            meta = node.meta
-            place = self._at(meta) if "line" in meta else self.place(node, near) if term.placed else near
+            if term.placed:
+                place = self.place(node, near)
+            else:
+                meta = node.meta
+                place = self._at(meta) if "line" in meta else near
             return term.convert(self, node, place)
         finally:
             self._deep -= 1

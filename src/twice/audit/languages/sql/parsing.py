@@ -6,14 +6,17 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, SqlglotError
-from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
+from sqlglot.tokens import Token, Tokenizer, TokenType  # type: ignore[attr-defined]
 
 from twice.audit.languages.sql.sources import HOLE, SqlText
+
+if TYPE_CHECKING:
+    from sqlglot.parser import Parser
 
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 
@@ -29,6 +32,17 @@ def _dialect(name: str) -> Dialect:
     return Dialect.get_or_raise(name)
 
 
+# Both begin anew with each text that they are given.
+@lru_cache(maxsize=64)
+def _tokenizer(dialect: str) -> Tokenizer:
+    return _dialect(dialect).tokenizer()
+
+
+@lru_cache(maxsize=64)
+def _parser(dialect: str) -> Parser:
+    return _dialect(dialect).parser(error_level=ErrorLevel.IMMEDIATE)
+
+
 def tokenized(text: str, dialect: str) -> list[Token] | None:
     """Cut a text into words; None if no dialect can."""
     # sqlglot reads all that follows GO, or an END behind a semicolon, as one text.
@@ -37,7 +51,7 @@ def tokenized(text: str, dialect: str) -> list[Token] | None:
         text = _END.sub(r" \1", text)
     for name in (dialect, "", "tsql", "snowflake"):
         try:
-            tokens = list(_dialect(name).tokenize(text))
+            tokens = _tokenizer(name).tokenize(text)
             return list(_without_raw_commands(tokens, name)) if _has_raw_command(tokens) else tokens
         except (SqlglotError, ValueError, IndexError, RecursionError):
             continue
@@ -68,7 +82,7 @@ def _without_raw_commands(tokens: list[Token], dialect: str) -> Iterator[Token]:
         if token.token_type is not TokenType.STRING or not raw:
             yield token
             continue
-        for one in _dialect(dialect).tokenize(token.text):
+        for one in _tokenizer(dialect).tokenize(token.text):
             # A string token is placed at its end.
             line = token.line - token.text.count("\n") + one.line - 1
             start = token.end - len(token.text) + 1 + one.start
@@ -103,7 +117,7 @@ def parsed(source: SqlText, dialect: str, chunk: list[Token]) -> exp.Expression 
             if variant == text and name == dialect:
                 continue
             try:
-                tokens = list(_dialect(name).tokenize(padding + variant))
+                tokens = _tokenizer(name).tokenize(padding + variant)
             except (SqlglotError, ValueError, IndexError):
                 continue
             found = _try(name, tokens, padding + variant)
@@ -125,7 +139,7 @@ def _without_odd_holes(text: str) -> str:
 
 def _try(dialect: str, tokens: list[Token], text: str) -> exp.Expression | None:
     try:
-        trees = _dialect(dialect).parser(error_level=ErrorLevel.IMMEDIATE).parse(tokens, text)
+        trees = _parser(dialect).parse(tokens, text)
     except (SqlglotError, ValueError, IndexError, KeyError, AttributeError, TypeError, AssertionError):
         return None
     found = [node for node in trees if node is not None]

@@ -11,7 +11,6 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from twice.audit.expressions import Expr
-from twice.audit.functions import CLOCKS, RANDOM
 from twice.audit.languages.sql.convert import Converter
 from twice.audit.languages.sql.cursors import Cursors
 from twice.audit.languages.sql.dynamic import Texts
@@ -29,7 +28,6 @@ _KEYWORDS = frozenset({"INSERT", "MERGE", "UPDATE", "DELETE", "TRUNCATE", "COPY"
 _WRITING = _KEYWORDS | {"UNLOAD", "EXPORT", "OVERWRITE", "EXEC", "EXECUTE", "CALL"}
 _SKIPPED = frozenset({"GO", "ELSE", "END", "THEN", "LOOP", "PRINT", "RETURN", "RAISE", "RAISERROR", "THROW", "EXCEPTION", "OPEN", "FETCH", "CLOSE", "DEALLOCATE", "USE", "TRY", "VACUUM", "ANALYZE", "OPTIMIZE", "REFRESH", "GRANT", "REVOKE", "COMMENT", "EXPLAIN", "DESCRIBE", "SHOW", "MSCK", "UNLOAD", "PERFORM", "CALL", "EXEC", "EXECUTE", "EXIT", "WHENEVER", "PROMPT", "SPOOL", "REM", "PRAGMA", "PREPARE", "ATTACH", "DETACH", "INSTALL", "UNSET", "LOCK", "PUT", "REMOVE", "LIST", "ADD", "SAVE", "NULL", "DELIMITER", "HELP"})  # fmt: skip
 _LONGEST_TEXT = 3_000_000
-_UNSTEADY = CLOCKS | RANDOM
 _BODY = re.compile(r"\bLANGUAGE\s+'?(javascript|python|java|scala|c|plv8|plpython\w*)\b", re.IGNORECASE)
 
 
@@ -324,12 +322,7 @@ def _parse_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: Sql
             message = f"the statement that starts with {_start(chunk)} cannot be parsed"
             reading.problems.append(Problem(message, place, harmless=not _WRITING & set(_upper(chunk))))
         return
-    clocks = [
-        (token.text.lower(), source.place(token.line, token.col - len(token.text) + 1))
-        for token in chunk
-        if token.text.lower() in _UNSTEADY
-    ]
-    reader = StatementReader(Converter(source, place, clocks), place, reading.constraints)
+    reader = StatementReader(Converter(source, place, chunk), place, reading.constraints)
     for item in reader.read(node):
         if isinstance(item, Write) and item.api == "SELECT INTO" and item.target.name in reading.variables:
             expr = Expr("query", query=item.query, place=item.place)
@@ -345,7 +338,7 @@ def _merge_inside(chunk: list[Token]) -> list[Token]:
     if chunk[0].text.upper() != "INSERT":
         return []
     for index in range(1, len(chunk)):
-        if chunk[index].text.upper() == "MERGE" and chunk[index - 1].token_type is TokenType.L_PAREN:
+        if chunk[index - 1].token_type is TokenType.L_PAREN and chunk[index].text.upper() == "MERGE":
             depth = 1
             for end in range(index, len(chunk)):
                 depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(chunk[end].token_type, 0)

@@ -37,12 +37,12 @@ class SqlText:
 
     def hole(self, name: str) -> Expr | None:
         """Return what stands for the first hole in a text."""
-        match = HOLE.search(name) if self.holes else None
+        match = HOLE.search(name) if self.holes and "__" in name else None
         return self.holes.get(int(match[1])) if match else None
 
     def holes_in(self, text: str) -> list[Expr]:
         """Return what stands for the holes in a text, in order."""
-        if not self.holes:
+        if not self.holes or "__" not in text:
             return []
         numbers = (int(match[1]) for match in HOLE.finditer(text))
         return [self.holes[number] for number in numbers if number in self.holes]

@@ -110,16 +110,14 @@ def _column(convert: Converter, node: exp.Column, place: Place) -> Expr:
         return hole
     if name.startswith(("$", "@")):
         return Expr("param", name, place=place, origins=frozenset({Origin("parameter", name, place)}))
-    quoted = isinstance(node.this, exp.Identifier) and node.this.quoted
-    if not node.table and not quoted and name.lower() in CLOCK_COLUMNS:
-        return Expr("call", name.lower(), place=place, origins=frozenset({Origin("clock", name, place)}))
-    if name.lower() in {"nextval", "currval"} and node.table:
-        return Expr(
-            "call", "nextval", place=place, origins=frozenset({Origin("sequence", f"{node.table}.{name}", place)})
-        )
-    table = convert.source.readable((node.table or "").lower())
+    lowered, table = name.lower(), node.table or ""
+    if not table and lowered in CLOCK_COLUMNS and not (isinstance(node.this, exp.Identifier) and node.this.quoted):
+        return Expr("call", lowered, place=place, origins=frozenset({Origin("clock", name, place)}))
+    if table and lowered in {"nextval", "currval"}:
+        return Expr("call", "nextval", place=place, origins=frozenset({Origin("sequence", f"{table}.{name}", place)}))
     origins = hole.origins if hole is not None else frozenset()
-    return Expr("column", convert.source.readable(name.lower()), place=place, table=table, origins=origins)
+    readable = convert.source.readable
+    return Expr("column", readable(lowered), place=place, table=readable(table.lower()), origins=origins)
 
 
 def _dot(convert: Converter, node: exp.Dot, place: Place) -> Expr:
