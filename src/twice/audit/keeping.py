@@ -26,5 +26,7 @@ class kept(Generic[Owner, Kept]):  # noqa: N801 - a decorator
         """Compute the value; later the instance answers by itself."""
         if instance is None:
             return self
-        found = instance.__dict__[self.compute.__name__] = self.compute(instance)
+        found = self.compute(instance)
+        # Not through `__dict__`: to ask for it makes a dictionary, and all attributes are slower from then on.
+        object.__setattr__(instance, self.compute.__name__, found)
         return found
