@@ -127,9 +127,8 @@ def _of_query(
 
 
 def _inside(expr: Expr, write: Write | None, done: set[int]) -> Iterator[Use]:
-    for node in expr.walk():
-        if node.query is not None:
-            yield from _of_query(node.query, write, done, None)
+    for query in expr.subqueries:
+        yield from _of_query(query, write, done, None)
 
 
 def _needed(query: Query, wanted: set[str] | None) -> set[str] | None:
@@ -148,7 +147,7 @@ def _needed(query: Query, wanted: set[str] | None) -> set[str] | None:
 def _uses(
     expr: Expr, context: Context, write: Write | None, query: Query | None = None, *, column: str = "", detail: str = ""
 ) -> Iterator[Use]:
-    if not any(node.origins or node.kind == "query" for node in expr.nodes):
+    if not (expr.kinds or expr.subqueries):
         return
     for node, origin, fallback, beside in _visit(expr, fallback=False, beside=""):
         name = column or beside

@@ -33,6 +33,9 @@ OriginKind = Literal[
 ]
 
 
+_CALLS = frozenset({"call", "window"})
+
+
 @dataclass(frozen=True)
 class Origin:
     """Where a value comes from that decides whether a rerun sees the same one.
@@ -89,13 +92,16 @@ class Expr:
 
     def walk(self, *, into_queries: bool = False) -> Iterator[Expr]:
         """Yield this node and all below it; sub-queries only on request."""
-        if not into_queries:
-            return iter(self.nodes)
-        return self._walk_into_queries()
+        if into_queries:
+            return self._walk_into_queries()
+        return iter((self, *self.below))
 
+    # What is kept never holds the node itself: it is gone as soon as nobody needs it, without a search for garbage.
     @kept
-    def nodes(self) -> tuple[Expr, ...]:
-        """This node and all below it, without sub-queries; kept, because every rule asks for it."""
+    def below(self) -> tuple[Expr, ...]:
+        """All nodes below this one, without sub-queries; kept, because every rule asks for them."""
+        if not (self.args or self.partition_by or self.order_by):
+            return ()
         found: list[Expr] = []
         stack = [self]
         while stack:
@@ -107,12 +113,17 @@ class Expr:
                 stack.extend(reversed(node.partition_by))
             if node.order_by:
                 stack.extend(order.expr for order in reversed(node.order_by))
-        return tuple(found)
+        return tuple(found[1:])
 
     @kept
-    def unsteady(self) -> tuple[Expr, ...]:
-        """The nodes whose own value comes from an origin: few of many."""
-        return tuple([node for node in self.nodes if node.origins])
+    def subqueries(self) -> tuple[Query, ...]:
+        """The sub-queries in it, without those inside of them."""
+        return tuple([node.query for node in self.walk() if node.query is not None])
+
+    @kept
+    def kinds(self) -> frozenset[OriginKind]:
+        """Where the values in it come from: of most expressions, from nowhere in particular."""
+        return frozenset([origin.kind for node in self.walk() for origin in node.origins])
 
     def _walk_into_queries(self) -> Iterator[Expr]:
         stack = [self]
@@ -132,24 +143,28 @@ class Expr:
 
     def find(self, kind: OriginKind, *, into_queries: bool = False) -> Iterator[tuple[Expr, Origin]]:
         """Yield the nodes whose value comes from such an origin."""
-        for node in self.walk(into_queries=True) if into_queries else self.unsteady:
+        if not into_queries and kind not in self.kinds:
+            return
+        for node in self.walk(into_queries=into_queries):
             for origin in sorted(node.origins, key=lambda one: (one.place, one.name)):
                 if origin.kind == kind:
                     yield node, origin
 
     def has(self, kind: OriginKind) -> bool:
         """Tell whether any part of it comes from such an origin."""
-        return any(origin.kind == kind for node in self.unsteady for origin in node.origins)
+        return kind in self.kinds
 
     def calls(self, *names: str) -> Iterator[Expr]:
-        """Yield the calls of some functions (lower case), also those with OVER."""
-        for node in self.walk():
-            if node.kind in {"call", "window"} and node.name in names:
-                yield node
+        """Return the calls of some functions (lower case), also those with OVER."""
+        if not self.below:
+            return iter((self,) if self.kind in _CALLS and self.name in names else ())
+        return iter([node for node in self.walk() if node.kind in _CALLS and node.name in names])
 
     def columns(self) -> tuple[str, ...]:
         """Return the names of all columns in it, in order, without sub-queries."""
-        return tuple(dict.fromkeys(node.name for node in self.walk() if node.kind == "column"))
+        if not self.below:
+            return (self.name,) if self.kind == "column" else ()
+        return tuple(dict.fromkeys([node.name for node in self.walk() if node.kind == "column"]))
 
     def conjuncts(self) -> Iterator[Expr]:
         """Split at AND."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from twice.audit.expressions import Expr, Order
+from twice.audit.keeping import kept
 from twice.audit.places import NOWHERE, Place
 
 
@@ -68,7 +69,7 @@ class Query:
     watermark: str = ""  # withWatermark's column
     within_watermark: bool = False  # dropDuplicatesWithinWatermark
     pivot: bool = False
-    walked: tuple[Query, ...] | None = field(default=None, compare=False, repr=False)  # kept once nothing changes
+    settled: bool = field(default=False, compare=False, repr=False)  # nothing is changed any more
     hidden: frozenset[str] = frozenset()  # columns of what is below that .drop() removes
     incremental_only: frozenset[int] = frozenset()  # ids of filters inside {% if is_incremental() %}
 
@@ -90,7 +91,11 @@ class Query:
 
     def walk(self) -> Iterator[Query]:
         """Yield this query and all below it: branches, sources, and sub-queries in expressions."""
-        return iter(self.walked) if self.walked is not None else self._walk()
+        return iter((self, *self._below)) if self.settled else self._walk()
+
+    @kept
+    def _below(self) -> tuple[Query, ...]:
+        return tuple(self._walk())[1:]
 
     def _walk(self) -> Iterator[Query]:
         seen: set[int] = set()
@@ -104,11 +109,8 @@ class Query:
             stack.extend(query.branches)
             stack.extend(source.query for source in query.sources if source.query is not None)
             for top in query.expressions():
-                stack.extend(node.query for node in top.walk() if node.query is not None)
-
-    def settle(self) -> None:
-        """Keep what `walk` yields: from now on nothing is changed, and every rule asks for it."""
-        self.walked = tuple(self.walk())
+                if top.subqueries:
+                    stack.extend(top.subqueries)
 
     def tables(self) -> tuple[str, ...]:
         """Return the names of all tables and paths that it reads, at any depth."""

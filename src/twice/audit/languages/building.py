@@ -170,9 +170,8 @@ class JobBuilder:
                 one.order_by = [Order(self._filled(item.expr), item.descending) for item in one.order_by]
 
     def _bind_expr(self, expr: Expr) -> None:
-        for node in expr.walk():
-            if node.query is not None:
-                self.bind(node.query)
+        for query in expr.subqueries:
+            self.bind(query)
 
     def _bound(self, source: Source, around: Query) -> Source:
         view = self.views.get(source.name) if source.query is None else None
@@ -225,15 +224,14 @@ class JobBuilder:
         job.finished = True
         for top in (*(write.query for write in job.writes), *job.queries):
             for query in top.walk() if top is not None else ():
-                query.settle()
+                query.settled = True
         job.uses.extend(classify(job))
         return job
 
 
 def _is_inside(value: Expr, query: Query) -> bool:
     """Tell whether a variable is the result of a query: SELECT @n = @n + 1 … must not stand for itself."""
-    results = [node.query for node in value.walk() if node.query is not None]
-    return bool(results) and any(one is query for result in results for one in result.walk())
+    return any(one is query for result in value.subqueries for one in result.walk())
 
 
 def _name_by_position(job: Job) -> None:

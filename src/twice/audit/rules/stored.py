@@ -88,7 +88,7 @@ def _feeding(job: Job) -> list[tuple[Query, Write]]:
             stack.extend(query.branches)
             stack.extend(source.query for source in query.sources if source.query is not None)
             for column in query.columns:
-                stack.extend(node.query for node in column.expr.walk() if node.query is not None)
+                stack.extend(column.expr.subqueries)
     return found
 
 

@@ -44,6 +44,7 @@ from twice.audit.model import Call
 
 if TYPE_CHECKING:
     from twice.audit.languages.python.interpreter import Interpreter
+    from twice.audit.languages.python.snippets import Snippets
 
 _FRAME_METHODS = frozenset(
     {
@@ -290,14 +291,15 @@ def note_call(
         return
     dotted = f"{owner.dotted}.{method}" if isinstance(owner, Name) else f".{method}"
     function = interp.state.functions[-1] if interp.state.functions else ""
-    receiver = partial(_receiver, interp, node, foreign=interp.state.override is not None)
+    # Without the interpreter, which holds the job: they would keep each other alive.
+    receiver = partial(_receiver, interp.snippets, node, foreign=interp.state.override is not None)
     texts = partial(_texts, arguments, keywords)
     number = len(interp.job.calls)
     interp.job.calls.append(Call(dotted, interp.place(node), tuple(keywords), function, number, receiver, texts))
 
 
-def _receiver(interp: Interpreter, node: ast.Call, *, foreign: bool) -> str:
-    return interp.source(node.func.value, foreign=foreign)[:80] if isinstance(node.func, ast.Attribute) else ""
+def _receiver(snippets: Snippets, node: ast.Call, *, foreign: bool) -> str:
+    return snippets.of(node.func.value, foreign=foreign)[:80] if isinstance(node.func, ast.Attribute) else ""
 
 
 def _texts(arguments: list[Value], keywords: dict[str, Value]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from twice.audit.languages.python import assigning, declared, invoking, names, o
 from twice.audit.languages.python.evaluating import EXPRESSIONS
 from twice.audit.languages.python.mentions import mentions
 from twice.audit.languages.python.scopes import Scope, State, TooMuch
+from twice.audit.languages.python.snippets import Snippets
 from twice.audit.languages.python.statements import STATEMENTS
 from twice.audit.languages.python.values import NONE, Function, Origins, Value, origins_of
 from twice.audit.model import Context, Parameter, Use
@@ -33,6 +34,7 @@ class Interpreter:
         self.job = builder.job
         self.tree = tree
         self.lines = text.split("\n")
+        self.snippets = Snippets(self.lines)
         self.module = Scope()
         self.load = load
         self.state = State()
@@ -54,7 +56,6 @@ class Interpreter:
         self.dag_functions: set[str] = set()  # functions that build a DAG run while the file is imported
         # By node: as long as the tree lives, no other node has the same id.
         self.sums: dict[int, ast.BinOp] = {}
-        self._sources: dict[int, str] = {}
         self._places: dict[int, Place] = {}
 
     @kept
@@ -198,31 +199,9 @@ class Interpreter:
         )
         return replace(found, **changes)  # type: ignore[arg-type]
 
-    def source(self, node: ast.AST, *, foreign: bool | None = None) -> str:
-        """Return a node as written, in one line; unless told, a node is `foreign` while code of another file runs."""
-        known = self._sources.get(id(node))
-        if known is not None:
-            return known
-        foreign = self.state.override is not None if foreign is None else foreign
-        text = self._slice(node) if not foreign else None
-        if text is None:
-            try:
-                text = ast.unparse(node)[:200]
-            except (ValueError, RecursionError, AttributeError):
-                text = ""
-        self._sources[id(node)] = text
-        return text
-
-    def _slice(self, node: ast.AST) -> str | None:
-        """Cut a node out of its line: much quicker than writing it anew."""
-        line, end = getattr(node, "lineno", None), getattr(node, "end_col_offset", None)
-        if line is None or end is None or line != getattr(node, "end_lineno", 0):
-            return None
-        if not 0 < line <= len(self.lines) or not self.lines[line - 1].isascii():
-            return None
-        start = int(getattr(node, "col_offset", 0))
-        text: str = self.lines[line - 1][start:end]
-        return text[:200]
+    def source(self, node: ast.AST) -> str:
+        """Return a node as written, in one line; while code of another file runs, it is of that file."""
+        return self.snippets.of(node, foreign=self.state.override is not None)
 
     # what counts ------------------------------------------------------------------------------------------------
 

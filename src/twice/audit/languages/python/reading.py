@@ -89,34 +89,7 @@ def _with_magic(text: str) -> tuple[ast.Module, str] | None:
 
 def run(builder: JobBuilder, tree: ast.Module, source: str, neighbour: Callable[[str], str | None]) -> None:
     """Run a module symbolically."""
-    loaded: dict[str, Interpreter | None] = {}
-
-    def load(name: str, depth: int = 0) -> Interpreter | None:
-        if name in loaded or depth > _DEEPEST_NEIGHBOUR or name.split(".", maxsplit=1)[0] in _ELSEWHERE:
-            return loaded.get(name)
-        loaded[name] = None
-        if sum(one is not None for one in loaded.values()) >= _MOST_NEIGHBOURS:
-            return None
-        for candidate in _paths(name):
-            text = neighbour(candidate)
-            if text is None or len(text) > _LONGEST_NEIGHBOUR:
-                continue
-            try:
-                inner_tree = parse(text)
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
-                return None
-            quiet = JobBuilder(Job(candidate, "python", text, dialect=builder.job.dialect))
-            inner = Interpreter(quiet, inner_tree, text, lambda other: load(_relative(name, other), depth + 1))
-            inner.quiet = True
-            try:
-                inner.block([one for one in inner_tree.body if not isinstance(one, ast.If)])
-            except (TooMuch, RecursionError):
-                return None
-            loaded[name] = inner
-            return inner
-        return None
-
-    interpreter = Interpreter(builder, tree, source, load)
+    interpreter = Interpreter(builder, tree, source, _Neighbours(neighbour, builder.job.dialect).load)
     interpreter.spark = bool(re.search(r"pyspark|\bspark\b|SparkSession", source))
     try:
         interpreter.run()
@@ -125,6 +98,42 @@ def run(builder: JobBuilder, tree: ast.Module, source: str, neighbour: Callable[
     except RecursionError:
         builder.job.problems.append(Problem("is nested too deep to be followed", Place(1)))
     _order_by_tasks(builder.job)
+
+
+class _Neighbours:
+    """The modules beside a file that it imports, run for their definitions."""
+
+    def __init__(self, read: Callable[[str], str | None], dialect: str) -> None:
+        self._read = read
+        self._dialect = dialect
+        self._loaded: dict[str, Interpreter | None] = {}
+
+    def load(self, name: str, depth: int = 0) -> Interpreter | None:
+        """Return a module by the name that the first file would import it by, if it is beside it."""
+        loaded = self._loaded
+        if name in loaded or depth > _DEEPEST_NEIGHBOUR or name.split(".", maxsplit=1)[0] in _ELSEWHERE:
+            return loaded.get(name)
+        loaded[name] = None
+        if sum(one is not None for one in loaded.values()) >= _MOST_NEIGHBOURS:
+            return None
+        for candidate in _paths(name):
+            text = self._read(candidate)
+            if text is None or len(text) > _LONGEST_NEIGHBOUR:
+                continue
+            try:
+                tree = parse(text)
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                return None
+            quiet = JobBuilder(Job(candidate, "python", text, dialect=self._dialect))
+            inner = Interpreter(quiet, tree, text, lambda other: self.load(_relative(name, other), depth + 1))
+            inner.quiet = True
+            try:
+                inner.block([one for one in tree.body if not isinstance(one, ast.If)])
+            except (TooMuch, RecursionError):
+                return None
+            loaded[name] = inner
+            return inner
+        return None
 
 
 def _read_constants(interpreter: Interpreter, tree: ast.Module) -> None:

@@ -197,10 +197,8 @@ def source_of(convert: Converter, node: exp.Expression, known: dict[str, Query])
 
 def _with_known(expr: Expr, known: dict[str, Query]) -> Expr:
     """Bind the CTEs in sight to the sub-queries of a condition."""
-    for node in expr.walk(into_queries=False):
-        if node.query is None:
-            continue
-        for query in node.query.walk():
+    for inner in expr.subqueries:
+        for query in inner.walk():
             query.sources = [
                 Source("", source.alias, known[source.name], source.how, source.on, source.place, "query", source.path)
                 if source.query is None and source.name in known
