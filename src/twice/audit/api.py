@@ -113,8 +113,8 @@ class _Reading:
     ) -> _Reading:
         config = part.config
         audited = audit_files(files, config, processes=processes, use_cache=use_cache, progress=progress)
-        shown = {shown_path(file, config.root): shown_path(file, base) for file in files}
         if base != config.root:
+            shown = {shown_path(file, config.root): shown_path(file, base) for file in files}
             audited.results = [
                 replace(
                     result,

@@ -81,7 +81,7 @@ def collect(paths: Sequence[Path], config: AuditConfig, skipped: list[Path] | No
             skipped.append(path)
             continue
         for file in _walk(path) if path.is_dir() else (path,):
-            if not config.excludes(shown_path(file, config.root)):
+            if not config.exclude or not config.excludes(shown_path(file, config.root)):
                 found.setdefault(os.path.realpath(file), file)
     return sorted(found.values())
 
