@@ -57,6 +57,11 @@ class Job:
         """The source lines."""
         return self.text.split("\n")
 
+    @kept
+    def lowered(self) -> str:
+        """The text in lower case: a word that is not in it spares a search for what it is part of."""
+        return self.text.lower()
+
     def line(self, number: int) -> str:
         """Return a source line, counted from 1."""
         lines = self.lines

@@ -71,6 +71,8 @@ def _models(job: Job) -> Iterator[Write]:
 
 def _declared(job: Job, column: str) -> str:
     """Say that the file itself creates the column as one that may be null."""
+    if "null" not in job.lowered:
+        return ""
     found = re.search(
         rf"^\s*\"?{re.escape(column)}\"?\s+\w+(\s*\([\d, ]+\))?\s+NULL\b", job.text, re.IGNORECASE | re.MULTILINE
     )

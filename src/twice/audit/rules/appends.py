@@ -101,7 +101,7 @@ def _consumes_stream(job: Job, write: Write) -> bool:
 
 
 def _streams(job: Job) -> set[str]:
-    if "stream" not in job.text.lower():
+    if "stream" not in job.lowered:
         return set()
     return {(match[1] or match[2]).lower().rpartition(".")[2] for match in _STREAM.finditer(job.text)}
 

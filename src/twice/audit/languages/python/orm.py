@@ -53,14 +53,14 @@ def unknown(
     base = full.rpartition(".")[0]
     if last in _LOOKS_UP and base.removesuffix(".objects").rpartition(".")[2][:1].isupper():
         _note_values(interp, keywords, node)  # a model of another file
-    if not any(_LIBRARY.match(one) for one in interp.job.imports):
+    if (last != "execute" and last not in _ADDS) or not any(_LIBRARY.match(one) for one in interp.job.imports):
         return None
     if last == "execute":
         insert = next((one for value in arguments[:1] for one in alternatives(value) if _is_insert(one)), None)
         if isinstance(insert, Instance):
             return _write(interp, insert.attributes.get("model"), _mode(insert), arguments, last, node)
         return None
-    if last not in _ADDS or (last not in _OF_MODEL and not _SESSION.search(base)):
+    if last not in _OF_MODEL and not _SESSION.search(base):
         return None
     model = _model(interp, last, arguments, node)
     if model is None or _brings_key(model, arguments):

@@ -33,6 +33,7 @@ _CHECKS_FIRST = re.compile(
     r"\s*insert\s+into\b.*\bselect\b.*(\bnot\s+(in|exists)\s*\(\s*select\b|\banti\s+join\b|\bleft\s+(outer\s+)?join\b.*\bis\s+null\b)",
     re.IGNORECASE | re.DOTALL,
 )
+_SPARK = re.compile(r"pyspark|\bspark\b")
 _DEEPEST_NEIGHBOUR = 2
 # Helpers are few and small; what is more is a library, and nothing is won by following it.
 _MOST_NEIGHBOURS = 10
@@ -90,7 +91,7 @@ def _with_magic(text: str) -> tuple[ast.Module, str] | None:
 def run(builder: JobBuilder, tree: ast.Module, source: str, neighbour: Callable[[str], str | None]) -> None:
     """Run a module symbolically."""
     interpreter = Interpreter(builder, tree, source, _Neighbours(neighbour, builder.job.dialect).load)
-    interpreter.spark = bool(re.search(r"pyspark|\bspark\b|SparkSession", source))
+    interpreter.spark = "SparkSession" in source or ("spark" in source and bool(_SPARK.search(source)))
     try:
         interpreter.run()
         if not builder.job.writes:
