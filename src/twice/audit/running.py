@@ -115,6 +115,7 @@ def _answers(files: Sequence[Path], config: AuditConfig, processes: int | None) 
                 yield from _audit_batch(batch, config)
         return
     batches = _batches(files)
+    rules()  # who tells of the findings needs them too: loaded before the processes part, they are loaded once
     with ProcessPoolExecutor(count, initializer=_begin) as pool:
         waiting: dict[Future[list[_Answer]], Sequence[Path]] = {}
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import PurePath
 
 from twice.audit.model import Job
@@ -51,6 +52,7 @@ def is_python(path: str, text: str) -> bool:
     return ending == ".py" or (not ending and bool(_SHEBANG.match(text)))
 
 
+@lru_cache(maxsize=256)
 def is_test(path: str) -> bool:
     """Tell whether a file holds tests, by its name."""
     return bool(_TEST.search(PurePath(path).as_posix()))

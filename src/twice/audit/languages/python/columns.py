@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from twice.audit.expressions import Expr, Order, Origin
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _FUNCTIONS = re.compile(
     r"^(pyspark\.sql\.functions|pyspark\.sql\.connect\.functions|snowflake\.snowpark\.functions|F|f|sf|psf|fn)\.(\w+)$"
 )
+_SHORT = frozenset({"F", "f", "sf", "psf", "fn"})
 _WINDOW = re.compile(r"(^|\.)Window\.(partitionBy|orderBy|rowsBetween|rangeBetween)$")
 _CAMEL = {
     "countDistinct": "count_distinct", "sumDistinct": "sum_distinct", "approxCountDistinct": "approx_count_distinct",
@@ -48,18 +50,24 @@ _METHODS = {
 }  # fmt: skip
 
 
+@lru_cache(maxsize=4096)
+def _home_and_name(dotted: str) -> tuple[str, str]:
+    """Return where a function of columns or windows lives, and its name; nothing for any other."""
+    if _WINDOW.search(dotted):
+        return "Window", dotted.rpartition(".")[2]
+    match = _FUNCTIONS.match(dotted)
+    return (match[1], match[2]) if match else ("", "")
+
+
 def function(
     interp: Interpreter, dotted: str, arguments: list[Value], keywords: dict[str, Value], node: ast.Call
 ) -> Value | None:
     """Call a function of pyspark.sql.functions, or make a window."""
-    if _WINDOW.search(dotted):
-        return window_method(interp, WindowSpec(), dotted.rpartition(".")[2], arguments, node)
-    match = _FUNCTIONS.match(dotted)
-    if not match:
+    home, name = _home_and_name(dotted)
+    if home == "Window":
+        return window_method(interp, WindowSpec(), name, arguments, node)
+    if not home or (home in _SHORT and not interp.spark):
         return None
-    if match[1] in {"F", "f", "sf", "psf", "fn"} and not interp.spark:
-        return None
-    name = match[2]
     place = interp.place(node)
     if name in {"col", "column"}:
         text = column_name(arguments[0]) or None if arguments else None
