@@ -82,8 +82,8 @@ def _emptied_stages(job: Job) -> Iterator[Finding]:
                 with_twice="an extract step gets the window and reads the same files again",
             )
     loads = [write.place.line for write in job.writes if write.via == "copy"]
-    for number, line in enumerate(job.lines, start=1):
-        match = _REMOVE.match(line) if loads and number > loads[0] else None
+    for number, line in enumerate(job.lines if loads else (), start=1):
+        match = _REMOVE.match(line) if number > loads[0] else None
         if match:
             yield finding(
                 __name__,

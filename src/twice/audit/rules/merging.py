@@ -54,6 +54,10 @@ def _matches_nothing(write: Write) -> bool:
 
 def checks_key(job: Job) -> bool:
     """Tell whether the file looks for keys that come more than once."""
+    return job.remembered(_checks_key)
+
+
+def _checks_key(job: Job) -> bool:
     return job.checks_uniqueness or any(
         _counts_more_than_one(filter_) for query, _ in job.all_queries() for filter_ in query.filters
     )
