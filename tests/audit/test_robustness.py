@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import sys
 import sysconfig
 import time
 from itertools import islice
@@ -17,6 +18,8 @@ from sqlglot import exp
 from twice.audit.auditing import audit_text
 from twice.audit.config import AuditConfig
 from twice.audit.files import collect
+from twice.audit.languages.sql.parsing import parsed, tokenized
+from twice.audit.languages.sql.sources import SqlText
 from twice.audit.running import audit_files
 
 CONFIG = AuditConfig()
@@ -192,6 +195,21 @@ def test_strange_files_are_read_in_time(name, tmp_path):
     assert time.process_time() - started < 25
     for one in audited.findings:
         assert "stumbled" not in one.message, one.message
+
+
+@pytest.mark.parametrize(
+    ("start", "end"), [("f(", ")"), ("CASE WHEN a THEN ", " END"), ("NOT ", "")], ids=["brackets", "case", "signs"]
+)
+def test_no_parser_is_asked_about_what_is_nested_beyond_reason(start, end):
+    source = SqlText("SELECT " + start * 1_100 + "1" + end * 1_100)
+    tokens = tokenized(source.text, "spark")
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(1_000_000)  # a compiled parser knows no limit, and breaks
+    try:
+        with pytest.raises(RecursionError):
+            parsed(source, "spark", tokens)
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def test_what_cannot_be_parsed_is_told_and_still_read_by_its_words():

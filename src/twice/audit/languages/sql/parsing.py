@@ -23,6 +23,11 @@ logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 _OTHERS = ("", "postgres", "snowflake", "databricks", "tsql", "bigquery")
 _LONGEST_STATEMENT = 150_000
 _MOST_TOKENS = 60_000
+# Deeper than this no statement is meant, and a compiled parser may end the process where Python's own raises.
+_DEEPEST = 1_000
+_OPENS = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE})
+_CLOSES = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END})
+_SIGNS = frozenset({TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE})
 _END = re.compile(r";(\s*)(?=END\b)", re.IGNORECASE)
 GO = re.compile(r"^([ \t]*)GO([ \t]*)$", re.IGNORECASE | re.MULTILINE)
 
@@ -98,6 +103,8 @@ def parsed(source: SqlText, dialect: str, chunk: list[Token]) -> exp.Expression 
     """Parse one statement; None if no dialect can."""
     if len(chunk) > _MOST_TOKENS:
         return None
+    if len(chunk) > _DEEPEST and _is_too_deep(chunk):
+        raise RecursionError
     node = _try(dialect, chunk, source.text)
     if node is not None:
         return node
@@ -124,6 +131,18 @@ def parsed(source: SqlText, dialect: str, chunk: list[Token]) -> exp.Expression 
             if found is not None and not isinstance(found, exp.Command):
                 return found
     return None
+
+
+def _is_too_deep(chunk: Sequence[Token]) -> bool:
+    """Tell whether brackets, CASEs or signs stand in one another more often than anybody means."""
+    depth = signs = 0
+    for token in chunk:
+        kind = token.token_type
+        signs = signs + 1 if kind in _SIGNS else 0
+        depth = depth + 1 if kind in _OPENS else max(0, depth - (kind in _CLOSES))
+        if depth > _DEEPEST or signs > _DEEPEST:
+            return True
+    return False
 
 
 # What a loop of the program puts together, and nobody knows: MERGE … ON {conditions} WHEN MATCHED …
