@@ -66,7 +66,15 @@ def check(job: Job) -> Iterator[Finding]:
 def _forgets_nothing(query: Query) -> bool:
     if not query.distinct_on or not query.watermark or getattr(query, "within_watermark", False):
         return False
-    return query.watermark.lower() not in {name.lower() for name in query.distinct_on}
+    return not any(_tells_time(query, name.lower()) for name in query.distinct_on)
+
+
+def _tells_time(query: Query, name: str) -> bool:
+    """Tell whether a column is the watermark's, by whichever name, or the start or end of a window of time."""
+    found = query.definition(name)
+    column = found if found is not None and found.kind == "column" else Expr("column", name)
+    window = column.name == "window" or (bool(column.table) and column.name in {"start", "end"})
+    return window or query.watermark.lower() in {name, column.name.lower()}
 
 
 def _is_stream(source: Source) -> bool:
