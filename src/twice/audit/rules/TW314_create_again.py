@@ -3,7 +3,9 @@
 The second run finds the table of the first and fails: `CREATE TABLE t AS SELECT …`, `writeTo("t").create()`. Nothing
 is corrupted, but no retry helps, and somebody drops the table by hand, perhaps the wrong one.
 
-Temporary tables, tables that the job drops first, and schema files that only create are not reported.
+Temporary tables, tables that the job drops first, those that it only creates after a look whether they are there (a
+query of the catalog, `has_table`, a `try` that passes over the error), and schema files that only create are not
+reported.
 
 **Instead**:
 
@@ -83,4 +85,7 @@ def _fails_again(job: Job, write: Write) -> bool:
     after = list(job.later(write))
     if any(other.mode in {Mode.DROP, Mode.ALTER} for other in after):
         return False
-    return write.query is not None or any(other.mode in _FILLS for other in after)
+    fills = [other for other in after if other.mode in _FILLS]
+    if write.query is None and any(branch not in fill.branches for fill in fills for branch in write.branches):
+        return False  # Python looks first whether it is there, or is told: if not rows: CREATE TABLE …
+    return write.query is not None or bool(fills)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from typing import TypeGuard
 
@@ -41,6 +42,32 @@ def asked_for_present(test: ast.expr) -> Iterator[str]:
 def ends(body: Sequence[ast.stmt]) -> bool:
     """Tell whether a block leaves the one around it: return, raise, continue, break."""
     return bool(body) and isinstance(body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break))
+
+
+def creates_if_missing(node: ast.Try) -> bool:
+    """Tell whether a block does nothing but create a table, and the job goes on if it is there already."""
+    if len(node.body) > _FEW or not node.handlers or not all(_expects_it(handler) for handler in node.handlers):
+        return False
+    said = [word for statement in node.body for one in ast.walk(statement) for word in _words(one)]
+    return any("create" in word for word in said) and not any(_BRINGS.search(word) for word in said)
+
+
+_FEW = 3
+_BRINGS = re.compile(r"insert|copy|merge|update|load|write|to_sql|upsert|append")
+
+
+def _expects_it(handler: ast.ExceptHandler) -> bool:
+    """Tell whether somebody thought of the table that is there: a named error, or nothing is done about any."""
+    named = handler.type is not None and ast.unparse(handler.type) not in {"Exception", "BaseException"}
+    return not ends(handler.body) and (named or isinstance(handler.body[0], ast.Pass))
+
+
+def _words(node: ast.AST) -> Iterator[str]:
+    """Yield the names of what is called, and the verbs of statements."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield from node.value.lower().split()[:1]
+    elif isinstance(node, (ast.Name, ast.Attribute)):
+        yield (node.id if isinstance(node, ast.Name) else node.attr).lower()
 
 
 def opens_transaction(source: str) -> bool:

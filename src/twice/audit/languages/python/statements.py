@@ -13,6 +13,7 @@ from twice.audit.languages.python import names, orchestration
 from twice.audit.languages.python.branching import branch
 from twice.audit.languages.python.conditions import (
     asked_for_missing,
+    creates_if_missing,
     ends,
     is_enumerate,
     opens_transaction,
@@ -271,7 +272,11 @@ def _is_text(value: Value | None) -> bool:
 
 def _try(interp: Interpreter, node: ast.Try) -> None:
     before = dict(interp.scope.names)
+    passes = creates_if_missing(node)
+    interp.state.guards.extend(["already exists"] if passes else [])
     interp.block(node.body)
+    if passes:
+        interp.state.guards.pop()
     after = interp.scope.names
     for handler in node.handlers:
         interp.scope.names = dict(before)
