@@ -38,6 +38,8 @@ _DEVELOPMENT = re.compile(
     r"\btarget\.(name|profile_name|schema|database)\b|is_test_run|\bdev\b|\bflags\.|limit_data|is_ci|env_var\(.DBT_(ENV|TARGET)|var\(.(is_test|dev|sample|ci|limit)",
     re.IGNORECASE,
 )
+# What a run does unless it is told otherwise is no matter of development: var('is_test_run', default=true).
+_ON_BY_DEFAULT = re.compile(r"var\(\s*['\"]\w+['\"]\s*,\s*(default\s*=\s*)?true\s*\)(\s*==\s*true)?$", re.IGNORECASE)
 _PLAIN = re.compile(
     # Each begins with a character, so that one look per character of the text is enough.
     r"\$\{(?:hiveconf:|hivevar:|system:|env:)?([\w.:-]+)\}|\$\((\w+)\)|%\((\w+)\)s|%(?<![\w'%]%)s(?!\w)|:'(\w+)'|:\"(\w+)\"|&(?<=[\s=(,]&)&?(\w+)\.?|&\{(\w+)\}"
@@ -193,7 +195,7 @@ class _Filler:
             return _Block("if", live=False, taken=True, start=line)
         if text in {"execute", "not execute"}:
             return _Block("if", live=text == "execute", taken=text == "execute", start=line)
-        if _DEVELOPMENT.search(text):
+        if _DEVELOPMENT.search(text) and not _ON_BY_DEFAULT.match(text):
             return _Block("if", live=False, taken=False, start=line)
         return _Block("if", live=True, taken=True, start=line)
 
