@@ -8,7 +8,7 @@ from dataclasses import replace
 from twice.audit.expressions import Expr, Origin
 from twice.audit.model import Context, Job, Mode, Use, Write
 from twice.audit.queries import Query
-from twice.audit.vocabulary import is_audit_column, is_key_column
+from twice.audit.vocabulary import is_audit_column, is_key_column, is_time_column
 
 _COALESCE = frozenset({"coalesce", "nvl", "ifnull", "isnull", "nvl2", "if", "iff"})
 
@@ -193,6 +193,9 @@ def _is_given(expr: Expr) -> bool:
 
 def watermark_of(query: Query) -> Origin | None:
     """Return the origin of a query that asks for the greatest value of a table, if it does only that."""
+    newest = _newest_row(query)
+    if newest is not None:
+        return newest
     seen: set[int] = set()
     asked: Query | None = query
     while asked is not None and id(asked) not in seen:
@@ -210,3 +213,19 @@ def watermark_of(query: Query) -> Origin | None:
                 break
         asked = inner
     return None
+
+
+def _newest_row(query: Query) -> Origin | None:
+    """Return the same of `SELECT updated_at FROM t ORDER BY updated_at DESC LIMIT 1`."""
+    first = query.order_by[0] if query.order_by else None
+    if first is None or not first.descending or first.expr.kind != "column" or query.branches or query.group_by:
+        return None
+    if query.limit is None or query.limit.value not in {1, "1"}:
+        return None
+    # The one value that is asked for is the greatest; of a whole row only if nothing chooses whose row it is.
+    alone = len(query.columns) == 1 and query.columns[0].expr.columns() == (first.expr.name,)
+    rows = not query.filters and any(column.name in {"*", first.expr.name} for column in query.columns)
+    if not alone and not (rows and is_time_column(first.expr.name)):
+        return None
+    tables = query.tables()
+    return Origin("watermark", f"MAX({first.expr.name})", first.expr.place, table=tables[0] if tables else "")

@@ -1,6 +1,7 @@
 """The job asks its own target how far it came.
 
-`WHERE updated_at > (SELECT MAX(updated_at) FROM target)`, in dbt `… from {{ this }}`.
+`WHERE updated_at > (SELECT MAX(updated_at) FROM target)`, in dbt `… from {{ this }}`; the same as `SELECT updated_at FROM
+target ORDER BY updated_at DESC LIMIT 1`, or handed to a function that fetches.
 
 **On the second run** the answer is another one, because the first run already wrote. A run that died halfway has
 moved the maximum: the rest of its rows is never loaded. A row that arrives late, or commits late, is older than the
@@ -42,7 +43,8 @@ _FEW = 3
 def check(job: Job) -> Iterator[Finding]:
     """Look for MAX over the target in what is read, directly or through a variable."""
     reported: set[int] = set()
-    for write, place, column in (*_in_queries(job), *_through_variables(job)):
+    inside: set[int] = set()
+    for write, place, column in (*_in_queries(job, inside), *_through_variables(job, inside)):
         # A partition overwrite with such a watermark destroys rows, which has its own code: TW312.
         if place.line in reported or write.mode is Mode.OVERWRITE_PARTITIONS:
             continue
@@ -61,7 +63,13 @@ def check(job: Job) -> Iterator[Finding]:
         )
 
 
-def _in_queries(job: Job) -> Iterator[tuple[Write, Place, str]]:
+def _asked_at(query: Query) -> set[int]:
+    """Return the lines on which a sub-query asks for its maximum, which may stand below where it opens."""
+    return {call.place.line for one in query.walk() for column in one.columns for call in column.expr.calls("max")}
+
+
+def _in_queries(job: Job, inside: set[int]) -> Iterator[tuple[Write, Place, str]]:
+    """Yield sub-queries of filters and joins; `inside` learns the lines on which they ask."""
     for write in job.writes:
         if write.query is None or not (lasting(write) or write.target.temporary):
             continue
@@ -72,6 +80,7 @@ def _in_queries(job: Job) -> Iterator[tuple[Write, Place, str]]:
                         continue
                     found = _maximum_of(job, node.query)
                     if found is not None:
+                        inside |= _asked_at(node.query)
                         yield found[0], node.query.place if node.place.line == 1 else node.place, found[1]
             yield from _joined(job, query)
             yield from _periods(write, query)
@@ -109,8 +118,9 @@ def _maximum_of(job: Job, query: Query, *, per_key: bool = False) -> tuple[Write
     if query.group_by and not per_key:
         return None
     columns = [name for column in query.columns for name in _maximum(column.expr)]
+    filtered = {id(one) for part in query.filters for node in part.walk() if node.query for one in node.query.walk()}
     for inner in query.walk():
-        if not columns:
+        if not columns and id(inner) not in filtered:  # what a filter asks for is looked at by itself
             columns = [name for column in inner.columns for name in _maximum(column.expr)]
     if not columns:
         return None
@@ -126,10 +136,10 @@ def _maximum(expr: Expr) -> Iterator[str]:
         yield next(iter(call.columns()), "")
 
 
-def _through_variables(job: Job) -> Iterator[tuple[Write, Place, str]]:
+def _through_variables(job: Job, told: set[int]) -> Iterator[tuple[Write, Place, str]]:
     for use in job.used("watermark", "filter", "input", "join", "predicate", "request", "argument"):
         write = _written(job, use)
-        if write is not None:
+        if write is not None and use.place.line not in told:
             yield write, use.place, use.column
 
 

@@ -169,10 +169,11 @@ def decides_call(job: Job, use: Use) -> bool:
     if job.language == "sql":
         return use.context == "argument" and not _ASIDE.search(use.detail)
     last = use.detail.rpartition(".")[2]
-    return use.context == "argument" and bool(_FETCHES.match(last)) and not _ASIDE.search(last)
+    fetches = any(_FETCHES.match(part) for part in use.detail.split(".")[-2:])
+    return use.context == "argument" and fetches and not _ASIDE.search(last)
 
 
-# Functions of other files that bring data, by their names.
+# Functions of other files that bring data, by their names or by those of their files.
 _FETCHES = re.compile(r"(fetch|extract|download|pull|ingest|scrape|crawl|backfill|import)_[a-z]\w*$", re.IGNORECASE)
 
 

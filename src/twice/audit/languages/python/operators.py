@@ -139,7 +139,9 @@ def subscript(interp: Interpreter, node: ast.Subscript) -> Value:
 
 def _frame_item(interp: Interpreter, frame: Frame, key: Value, text: str | None, node: ast.Subscript) -> Value:
     if text is not None:
-        return Col(expr=Expr("column", text.lower(), place=interp.place(node), table=frame.name))
+        newest = frozenset(origin for origin in frame.origins if origin.kind == "watermark")
+        column = Expr("column", text.lower(), place=interp.place(node), table=frame.name, origins=newest)
+        return Col(expr=column, origins=newest)
     if isinstance(key, Col):
         return frames.filtered(interp, frame, key.expr)
     if isinstance(key, Items):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,12 @@ if TYPE_CHECKING:
 _UPLOADS = frozenset(
     {"upload_file", "upload_fileobj", "upload_from_filename", "upload_blob", "load_file", "fput_object", "put_object", "put"}
 )  # fmt: skip
+
+# A function that brings rows, by its name or by that of its module: fetch_orders(since), api.get_orders(since).
+_FETCHES = re.compile(
+    r"(^|\.)(fetch|extract|download|pull|ingest|scrape|crawl|backfill|import|get|list|query|search|retrieve|load|read)"
+    r"(_[a-z]\w*|[A-Z]\w*)(\.\w+)?$"
+)
 
 
 def _uploaded(interp: Interpreter, values: list[Value]) -> None:
@@ -165,6 +172,8 @@ def unknown_call(
         interp.use(
             frozenset(origin for origin in given if origin.kind in {"clock", "random"}), "argument", node, detail=full
         )
+    if _FETCHES.search(full):
+        interp.use(frozenset(origin for origin in given if origin.kind == "watermark"), "argument", node)
     if isinstance(constant(owner), str):
         return Value(origins=given)
     made = Value(origins=origins | given, name=interp.source(node)[:60])
