@@ -88,7 +88,7 @@ def _apart(job: Job, before: Write, write: Write) -> str:
     if committed_between(job, before, write):
         return "after a commit"
     if write.via == "pandas" and before.transaction is not None:
-        return ""
+        return "over another connection" if write.options.get("connection") == "own" else ""
     if before.transaction is not None and write.transaction is not None:
         return "in another transaction"
     return "each committed by itself"

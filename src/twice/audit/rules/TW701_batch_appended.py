@@ -1,6 +1,7 @@
 """A micro-batch is appended, and nothing knows its number.
 
-`foreachBatch` calls a function that appends, and the function does not use the batch id.
+`foreachBatch` calls a function that appends, and the function does not use the batch id; the same with `foreachRDD` of
+older streams, and the time of the batch.
 
 **On the second run** Spark gives the same batch again: after a crash between the write and the checkpoint it repeats
 the last batch with the same number, by design. What was appended is appended again, and every restart may add

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from twice.audit.classifying import watermark_of
 from twice.audit.expressions import Expr, Origin
-from twice.audit.languages.python import writers
+from twice.audit.languages.python import dstreams, writers
 from twice.audit.languages.python.columns import _flat, column_of, order_of
 from twice.audit.languages.python.combining import grouped_method, join
 from twice.audit.languages.python.frames import derived, filtered, over, with_column
@@ -254,7 +254,9 @@ def method(
         query.columns.append(Column("_index", number, place))
         return Frame(query=query, name=frame.name, origins=interp.origin("counter", name, node))
     if name in {"map", "mapPartitions", "flatMap", "mapInPandas", "applyInPandas", "mapValues", "apply", "applymap"}:
-        return _mapped(interp, frame, first, node)
+        return _mapped(interp, frame, name, first, node)
+    if name == "foreachRDD" and first is not None:
+        return dstreams.foreach_rdd(interp, frame, first, node)
     if name in {"foreach", "foreachPartition"}:
         return Const()
     if name == "writeTo":
@@ -290,7 +292,7 @@ def _select(interp: Interpreter, frame: Frame, items: list[Value], node: ast.AST
     return Frame(query=query, origins=frame.origins, name=frame.name)
 
 
-def _mapped(interp: Interpreter, frame: Frame, function: Value | None, node: ast.AST) -> Value:
+def _mapped(interp: Interpreter, frame: Frame, called: str, function: Value | None, node: ast.AST) -> Value:
     place = interp.place(node)
     query = over(frame, place)
     origins: Origins = NONE
@@ -303,7 +305,9 @@ def _mapped(interp: Interpreter, frame: Frame, function: Value | None, node: ast
         if isinstance(result, Instance):
             for name, value in result.attributes.items():
                 query.columns.append(Column(name.lower(), as_expr(interp, value, node), place))
-        if not items and origins:
+        if isinstance(result, Items) and result.kind == "tuple" and result.items and called == "map":
+            query.columns = [Column("", as_expr(interp, value, node), place) for value in result.items]
+        elif not items and origins:
             query.columns.append(Column("", Expr("python", "map", place=place, origins=origins), place))
     return Frame(query=query, origins=frame.origins | origins, name=frame.name)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from twice.audit.expressions import Expr
-from twice.audit.languages.python import databases, frame_methods, frames, names, writers
+from twice.audit.languages.python import databases, dstreams, frame_methods, frames, names, writers
 from twice.audit.languages.python.sqltexts import as_expr
 from twice.audit.languages.python.values import (
     Const,
@@ -198,7 +198,7 @@ def rows_frame(interp: Interpreter, rows: Value, node: ast.AST, schema: Value | 
                 name = names_[index] if index < len(names_) else ""
                 query.columns.append(Column(name, as_expr(interp, value, node), interp.place(node)))
         elif isinstance(item, Frame):
-            return item
+            return dstreams.named(item, names_)
         else:
             query.columns.append(
                 Column(
@@ -365,4 +365,4 @@ def unknown(
         return frames.unknown_frame(owner.name, interp.place(node), origins_of(owner))
     if last == "fromDF" and first is not None:
         return first
-    return None
+    return dstreams.unknown(interp, last, arguments, node, owner)

@@ -252,7 +252,8 @@ def _save(
     write.partition = tuple((column, None) for column in writer.partition)
     write.if_not_exists = (plain(writer.state.get("mode")) or "").lower() == "ignore"  # a second run leaves it alone
     inserts = options.get("hoodie.datasource.write.operation", "upsert").lower() in {"insert", "bulk_insert"}
-    if via == "dataframe" and _UPSERTING.search(format_) and not ("hudi" in format_ and inserts):
+    inserts = ("hudi" in format_ and inserts) or ("mongo" in format_ and _brings_no_id(writer))
+    if via == "dataframe" and _UPSERTING.search(format_) and not inserts:
         write.mode = Mode.UPSERT if mode is Mode.APPEND else mode
     write.conditional = first_turn_overwrites(interp, writer.state.get("mode"))
     _refine_overwrite(interp, writer, write, node)
@@ -267,6 +268,14 @@ def _save(
         return Value()
     emit(interp, write)
     return Instance(kind="StreamingQuery", name="query") if writer.kind == "writeStream" else Const()
+
+
+def _brings_no_id(writer: Writer) -> bool:
+    """Tell whether all columns are known and none is the id of the document, which MongoDB then makes up anew."""
+    columns = {column.name for column in writer.frame.query.columns}
+    return (
+        bool(columns) and not columns & {"", "*", "_id"} and not {"idfieldlist", "operationtype"} & set(writer.options)
+    )
 
 
 def _refine_overwrite(interp: Interpreter, writer: Writer, write: Write, node: ast.AST) -> None:
@@ -379,7 +388,9 @@ def frame_write(
             conditional=first_turn_overwrites(interp, chosen),
         )
         connection = keywords.get("con") or (arguments[1] if len(arguments) > 1 else None)
-        if (
+        if _is_engine(interp, connection):
+            write.options["connection"] = "own"  # it opens one for the call, and commits it
+        elif (
             connection is not None
             and interp.state.transaction is not None
             and "engine" not in shown(connection).lower()
@@ -431,6 +442,18 @@ def frame_write(
         emit(interp, write)
         return Const()
     return None
+
+
+_ENGINE = re.compile(r"engine(\(.*\))?(\.\w+\(.*\))?$", re.IGNORECASE)
+
+
+def _is_engine(interp: Interpreter, connection: Value | None) -> bool:
+    """Tell whether rows are handed to an engine rather than to an open connection."""
+    name = shown(connection).strip("{}")
+    made = interp.assignments.get(name)
+    return bool(_ENGINE.search(name)) or (
+        isinstance(made, ast.Call) and interp.source(made.func).rpartition(".")[2] == "create_engine"
+    )
 
 
 def written_rows(interp: Interpreter, items: Items) -> list[tuple[str, Expr]]:
