@@ -1,7 +1,7 @@
 """The job asks its own target how far it came.
 
-`WHERE updated_at > (SELECT MAX(updated_at) FROM target)`, in dbt `… from {{ this }}`; the same as `SELECT updated_at FROM
-target ORDER BY updated_at DESC LIMIT 1`, or handed to a function that fetches.
+`WHERE updated_at > (SELECT MAX(updated_at) FROM target)`, in dbt `… from {{ this }}`; the same as
+`ORDER BY updated_at DESC LIMIT 1`, or handed to a function that fetches.
 
 **On the second run** the answer is another one, because the first run already wrote. A run that died halfway has
 moved the maximum: the rest of its rows is never loaded. A row that arrives late, or commits late, is older than the
