@@ -201,7 +201,17 @@ def method(
         applied = call_udf(interp, arguments[0], [column], node)
         return applied if isinstance(applied, Col) else column
     args = (column.expr, *(as_expr(interp, one, node) for one in arguments))
-    return Col(expr=Expr("call", name.lower(), args, place))
+    newest = _newest(interp, column, node) if name == "max" and not arguments else frozenset()
+    return Col(expr=Expr("call", name.lower(), args, place, origins=newest), origins=newest)
+
+
+def _newest(interp: Interpreter, column: Col, node: ast.Call) -> Origins:
+    """Return the watermark that pandas takes from a table: pd.read_sql("SELECT … FROM t", con)["updated_at"].max()."""
+    asked = [column.read] if column.read is not None else _asked(interp, node.func, 0)
+    tables = asked[0].tables() if len(asked) == 1 else ()
+    if len(tables) != 1 or column.expr.kind != "column":
+        return frozenset()
+    return frozenset({Origin("watermark", f"MAX({column.expr.name})", interp.place(node), table=tables[0])})
 
 
 def _asked(interp: Interpreter, node: ast.AST, deep: int) -> list[Query]:

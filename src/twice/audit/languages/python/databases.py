@@ -104,7 +104,8 @@ def run(
                     _read_rows(item, rows)
                     item.looked_up = bool(interp.asked) and is_looked_up(interp, item, node)
                     if item.via == "copy":  # what it copies is no table, but its address may move
-                        interp.use(frozenset(one for one in origins_of(text) if one.kind == "clock"), "input", node)
+                        moves = frozenset(one for one in origins_of(text) if one.kind in {"clock", "listing", "file"})
+                        interp.use(moves, "input", node)
                     item.stream_batch_id = interp.state.batch_id
                     item.stream = bool(interp.state.batch_id)
                     item.batch_id_used = interp.state.inside == "foreachBatch used"

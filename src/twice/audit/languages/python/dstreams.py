@@ -43,7 +43,7 @@ def foreach_rdd(interp: Interpreter, stream: Frame, function: Value, node: ast.C
     body = function.node.body if isinstance(function.node.body, list) else [function.node.body]
     used = timed and names.mentions(body, wanted[0])
     before = interp.state.inside, interp.state.batch_id
-    interp.state.inside = "foreachBatch used" if used else "foreachBatch"
+    interp.state.inside = "foreachBatch used" if used else "foreachRDD"
     interp.state.batch_id = wanted[0] if timed else "time"
     try:
         interp.call_function(function, [Value(name=wanted[0]), batch] if timed else [batch], {}, node)

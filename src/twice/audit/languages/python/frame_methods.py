@@ -79,6 +79,8 @@ def method(
     """Call a method of a DataFrame."""
     place = interp.place(node)
     first = arguments[0] if arguments else None
+    if name == "toDF" and arguments:
+        return dstreams.named(frame, [shown(one).lower() for one in _flat(arguments)])
     if name in _SAME:
         return frame
     if name in {"filter", "where"} and (first is not None or "condition" in keywords):
@@ -313,7 +315,9 @@ def _mapped(interp: Interpreter, frame: Frame, called: str, function: Value | No
 
 
 def _rows(interp: Interpreter, frame: Frame, name: str, arguments: list[Value], node: ast.AST) -> Value:
-    watermark = watermark_of(frame.query) if not frame.query.grouped or not frame.query.group_by else None
+    one = name in {"first", "head"} and frame.query.limit is None
+    asked = replace(frame.query, limit=Expr("literal", "1", value=1)) if one and frame.query.order_by else frame.query
+    watermark = watermark_of(asked) if not frame.query.grouped or not frame.query.group_by else None
     if watermark is None and frame.query.grouped and not frame.query.group_by:
         maxima = [inner for column in frame.query.columns for inner in column.expr.calls("max")]
         if len(maxima) == 1 and len(frame.query.columns) == 1:

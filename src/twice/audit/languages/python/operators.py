@@ -141,7 +141,7 @@ def _frame_item(interp: Interpreter, frame: Frame, key: Value, text: str | None,
     if text is not None:
         newest = frozenset(origin for origin in frame.origins if origin.kind == "watermark")
         column = Expr("column", text.lower(), place=interp.place(node), table=frame.name, origins=newest)
-        return Col(expr=column, origins=newest)
+        return Col(expr=column, read=frame.query, origins=newest)
     if isinstance(key, Col):
         return frames.filtered(interp, frame, key.expr)
     if isinstance(key, Items):

@@ -361,6 +361,8 @@ def unknown(
         if given and last != "get":
             interp.use(given, "input", node, detail=full)
             return Value(origins=given, name=full)
+    if last in {"textFile", "wholeTextFiles"} and first is not None:
+        return _frame(interp, Reader(), first, node, kind="path", format_="text")
     if last == "toDF" and owner is not None:
         return frames.unknown_frame(owner.name, interp.place(node), origins_of(owner))
     if last == "fromDF" and first is not None:

@@ -38,6 +38,7 @@ from twice.audit.languages.python.values import (
     is_known,
     is_set,
     merged,
+    origins_of,
     plain,
     with_origins,
 )
@@ -244,7 +245,11 @@ def _for(interp: Interpreter, node: ast.For | ast.AsyncFor) -> None:
 
 
 def _while(interp: Interpreter, node: ast.While) -> None:
-    condition(interp, interp.eval(node.test), node.test)
+    test = interp.eval(node.test)
+    condition(interp, test, node.test)
+    asked = origins_of(test)
+    if any(one.kind == "watermark" for one in asked):  # day after day from where the target ends until today
+        interp.use(frozenset(one for one in asked if one.kind == "clock"), "input", node)
     with _loop(interp):
         interp.block(node.body)
     interp.block(node.orelse)

@@ -161,9 +161,10 @@ class Reader(Value):
 
 @dataclass(eq=False)
 class Col(Value):
-    """A Column of a DataFrame."""
+    """A Column of a DataFrame, and what that reads where it is written `df["a"]`."""
 
     expr: Expr = field(default_factory=lambda: Expr("other"))
+    read: Query | None = None
 
 
 @dataclass(eq=False)
