@@ -139,7 +139,7 @@ def subscript(interp: Interpreter, node: ast.Subscript) -> Value:
 
 def _frame_item(interp: Interpreter, frame: Frame, key: Value, text: str | None, node: ast.Subscript) -> Value:
     if text is not None:
-        newest = frozenset(origin for origin in frame.origins if origin.kind == "watermark")
+        newest = NONE if _is_beside(frame, text.lower()) else _watermarks(frame.origins)
         column = Expr("column", text.lower(), place=interp.place(node), table=frame.name, origins=newest)
         return Col(expr=column, read=frame.query, origins=newest)
     if isinstance(key, Col):
@@ -147,6 +147,17 @@ def _frame_item(interp: Interpreter, frame: Frame, key: Value, text: str | None,
     if isinstance(key, Items):
         return frames.selected(interp, frame, [plain(one) or "" for one in key.items], node)
     return Value(origins=frame.origins, name=interp.source(node)[:60])
+
+
+def _is_beside(frame: Frame, name: str) -> bool:
+    """Tell whether a column stands in the newest row, but not for how new it is."""
+    found = frame.query.definition(name)
+    orders = [order.expr.name.lower() for order in frame.query.order_by[:1]]
+    return bool(orders) and orders[0] not in {name, found.name.lower() if found is not None else ""}
+
+
+def _watermarks(origins: Origins) -> Origins:
+    return frozenset(origin for origin in origins if origin.kind == "watermark")
 
 
 def _clocks(origins: Origins) -> Origins:

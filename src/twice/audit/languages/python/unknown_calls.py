@@ -29,8 +29,10 @@ from twice.audit.languages.python.values import (
     origins_of,
     shown,
 )
+from twice.audit.model import same_table
 
 if TYPE_CHECKING:
+    from twice.audit.expressions import Origin
     from twice.audit.languages.python.interpreter import Interpreter
 
 
@@ -43,6 +45,13 @@ _FETCHES = re.compile(
     r"(^|\.)(fetch|extract|download|pull|ingest|scrape|crawl|backfill|import|get|list|query|search|retrieve|load|read)"
     r"(_[a-z]\w*|[A-Z]\w*)(\.\w+)?$"
 )
+
+
+def _may_decide(interp: Interpreter, origin: Origin) -> bool:
+    """Tell whether the newest of a table is known before the table is written; after that it only checks."""
+    return origin.kind == "watermark" and not any(
+        same_table(origin.table, write.target.name) for write in interp.job.writes
+    )
 
 
 def _uploaded(interp: Interpreter, values: list[Value]) -> None:
@@ -173,7 +182,7 @@ def unknown_call(
             frozenset(origin for origin in given if origin.kind in {"clock", "random"}), "argument", node, detail=full
         )
     if _FETCHES.search(full):
-        interp.use(frozenset(origin for origin in given if origin.kind == "watermark"), "argument", node)
+        interp.use(frozenset(origin for origin in given if _may_decide(interp, origin)), "argument", node)
     if isinstance(constant(owner), str):
         return Value(origins=given)
     made = Value(origins=origins | given, name=interp.source(node)[:60])
