@@ -118,10 +118,8 @@ def _maximum_of(job: Job, query: Query, *, per_key: bool = False) -> tuple[Write
     if query.group_by and not per_key:
         return None
     columns = [name for column in query.columns for name in _maximum(column.expr)]
-    filtered = {id(one) for part in query.filters for node in part.walk() if node.query for one in node.query.walk()}
-    for inner in query.walk():
-        if not columns and id(inner) not in filtered:  # what a filter asks for is looked at by itself
-            columns = [name for column in inner.columns for name in _maximum(column.expr)]
+    if not columns:
+        columns = _maximum_below(query)
     if not columns:
         return None
     tables = query.tables()
@@ -129,6 +127,16 @@ def _maximum_of(job: Job, query: Query, *, per_key: bool = False) -> tuple[Write
         if lasting(write) and write.query is not None and any(same_table(table, write.target.name) for table in tables):
             return write, columns[0]
     return None
+
+
+def _maximum_below(query: Query) -> list[str]:
+    """Return the same of the first query below that has one; what a filter asks for is looked at by itself."""
+    filtered = {id(one) for part in query.filters for node in part.walk() if node.query for one in node.query.walk()}
+    for inner in query.walk():
+        found = [name for column in inner.columns for name in _maximum(column.expr)]
+        if found and id(inner) not in filtered:
+            return found
+    return []
 
 
 def _maximum(expr: Expr) -> Iterator[str]:
