@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from twice.audit.findings import Finding, Severity
 from twice.audit.model import Job, Mode, Target, Write
 from twice.audit.rules import finding
+from twice.audit.rules.removals import removes_files
 
 SEVERITY = Severity.WARNING
 
@@ -80,7 +81,7 @@ def _fails_again(job: Job, write: Write) -> bool:
         return False
     if write.target.kind not in {"table", "path"} or write.incremental or write.origin == "model":
         return False
-    if any(other.mode in {Mode.DROP, Mode.OVERWRITE} for other in job.earlier(write)):
+    if any(other.mode in {Mode.DROP, Mode.OVERWRITE} for other in job.earlier(write)) or removes_files(job, write):
         return False
     after = list(job.later(write))
     if any(other.mode in {Mode.DROP, Mode.ALTER} for other in after):

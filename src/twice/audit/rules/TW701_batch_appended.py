@@ -23,9 +23,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from twice.audit.findings import Finding, Severity
-from twice.audit.model import Job, Mode
+from twice.audit.model import Job, Mode, Write
 from twice.audit.rules import finding
-from twice.audit.rules.appends import was_done_before
+from twice.audit.rules.appends import first_or_further, was_done_before
 
 SEVERITY = Severity.ERROR
 
@@ -35,7 +35,7 @@ def check(job: Job) -> Iterator[Finding]:
     for write in job.writes:
         if not write.stream_batch_id or write.mode is not Mode.APPEND or write.batch_id_used:
             continue
-        if write.target.is_scratch or was_done_before(write.guarded_by) or job.cleared_by(write) is not None:
+        if write.target.is_scratch or _only_once(job, write):
             continue
         table = write.target.name or "the table"
         yield finding(
@@ -47,3 +47,10 @@ def check(job: Job) -> Iterator[Finding]:
             "delete and insert by batch_id",
             with_twice="load by window into a Table(…, key=[…], write=InsertOnly()): a key is written once",
         )
+
+
+def _only_once(job: Job, write: Write) -> bool:
+    """Tell whether a test or a removal keeps rows from coming twice; to ask if the file is there yet does not."""
+    if first_or_further(job, write):
+        return False
+    return was_done_before(write.guarded_by) or job.cleared_by(write) is not None

@@ -179,6 +179,9 @@ def unknown(
         "bulk_load",
         "write_pandas",
         "load_table_from_file",
+        "bigquery_load_file",
+        "bigquery_load_cloud_storage",
+        "bigquery_insert_stream",
     } or full.endswith("write_pandas"):
         return load_in_bulk(interp, full, last, arguments, keywords, node)
     config = next((one for one in alternatives(keywords.get("job_config")) if isinstance(one, Instance)), None)
