@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from twice.audit.expressions import Expr, Origin
-from twice.audit.model import Context, Job, Mode, Use, Write
+from twice.audit.model import Context, Job, Mode, Use, Write, same_table
 from twice.audit.queries import Query
 from twice.audit.vocabulary import is_audit_column, is_key_column, is_time_column
 
@@ -50,9 +50,17 @@ def _of_write(job: Job, write: Write, done: set[int]) -> Iterator[Use]:
                 yield from _uses(when.condition, "filter", write)
             for column, value in when.assignments:
                 detail = "insert only" if when.action == "insert" else ""
-                yield from _uses(value, _column_context(column, write), write, column=column, detail=detail)
+                context = _column_context(column, write)
+                if detail and context == "key" and _begins_version(column, write):
+                    context = "stored"
+                yield from _uses(value, context, write, column=column, detail=detail)
     if write.query is not None:
         yield from _of_query(write.query, write, done, None)
+
+
+def _begins_version(column: str, write: Write) -> bool:
+    """Tell whether a new version begins now, while the source takes the beginning of a known one from the table."""
+    return is_time_column(column) and any(same_table(name, write.target.name) for name in write.sources)
 
 
 def handed(expr: Expr, name: str) -> list[Use]:

@@ -47,7 +47,7 @@ _SCRATCH = re.compile(
     re.IGNORECASE,
 )
 _KEY = re.compile(
-    r"^(\w+_)?(id|key|sk|pk|hk|hkey|hash|uuid|guid|uid|nk|bk|surrogate_key|row_?id|rowkey|row_key|hash_?key|pk_\w+|sk_\w+|code_key)$"
+    r"^(\w+_)?(id|key|sk|pk|hk|hkey|wid|hash|uuid|guid|uid|nk|bk|surrogate_key|row_?id|rowkey|row_key|hash_?key|pk_\w+|sk_\w+|code_key)$"
     r"|^(id|key|sk|pk|hk)_\w+$|^\w+(Id|ID|Key|SK|Sk|UUID|Uuid)$|^(id|uuid|guid|rowid|hashkey|surrogatekey|row_num_key)$",
 )
 # CustomerId arrives as customerid.
@@ -93,7 +93,7 @@ _DONE = frozenset(
 _MOMENT = frozenset(
     {
         "at", "ts", "dt", "dts", "dttm", "date", "time", "timestamp", "datetime", "on", "stamp", "tstamp",
-        "tms", "utc", "data", "fecha", "hora", "datum", "zeit", "heure", "day", "momento", "zeitpunkt", "zeitstempel", "horodatage", "marca",
+        "tms", "tmstp", "tmst", "tmstmp", "tstmp", "tmsp", "dtm", "dtime", "utc", "data", "fecha", "hora", "datum", "zeit", "heure", "day", "momento", "zeitpunkt", "zeitstempel", "horodatage", "marca",
     }
 )  # fmt: skip
 _AROUND = frozenset(

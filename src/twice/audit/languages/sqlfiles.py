@@ -21,6 +21,7 @@ from twice.audit.queries import Query
 
 _DBT = re.compile(
     r"\{\{\s*-?\s*(ref|source|config|this)\b|\{%-?\s*(if\s+(not\s+)?is_incremental|snapshot|macro|materialization)|\{\{\s*dbt(_utils)?\."
+    r"|\b(?i:from|join)\s+\{\{-?\s*var\b"
 )
 _DATE = re.compile(r"date|day|ds\b|dt\b|time|start|end|month|from|until|since|period", re.IGNORECASE)
 # Commands of shells, which are no SQL: \\set ON_ERROR_STOP on, !echo of Hive and SnowSQL, :setvar of sqlcmd,
@@ -93,12 +94,26 @@ def read_dbt(path: str, text: str, dialect: str = "", neighbour: Callable[[str],
         )
     elif queries:
         _mark_incremental(queries[-1].query, filled)
-        builder.add_write(_write(name, model, queries[-1].query))
+        write = _write(name, model, queries[-1].query)
+        write.predicate = _reached(filled, text, name, chosen) if write.incremental else None
+        builder.add_write(write)
     elif not job.writes:
         builder.add_write(_write(name, model, Query(place=model.place)))
     for hook in model.post_hooks:
         builder.add_items(_hook(hook, name, model.place, chosen).items, Surroundings(origin="post-hook", transaction=1))
     return builder.finish()
+
+
+def _reached(filled: Filled, text: str, name: str, dialect: str) -> Expr | None:
+    """Return the condition on rows of the table, besides the key, that a merge of dbt looks at at all."""
+    for option in ("incremental_predicates", "predicates"):
+        given = list(texts_of(filled.config.get(option)))
+        if given:
+            found = text.find(option)
+            place = Place(text.count("\n", 0, max(found, 0)) + 1)
+            said = _hook("DELETE FROM this WHERE " + " AND ".join(f"({one})" for one in given), name, place, dialect)
+            return next((item.predicate for item in said.items if isinstance(item, Write)), None)
+    return None
 
 
 def _hook(text: str, name: str, place: Place, dialect: str) -> SqlReading:

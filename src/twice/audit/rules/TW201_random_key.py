@@ -19,7 +19,7 @@ uuid_generate_v5(:namespace, shop_id || '/' || order_no)
 With `twice`: `key_of("shop_id", "order_no")`, the same in Python (`key_hash`), as a column and in SQL.
 
 **Not meant**: uuids of a run or a batch, names of temporary files, salts against skew, name-based uuids (`uuid5`),
-and keys that a merge gives only to rows that are not there yet.
+and keys that a merge gives only to rows that are not there yet, unless the job empties the table before.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from twice.audit.findings import Finding, Severity
 from twice.audit.model import Job, Mode, Use
 from twice.audit.rules import finding
-from twice.audit.rules.stored import as_written, declares, filled, names_a_run, once, outlives
+from twice.audit.rules.stored import as_written, declares, emptied_whole, filled, names_a_run, once, outlives
 from twice.audit.vocabulary import is_key_column
 
 SEVERITY = Severity.ERROR
@@ -53,7 +53,8 @@ def check(job: Job) -> Iterator[Finding]:
 
 def _is_key(job: Job, use: Use) -> bool:
     if use.write is not None:
-        if "insert only" in use.detail:
+        anew = emptied_whole(job, use.write)
+        if "insert only" in use.detail and not anew:
             return False
         if declares(use.write):
             return is_key_column(use.column) and filled(job, use.write, use.column) is not None
@@ -61,7 +62,7 @@ def _is_key(job: Job, use: Use) -> bool:
             return False
         # An upsert that finds its rows by other columns gives the value to new rows only.
         by_key = use.write.mode in {Mode.MERGE, Mode.UPSERT, Mode.INSERT_NEW}
-        if by_key and use.write.key and use.column not in use.write.key:
+        if by_key and use.write.key and use.column not in use.write.key and not anew:
             return False
     if names_a_run(use.column):
         return False

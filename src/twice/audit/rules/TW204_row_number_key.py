@@ -3,7 +3,8 @@
 `ROW_NUMBER() OVER (ORDER BY customer_name) AS customer_sk`, or `ORDER BY (SELECT NULL)`.
 
 **On the second run** rows that are equal in the order may change places, so the same row gets another key without any
-change in the data. And one new row in the middle moves the number of every row behind it.
+change in the data. And one new row in the middle moves the number of every row behind it: a merge that numbers its
+rows from 1 on gives known rows another key, or new rows one that is taken.
 
 **Instead** hash what identifies the row:
 
@@ -23,10 +24,10 @@ from collections.abc import Iterator
 
 from twice.audit.expressions import Expr
 from twice.audit.findings import Finding, Severity
-from twice.audit.model import Job, Write
+from twice.audit.model import Job, Mode, Write
 from twice.audit.queries import Query
 from twice.audit.rules import finding
-from twice.audit.rules.stored import feeding, stored_columns
+from twice.audit.rules.stored import emptied_whole, feeding, stored_columns
 from twice.audit.vocabulary import is_day_column, is_key_column
 
 SEVERITY = Severity.ERROR
@@ -35,6 +36,7 @@ _DECIDES = re.compile(
     r"(^|_)(id|key|no|nr|num|number|code|uuid|guid|sk|pk|nk|bk|seq|sequence|hash|offset|isbn|sku|url|path)$|[a-z](Id|Key|No|Code|Number)$"
 )
 
+_HOLE = re.compile(r"\{[^}]*\}")
 _CALENDAR = re.compile(r"date|calendar|day|time|period", re.IGNORECASE)
 
 
@@ -44,13 +46,19 @@ def check(job: Job) -> Iterator[Finding]:
     for query, write in feeding(job):
         for column, expr in _named(query, write):
             for window in expr.calls(*_NUMBERS):
-                if window.kind != "window" or id(window) in seen or not (is_key_column(column) or column in write.key):
+                is_key = is_key_column(_HOLE.sub("x", column)) or column in write.key
+                if window.kind != "window" or id(window) in seen or not is_key:
                     continue
                 if query is not write.query and _only_filters(query, column, write):
                     continue
                 seen.add(id(window))
                 # Numbered on from the highest key of the table: that is TW202.
-                if expr.has("sequence") or expr.has("watermark") or _decided(window, query) or _calendar(window, write):
+                if expr.has("sequence") or expr.has("watermark") or _calendar(window, write):
+                    continue
+                if _begins_again(job, expr, window, write):
+                    yield _renumbered(window, column, write)
+                    continue
+                if _decided(window, query):
                     continue
                 order = ", ".join(name for term in window.order_by for name in term.expr.columns()) or "nothing"
                 yield finding(
@@ -61,6 +69,26 @@ def check(job: Job) -> Iterator[Finding]:
                     instead="hash what identifies the row: md5(concat_ws('|', …))",
                     with_twice="key_of(…) of the columns that identify the row",
                 )
+
+
+def _begins_again(job: Job, expr: Expr, window: Expr, write: Write) -> bool:
+    """Tell whether rows are numbered from 1 on in each run, beside rows that have their numbers already."""
+    if write.mode not in {Mode.MERGE, Mode.UPSERT, Mode.INSERT_NEW} or window.partition_by or emptied_whole(job, write):
+        return False
+    while expr.kind == "call" and expr.name.startswith("cast") and expr.args:
+        expr = expr.args[0]
+    return expr is window and window.name == "row_number"
+
+
+def _renumbered(window: Expr, column: str, write: Write) -> Finding:
+    return finding(
+        __name__,
+        window.place,
+        f"every run numbers its rows from 1 on, so rows that are in {write.target.name or 'the table'} get another "
+        f"`{column}`, or new ones get one that is taken",
+        instead="hash what identifies the row: md5(concat_ws('|', …)), and leave the key out of the update",
+        with_twice="key_of(…) of the columns that identify the row",
+    )
 
 
 def _named(query: Query, write: Write) -> Iterator[tuple[str, Expr]]:
@@ -108,8 +136,9 @@ def _decided(window: Expr, query: Query) -> bool:
     """Tell whether the order is unique: it holds an identifier, or every row is there once in these columns."""
     columns = {name for term in window.order_by for name in term.expr.columns()}
     columns |= {name for part in window.partition_by for name in part.columns()}
-    if any(_DECIDES.search(name) for term in window.order_by for name in term.expr.columns()):
-        return True
+    ordered = [name for term in window.order_by for name in term.expr.columns() or (term.expr.name,)]
+    if any(_DECIDES.search(name) for name in ordered):
+        return not _several_each(query, columns)
     for one in (query, *(source.query for source in query.sources if source.query is not None)):
         names = {column.name for column in one.columns if not any(True for _ in column.expr.calls(*_NUMBERS))}
         if one.distinct and names and "*" not in names and names <= columns:
@@ -120,3 +149,22 @@ def _decided(window: Expr, query: Query) -> bool:
         if one.distinct_on and set(one.distinct_on) <= columns:
             return True
     return False
+
+
+def _several_each(query: Query, columns: set[str]) -> bool:
+    """Tell whether the numbered rows are told apart by further columns than the order: DISTINCT code, name, city."""
+    below: Query | None = query
+    for _ in range(5):
+        if below is None or below.group_by or below.distinct_on or (below is not query and below.filters):
+            return False
+        parts = below.branches if below.branches and not below.union_all else [below] if below.distinct else []
+        names = {column.name for part in parts for column in part.columns if not _numbers(column.expr)}
+        if names:
+            return bool(names - columns) and bool(columns & names) and "*" not in names
+        inner = [source.query for source in below.sources]
+        below = inner[0] if len(inner) == 1 else None
+    return False
+
+
+def _numbers(expr: Expr) -> bool:
+    return any(True for _ in expr.calls(*_NUMBERS))

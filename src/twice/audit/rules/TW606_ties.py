@@ -110,7 +110,8 @@ def _numbers(query: Query) -> Iterator[tuple[str, Expr]]:
 
 
 def _compared(query: Query, keeps: Callable[[Expr], bool]) -> Iterator[str]:
-    for filter_ in query.filters:
+    joined = [source.on for source in query.sources if source.on is not None]
+    for filter_ in (*query.filters, *joined):
         for part in filter_.conjuncts():
             if keeps(part):
                 yield from (arg.name for arg in part.args if arg.kind == "column")

@@ -178,7 +178,8 @@ _FETCHES = re.compile(r"(fetch|extract|download|pull|ingest|scrape|crawl|backfil
 
 
 _ASIDE = re.compile(
-    r"log|audit|status|start|begin|end|finish|monitor|track|notif|alert|mail|error|metric|stats|expire|drop|purge|clean"
+    r"(?<!cata)log|audit|status|start|begin|(^|_)end|finish|monitor|track|notif|alert|send|(?<!e)mail|error|metric|stats"
+    r"|expire|drop|purge|clean"
     r"|archiv|vacuum|retention|remove|delete|orphan|partition|rollback|cherrypick|snapshot|watermark|control",
     re.IGNORECASE,
 )
@@ -201,11 +202,30 @@ def refilled(job: Job, create: Write, column: str) -> Write | None:
     """Return the insert that fills a declared table again after it was emptied, and leaves a column to its default."""
     for fill in job.later(create):
         emptied = job.cleared_by(fill)
-        if fill.mode is not Mode.APPEND or column in fill.columns or emptied is None:
+        if not _fills_all(job, fill) or column in fill.columns or emptied is None:
             continue
         if emptied is not create or _made_again(job, create, fill):
             return fill
     return None
+
+
+def _fills_all(job: Job, fill: Write) -> bool:
+    """Tell whether a write brings rows that were not there: an append, or a merge into a table without rows."""
+    return fill.mode is Mode.APPEND or (fill.mode in _KEEPS_KEYS and emptied_whole(job, fill))
+
+
+def emptied_whole(job: Job, write: Write) -> bool:
+    """Tell whether the job takes all rows out of a table before it fills it, so that none of them keeps its key."""
+    return any(
+        other.mode in {Mode.DROP, Mode.TRUNCATE}
+        or (other.mode is Mode.DELETE and (other.predicate is None or _always(other.predicate)))
+        for other in job.earlier(write)
+    )
+
+
+def _always(predicate: Expr) -> bool:
+    """Tell whether a condition is made of constants only: DELETE … WHERE 1 = 1."""
+    return all(node.kind in {"literal", "op"} for node in predicate.walk())
 
 
 def _made_again(job: Job, create: Write, fill: Write) -> bool:

@@ -88,7 +88,20 @@ def _name(interp: Interpreter, node: ast.Name) -> Value:
         return Name(dotted=node.id, name=node.id)
     if interp.star_functions and node.id in {"sum", "max", "min", "round", "abs"}:
         return Name(dotted=f"pyspark.sql.functions.{node.id}", name=node.id)
+    if node.id in _FROM_ELSEWHERE:
+        return Name(dotted=_FROM_ELSEWHERE[node.id], name=node.id)
     return Value(name=node.id)
+
+
+# What a notebook that is run first (%run ./imports) has imported, as it is called everywhere.
+_FROM_ELSEWHERE = {
+    "DeltaTable": "delta.tables.DeltaTable",
+    "Window": "pyspark.sql.Window",
+    "F": "pyspark.sql.functions",
+} | {
+    name: f"pyspark.sql.functions.{name}"
+    for name in ("col", "lit", "row_number", "current_timestamp", "current_date", "monotonically_increasing_id", "desc")
+}
 
 
 def _attribute(interp: Interpreter, node: ast.Attribute) -> Value:

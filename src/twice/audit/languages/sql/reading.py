@@ -303,10 +303,10 @@ def _parse_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: Sql
         chunk = inner
         place = source.place(inner[0].line, inner[0].col - len(inner[0].text) + 1)
     node = parsed(source, dialect, chunk)
-    if node is None:
+    if node is None or (isinstance(node, exp.Command) and keyword.text.upper() == "CREATE"):
         # Two statements with nothing between them: each may be readable by itself.
         parts = list(split(chunk, procedural=True))
-        if len(parts) > 1 and all(parsed(source, dialect, part) is not None for part in parts):
+        if len(parts) > 1 and all(_reads_alone(parsed(source, dialect, part), node) for part in parts):
             for part in parts:
                 _read_chunk(source, dialect, part, reading, procedural=False)
             return
@@ -331,6 +331,11 @@ def _parse_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: Sql
             if isinstance(item, Write):
                 reading.cursors.attach(item)
             reading.items.append(item)
+
+
+def _reads_alone(part: exp.Expression | None, whole: exp.Expression | None) -> bool:
+    """Tell whether a part is a statement by itself; of what was taken as a mere command, no part may be one again."""
+    return part is not None and (whole is None or not isinstance(part, exp.Command))
 
 
 def _merge_inside(chunk: list[Token]) -> list[Token]:

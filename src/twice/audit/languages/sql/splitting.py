@@ -149,7 +149,8 @@ def _begins(text: str, chunk: Sequence[Token], tokens: Sequence[Token], index: i
     if text in {"INSERT", "UPDATE", "DELETE", "MERGE"} and head == "WITH":
         return "SELECT" in _top_level(chunk)
     if text in {"INSERT", "UPDATE", "DELETE", "MERGE"} and head == "CREATE":
-        return bool(_ROUTINES & set(words[:5]))
+        goes_on = following in {"INTO", "FROM", "OVERWRITE"} and _new_line(chunk, tokens, index)
+        return bool(_ROUTINES & set(words[:5])) or (goes_on and "SELECT" in _top_level(chunk))
     if text == "UPDATE" and previous in {"FOR", "KEY", "CONFLICT"}:
         return False
     if text == "CALL" and previous == "AS" and head == "CREATE":
