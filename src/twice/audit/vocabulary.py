@@ -25,6 +25,8 @@ _AUDIT = re.compile(
         |creat\w*|creacion|criacao|updat\w*|atualizacao|actualizacion|modif\w*|extract\w*|extrac\w*|etl|record\w*|registro|added|maj|chargement)
     | date(created|updated|inserted|loaded|modified|added)|(last)?(updated|modified|created|inserted|loaded)(date|time|datetime|on|at)|row(inserted|updated|created)
     | (dwh?|etl|stg|gold|silver|bronze|raw|mart)_?(load|insert|insert(ed)?|update|updated|create|created|process|processed|ingest|ingested)_?(date|time|dt|ts|at|timestamp|datetime)
+    | (\w+_)?(load|ins|insert|upd|update|crt|create|proc|process)_(tmstp|tmstmp|tmst|tstmp|tmsp|tms)|aud_\w+_(ts|dt|tms|date)
+    | (meta|dwh?|edw|warehouse|lake|system|sys|record|rec|row)_(created|loaded|inserted|updated|ingested|modified)
     | gmt_(create|modified)|(upsert|updt|last_upd|transform|transformed|scrape|fetch|crawl|saved|stored|indexed|added)_(at|on|ts|dt|date|time|timestamp)
     | refresh(ed)?|fetched|scraped|ingested|inserted|load_?(id)?_?ts|as_of_load|ldts|load_dts|dts|asof_ts|tech_\w+|dwh_\w+|etl_\w+|_\w+ed_(at|ts|time|timestamp|date)|quarantined?_(at|ts|time|timestamp|date)|_\w*loaded\w*|_\w*synced\w*|_\w*ingest\w*
     )$""",

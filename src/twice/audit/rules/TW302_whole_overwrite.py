@@ -128,6 +128,8 @@ def replaces_all_by_part(job: Job, write: Write) -> Window | None:
         return None
     if any(same_table(write.target.name, name) for name in write.sources) or _is_first_load(job, write):
         return None
+    if write.sources and all(name.startswith("@") for name in write.sources):
+        return None  # a staged file of a day may well hold all rows as they are on that day
     window = window_of(write)
     return window if window is not None and window.closed and _stores(write, window) else None
 

@@ -32,6 +32,7 @@ from twice.audit.rules.removals import removes_files
 SEVERITY = Severity.WARNING
 
 _FILLS = frozenset({Mode.APPEND, Mode.UPSERT, Mode.MERGE, Mode.INSERT_NEW})
+_REPLACES_ROWS = frozenset({Mode.OVERWRITE, Mode.OVERWRITE_PARTITIONS})
 
 
 def check(job: Job) -> Iterator[Finding]:
@@ -89,4 +90,7 @@ def _fails_again(job: Job, write: Write) -> bool:
     fills = [other for other in after if other.mode in _FILLS]
     if write.query is None and any(branch not in fill.branches for fill in fills for branch in write.branches):
         return False  # Python looks first whether it is there, or is told: if not rows: CREATE TABLE …
-    return write.query is not None or bool(fills)
+    if write.query is not None or fills:
+        return True
+    replaced = any(other.mode in _REPLACES_ROWS for other in (*after, *job.earlier(write)))
+    return replaced and job.language == "sql"  # Hive: CREATE TABLE t (…), and INSERT OVERWRITE fills it

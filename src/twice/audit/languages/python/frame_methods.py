@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -197,6 +198,9 @@ def method(
     if name in {"dropDuplicates", "drop_duplicates", "dropDuplicatesWithinWatermark", "unique"}:
         given = first if first is not None else keywords.get("subset", Value())
         query = derived(frame, place)
+        if _names_all_columns(interp, node):
+            query.distinct, query.distinct_place = True, place
+            return Frame(query=query, origins=frame.origins, name=frame.name)
         by = _flat([given]) if isinstance(given, (Items, Text)) else [given]
         query.distinct_on = tuple(shown(one).lower() for one in by if not isinstance(one, Const))
         query.distinct_place = place
@@ -340,3 +344,14 @@ def _rows(interp: Interpreter, frame: Frame, name: str, arguments: list[Value], 
 _ALL_ROWS = frozenset(
     {"collect", "toLocalIterator", "to_dict", "iterrows", "itertuples", "to_records", "tolist", "values"}
 )
+
+
+def _names_all_columns(interp: Interpreter, node: ast.Call) -> bool:
+    """Tell whether rows are compared by all columns, or all but some: df.columns, [c for c in df.columns if …]."""
+    given = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg == "subset")]
+    if not given:
+        return False
+    said = interp.source(given[0])
+    if isinstance(given[0], ast.Name):
+        said = next(iter(re.findall(rf"^[ \t]*{given[0].id}\s*=(.*)$", interp.job.text, re.MULTILINE)), "")
+    return bool(re.search(r"\.columns\b(?!\s*\[)", said))

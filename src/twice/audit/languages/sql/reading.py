@@ -18,6 +18,7 @@ from twice.audit.languages.sql.fallback import read_by_tokens
 from twice.audit.languages.sql.items import Control, Item, Read
 from twice.audit.languages.sql.parsing import GO, parsed, text_of_chunk, tokenized
 from twice.audit.languages.sql.rewriting import COMPOUND, expanded, inserts_of
+from twice.audit.languages.sql.scripts import is_javascript, statements_in
 from twice.audit.languages.sql.sources import HOLE, SqlText
 from twice.audit.languages.sql.splitting import STARTERS, is_procedural, split
 from twice.audit.languages.sql.statements import StatementReader
@@ -163,11 +164,13 @@ def _read_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: SqlR
         reading.items.append(Control("other", place))  # what an IF before it was about
     if _routine(words):
         _first_variable(source, dialect, chunk, reading, place)
+        said = text_of_chunk(source, chunk)
+        script = is_javascript(said)
         for token in chunk:
-            if token.token_type in {TokenType.HEREDOC_STRING, TokenType.RAW_STRING} and not _BODY.search(
-                text_of_chunk(source, chunk)
-            ):
-                body = "\n" * (_first_line(source, token) - 1) + token.text
+            body_token = token.token_type in {TokenType.HEREDOC_STRING, TokenType.RAW_STRING}
+            if body_token and (script or not _BODY.search(said)):
+                held = statements_in(token.text) if script else token.text
+                body = "\n" * (_first_line(source, token) - 1) + held
                 inner = read_sql(SqlText(body, source.lines, source.column, source.holes), dialect)
                 in_one = dialect in {"postgres", "redshift", ""}
                 if in_one:
