@@ -19,7 +19,8 @@ uuid_generate_v5(:namespace, shop_id || '/' || order_no)
 With `twice`: `key_of("shop_id", "order_no")`, the same in Python (`key_hash`), as a column and in SQL.
 
 **Not meant**: uuids of a run or a batch, names of temporary files, salts against skew, name-based uuids (`uuid5`),
-and keys that a merge gives only to rows that are not there yet, unless the job empties the table before.
+and keys that a merge gives only to rows that are not there yet, unless the job empties the table before, or
+the merge updates all columns.
 """
 
 from __future__ import annotations
@@ -29,7 +30,16 @@ from collections.abc import Iterator
 from twice.audit.findings import Finding, Severity
 from twice.audit.model import Job, Mode, Use
 from twice.audit.rules import finding
-from twice.audit.rules.stored import as_written, declares, emptied_whole, filled, names_a_run, once, outlives
+from twice.audit.rules.stored import (
+    as_written,
+    declares,
+    emptied_whole,
+    filled,
+    names_a_run,
+    once,
+    outlives,
+    updates_too,
+)
 from twice.audit.vocabulary import is_key_column
 
 SEVERITY = Severity.ERROR
@@ -53,7 +63,7 @@ def check(job: Job) -> Iterator[Finding]:
 
 def _is_key(job: Job, use: Use) -> bool:
     if use.write is not None:
-        anew = emptied_whole(job, use.write)
+        anew = emptied_whole(job, use.write) or updates_too(job, use.write, use.column)
         if "insert only" in use.detail and not anew:
             return False
         if declares(use.write):

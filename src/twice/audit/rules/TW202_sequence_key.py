@@ -24,7 +24,7 @@ from twice.audit.findings import Finding, Severity
 from twice.audit.model import Job, Mode, Write, same_table
 from twice.audit.places import Place
 from twice.audit.rules import finding
-from twice.audit.rules.stored import declares, lasting, once, refilled
+from twice.audit.rules.stored import declares, lasting, once, refilled, updates_too
 from twice.audit.vocabulary import is_key_column, is_time_column
 
 SEVERITY = Severity.ERROR
@@ -36,7 +36,8 @@ def check(job: Job) -> Iterator[Finding]:
     for use in once(job.used("sequence", "key", "stored")):
         if use.write is None or not lasting(use.write):
             continue
-        if use.write.mode in _FINDS_ITS_ROWS and not _numbers_all(job, use.write):
+        given_again = _numbers_all(job, use.write) or updates_too(job, use.write, use.column)
+        if use.write.mode in _FINDS_ITS_ROWS and not given_again:
             continue
         if declares(use.write):
             continue

@@ -27,6 +27,7 @@ from twice.audit.findings import Finding, Severity
 from twice.audit.model import Job, Mode, Write
 from twice.audit.queries import Query
 from twice.audit.rules import finding
+from twice.audit.rules.appends import known_by
 from twice.audit.rules.stored import emptied_whole, feeding, stored_columns
 from twice.audit.vocabulary import is_day_column, is_key_column
 
@@ -49,7 +50,7 @@ def check(job: Job) -> Iterator[Finding]:
                 is_key = is_key_column(_HOLE.sub("x", column)) or column in write.key
                 if window.kind != "window" or id(window) in seen or not is_key:
                     continue
-                if query is not write.query and _only_filters(query, column, write):
+                if (query is not write.query and _only_filters(query, column, write)) or _left_behind(write, column):
                     continue
                 seen.add(id(window))
                 # Numbered on from the highest key of the table: that is TW202.
@@ -68,12 +69,16 @@ def check(job: Job) -> Iterator[Finding]:
                     f"{write.target.name or 'the table'} another `{column}`",
                     instead="hash what identifies the row: md5(concat_ws('|', …))",
                     with_twice="key_of(…) of the columns that identify the row",
+                    severity=Severity.WARNING if _identified(window) else None,  # it may be unique all the same
                 )
 
 
 def _begins_again(job: Job, expr: Expr, window: Expr, write: Write) -> bool:
     """Tell whether rows are numbered from 1 on in each run, beside rows that have their numbers already."""
-    if write.mode not in {Mode.MERGE, Mode.UPSERT, Mode.INSERT_NEW} or window.partition_by or emptied_whole(job, write):
+    beside = write.mode in {Mode.MERGE, Mode.UPSERT, Mode.INSERT_NEW} or (
+        write.mode is Mode.APPEND and known_by(write, job) is not None
+    )
+    if not beside or window.partition_by or emptied_whole(job, write):
         return False
     while expr.kind == "call" and expr.name.startswith("cast") and expr.args:
         expr = expr.args[0]
@@ -109,6 +114,16 @@ def _only_filters(query: Query, column: str, write: Write) -> bool:
     return bool(readers) and all(_first_only(one, column) or not _hands_on(one, column) for one in readers)
 
 
+def _left_behind(write: Write, column: str) -> bool:
+    """Tell whether a merge neither stores the number nor finds its rows by it."""
+    if write.merge is None or not write.merge.whens or column in write.key:
+        return False
+    stored = [value for when in write.merge.whens for _, value in when.assignments]
+    return not any(when.all_columns for when in write.merge.whens) and not any(
+        column in value.columns() for value in stored
+    )
+
+
 def _first_only(query: Query, column: str) -> bool:
     return any(
         part.kind == "op"
@@ -136,8 +151,7 @@ def _decided(window: Expr, query: Query) -> bool:
     """Tell whether the order is unique: it holds an identifier, or every row is there once in these columns."""
     columns = {name for term in window.order_by for name in term.expr.columns()}
     columns |= {name for part in window.partition_by for name in part.columns()}
-    ordered = [name for term in window.order_by for name in term.expr.columns() or (term.expr.name,)]
-    if any(_DECIDES.search(name) for name in ordered):
+    if _identified(window):
         return not _several_each(query, columns)
     for one in (query, *(source.query for source in query.sources if source.query is not None)):
         names = {column.name for column in one.columns if not any(True for _ in column.expr.calls(*_NUMBERS))}
@@ -149,6 +163,12 @@ def _decided(window: Expr, query: Query) -> bool:
         if one.distinct_on and set(one.distinct_on) <= columns:
             return True
     return False
+
+
+def _identified(window: Expr) -> bool:
+    """Tell whether the order holds what looks like an identifier by its name."""
+    ordered = [name for term in window.order_by for name in term.expr.columns() or (term.expr.name,)]
+    return any(_DECIDES.search(name) for name in ordered)
 
 
 def _several_each(query: Query, columns: set[str]) -> bool:

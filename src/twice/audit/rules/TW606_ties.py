@@ -93,7 +93,9 @@ def _is_moment(name: str) -> bool:
 
 
 _MOMENT = re.compile(
-    r"(updated|modified|changed|created|last_?(update|change|modified))_?(utc|on|date|dt|time)?$", re.IGNORECASE
+    r"(updated|modified|changed|created|last_?(update|change|modified))_?(utc|on|date|dt|time)?$"
+    r"|(^|_)(start|begin|started|occurred)(_?(date|dt|day))?$",
+    re.IGNORECASE,
 )
 
 

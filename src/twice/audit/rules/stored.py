@@ -223,6 +223,19 @@ def emptied_whole(job: Job, write: Write) -> bool:
     )
 
 
+def updates_too(job: Job, write: Write, column: str) -> bool:
+    """Tell whether a merge fills a column also of rows that are there already, as one that updates all columns does."""
+    options = job.dbt.options if job.dbt is not None and write.origin == "model" else {}
+    named = options.get("merge_update_columns")
+    kept = options.get("merge_exclude_columns", "")
+    if (named is not None and f"'{column}'" not in named.lower()) or f"'{column}'" in kept.lower():
+        return False
+    return any(
+        when.matched and when.action == "update" and (when.all_columns or column in dict(when.assignments))
+        for when in (write.merge.whens if write.merge is not None else ())
+    )
+
+
 def _always(predicate: Expr) -> bool:
     """Tell whether a condition is made of constants only: DELETE … WHERE 1 = 1."""
     return all(node.kind in {"literal", "op"} for node in predicate.walk())
