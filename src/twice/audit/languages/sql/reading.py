@@ -172,7 +172,7 @@ def _read_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: SqlR
                 held = statements_in(token.text) if script else token.text
                 body = "\n" * (_first_line(source, token) - 1) + held
                 inner = read_sql(SqlText(body, source.lines, source.column, source.holes), dialect)
-                in_one = dialect in {"postgres", "redshift", ""}
+                in_one = dialect in {"postgres", "redshift", ""} and not script
                 if in_one:
                     reading.items.append(Control("begin", place))
                 _belong(inner.items, _routine_name(chunk))

@@ -9,7 +9,8 @@ _JAVASCRIPT = re.compile(r"\bLANGUAGE\s+'?javascript\b", re.IGNORECASE)
 _PIECES = re.compile(r"//[^\n]*|/\*.*?\*/|`(?:[^`\\]|\\.)*`|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'", re.DOTALL)
 _STATEMENT = re.compile(
     r"\s*(insert\s+(into|overwrite)|delete\s+from|merge\s+into|update\s+[\w.]+\s+(\w+\s+)?set|truncate\s"
-    r"|create\s+(or\s+replace\s+)?(transient\s+|temp\s+|temporary\s+)?table|drop\s+table|copy\s+into|call\s)",
+    r"|create\s+(or\s+replace\s+)?(transient\s+|temp\s+|temporary\s+)?table|drop\s+table|copy\s+into|call\s"
+    r"|(begin(\s+(transaction|work))?|start\s+transaction|commit|rollback)\s*;?\s*$)",
     re.IGNORECASE,
 )
 
