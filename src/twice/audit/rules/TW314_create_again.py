@@ -22,7 +22,7 @@ reported.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from twice.audit.findings import Finding, Severity
 from twice.audit.model import Job, Mode, Target, Write
@@ -85,12 +85,14 @@ def _fails_again(job: Job, write: Write) -> bool:
     if any(other.mode in {Mode.DROP, Mode.OVERWRITE} for other in job.earlier(write)) or removes_files(job, write):
         return False
     after = list(job.later(write))
-    if any(other.mode in {Mode.DROP, Mode.ALTER} for other in after):
-        return False
+    return not any(other.mode in {Mode.DROP, Mode.ALTER} for other in after) and _is_filled(job, write, after)
+
+
+def _is_filled(job: Job, write: Write, after: Sequence[Write]) -> bool:
+    """Tell whether the file that creates a table also brings its rows, on every run."""
     fills = [other for other in after if other.mode in _FILLS]
     if write.query is None and any(branch not in fill.branches for fill in fills for branch in write.branches):
         return False  # Python looks first whether it is there, or is told: if not rows: CREATE TABLE …
-    if write.query is not None or fills:
-        return True
     replaced = any(other.mode in _REPLACES_ROWS for other in (*after, *job.earlier(write)))
-    return replaced and job.language == "sql"  # Hive: CREATE TABLE t (…), and INSERT OVERWRITE fills it
+    # Hive: CREATE TABLE t (…), and INSERT OVERWRITE fills it.
+    return write.query is not None or bool(fills) or (replaced and job.language == "sql")
