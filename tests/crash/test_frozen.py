@@ -18,8 +18,7 @@ EMPTY, END_OF_EMPTY = DAYS[3:]
 
 def frozen(world, point, *window):
     """Start a run that stops (SIGSTOP) at a point, and wait until its lease has run out."""
-    child = world.child(*window, fail_point=f"{point}:pause")
-    child.until_stopped()
+    child = world.paused(point, *window)
     time.sleep(LEASE + 0.2)
     return child
 
@@ -58,8 +57,7 @@ def test_s45_refused_although_the_winner_had_nothing_to_change(lasting, point, w
     world.run()
     right, before = world.look(), world.versions()
     world.land(8, DAY)
-    first = world.child(fail_point=f"{point}:pause")
-    first.until_stopped()
+    first = world.paused(point)
     # when the delivery is taken back, and the winner finds the table as it should be
     # (if it waited for the lease, it looks at the record first, and need not even compute),
     world.land(number, DAY)
@@ -100,8 +98,7 @@ def test_a_live_holder_is_not_replaced_before_its_lease_ends(lasting):
     # Given a run that is stopped, whose process is there and whose lease has not run out,
     world = lasting("overwrite", lease=6)
     world.land_next()
-    first = world.child(fail_point="claim.fenced:pause")
-    first.until_stopped()
+    first = world.paused("claim.fenced")
     # when another run comes, it is told to wait; with patience it gets the scope when the lease ends.
     with pytest.raises(ScopeHeld):
         world.run()
