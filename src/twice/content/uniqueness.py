@@ -10,9 +10,10 @@ full and hashes that to 128 bits, so two of a trillion keys meet by chance once 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from twice.content.java import items_of
 from twice.content.keys import key_of
 from twice.model.names import quote
 
@@ -24,8 +25,8 @@ def proves_unique(df: DataFrame, names: Sequence[str]) -> bool:
     """Tell whether no two rows of the result can agree in all of these columns, by its optimised plan."""
     plan = df._jdf.queryExecution().optimizedPlan()
     wanted = set(names)
-    known = {_id(each) for each in _each(plan.output()) if each.name() in wanted}
-    keys = [{_id(each) for each in _each(key)} for key in _each(plan.distinctKeys())]
+    known = {_id(each) for each in items_of(plan.output()) if each.name() in wanted}
+    keys = [{_id(each) for each in items_of(key)} for key in items_of(plan.distinctKeys())]
     if any(key <= known for key in keys):
         return True
     return bool(keys) and any(key <= known | _behind(df, plan, known) for key in keys)
@@ -33,9 +34,9 @@ def proves_unique(df: DataFrame, names: Sequence[str]) -> bool:
 
 def _behind(df: DataFrame, plan: Any, known: set[str]) -> set[str]:
     """Return the columns that surrogate keys among the known ones are made of."""
-    output = {_id(each): str(each.name()) for each in _each(plan.output())}
+    output = {_id(each): str(each.name()) for each in items_of(plan.output())}
     found: set[str] = set()
-    for made in _each(plan.expressions()):
+    for made in items_of(plan.expressions()):
         if made.getClass().getSimpleName() == "Alias" and str(made.exprId()) in known:
             made_of = _in_order(made.child(), output)
             if made_of and _is_surrogate(df, made.child(), [output[each] for each in made_of]):
@@ -45,7 +46,7 @@ def _behind(df: DataFrame, plan: Any, known: set[str]) -> set[str]:
 
 def _in_order(expression: Any, output: dict[str, str]) -> list[str]:
     """Return the columns of an expression as they come in its text; none if one of them is not in the result."""
-    ids = {_id(each): str(each) for each in _each(expression.references())}
+    ids = {_id(each): str(each) for each in items_of(expression.references())}
     text = str(expression)
     return sorted(ids, key=lambda each: text.find(ids[each])) if set(ids) <= set(output) else []
 
@@ -57,16 +58,10 @@ def _is_surrogate(df: DataFrame, expression: Any, names: list[str]) -> bool:
     probe = df.select(key_of(*map(quote, names)).alias("k"))._jdf.queryExecution().optimizedPlan()
     return any(
         each.getClass().getSimpleName() == "Alias" and each.child().semanticEquals(expression)
-        for each in _each(probe.expressions())
+        for each in items_of(probe.expressions())
     )
 
 
 def _id(found: Any) -> str:
     """Name a column for good; an expression is no column of the result, and proves nothing about one."""
     return str(found.exprId()) if found.getClass().getSimpleName() == "AttributeReference" else ""
-
-
-def _each(items: Any) -> Iterator[Any]:
-    iterator = items.iterator()
-    while iterator.hasNext():
-        yield iterator.next()

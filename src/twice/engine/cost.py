@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
+
+from twice.content.java import items_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -48,7 +49,7 @@ def _sum(context: SparkContext, group: str) -> dict[str, float]:
     stages: dict[int, Any] = {}
     for number in context.statusTracker().getJobIdsForGroup(group):
         with contextlib.suppress(Py4JError):  # long ago: forgotten
-            for stage in _each(store.job(number).stageIds()):
+            for stage in items_of(store.job(number).stageIds()):
                 stages.setdefault(stage, None)
     if not stages:
         return {}
@@ -69,11 +70,5 @@ def _sum(context: SparkContext, group: str) -> dict[str, float]:
 def _attempts(store: Any, stage: int, every: Any, none: Any) -> list[Any]:
     """Return every attempt of a stage; what a lost executor computed was paid for, too."""
     with contextlib.suppress(Py4JError):  # skipped: its rows were there already
-        return list(_each(store.stageData(stage, False, every, False, none)))
+        return list(items_of(store.stageData(stage, False, every, False, none)))
     return []
-
-
-def _each(items: Any) -> Iterator[Any]:
-    iterator = items.iterator()
-    while iterator.hasNext():
-        yield iterator.next()

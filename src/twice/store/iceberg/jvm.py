@@ -16,9 +16,10 @@ from datetime import date, datetime, timezone
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from py4j.java_collections import JavaList
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
+
+from twice.content.java import items_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,16 +67,6 @@ def known(session: SparkSession, name: str, member: str = "") -> Any:
     return _looked_up(gateway(session), name, member)
 
 
-def each(items: Any) -> Iterator[Any]:
-    """Walk what Java gives; Python's own way ends with a Java exception, which costs twenty round trips."""
-    if isinstance(items, JavaList):
-        yield from (items.get(place) for place in range(len(items)))
-        return
-    iterator = items.iterator()
-    while iterator.hasNext():
-        yield iterator.next()
-
-
 def java_class(error: BaseException) -> str:
     """Return the Java class behind an error, or an empty text."""
     if isinstance(error, Py4JJavaError):
@@ -121,7 +112,7 @@ def files_in(session: SparkSession, table: Any, snapshot_id: int, expression: An
     tasks = table.newScan().useSnapshot(snapshot_id).filter(expression).planFiles()
     try:
         found: dict[str, FileInfo] = {}
-        for task in each(tasks):
+        for task in items_of(tasks):
             info = describe(task.file(), task.deletes())
             found[info.location] = info
     finally:
@@ -149,7 +140,7 @@ class Describer:
         values = {name: _python(place, kind) for (_, name, kind), place in zip(fields, places, strict=True)}
         # To ask is one call; to walk a Java list is several, and nearly all of them are empty.
         some = deletes is not None and not deletes.isEmpty()
-        over = tuple(str(delete.location()) for delete in each(deletes)) if some else ()
+        over = tuple(str(delete.location()) for delete in items_of(deletes)) if some else ()
         return FileInfo(told["file-path"], int(told["record-count"]), values, file, over)
 
     def _told(self, file: Any) -> str:
@@ -160,7 +151,7 @@ class Describer:
 
     def _fields_of(self, spec: int) -> list[tuple[str, str, str]]:
         if spec not in self._fields:
-            fields = each(self._table.specs().get(spec).partitionType().fields())
+            fields = items_of(self._table.specs().get(spec).partitionType().fields())
             self._fields[spec] = [(str(field.fieldId()), str(field.name()), str(field.type())) for field in fields]
         return self._fields[spec]
 

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from twice.content.java import items_of
 from twice.store.iceberg import jvm
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Line:
     def branch_tokens(self, table: Any) -> list[int]:
         """List the tokens of the branches that claims left, or hold now."""
         start = self.branch_of(0).removesuffix("0")
-        names = [str(name) for name in jvm.each(table.refs().keySet())]
+        names = [str(name) for name in items_of(table.refs().keySet())]
         return [int(name.removeprefix(start)) for name in names if re.fullmatch(re.escape(start) + r"\d+", name)]
 
     def mark(self, token: int) -> str:
@@ -87,7 +88,7 @@ class Line:
 
 def shadows_at(table: Any) -> list[Line]:
     """List the shadows that added columns to a table."""
-    names = [str(name) for name in jvm.each(table.properties().keySet())]
+    names = [str(name) for name in items_of(table.properties().keySet())]
     return [Line(name.removeprefix(f"{ADDED}@")) for name in names if name.startswith(f"{ADDED}@")]
 
 
@@ -98,5 +99,5 @@ def added_by_others(table: Any, line: Line) -> set[str]:
 
 def shadows_in(table: Any) -> set[Line]:
     """List the shadows that have versions in a table, or are about to publish their first one."""
-    found = (_BRANCHES.fullmatch(str(name)) for name in jvm.each(table.refs().keySet()))
+    found = (_BRANCHES.fullmatch(str(name)) for name in items_of(table.refs().keySet()))
     return {Line(match["shadow"] or match["claimant"]) for match in found if match}

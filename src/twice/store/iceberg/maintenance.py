@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from twice.content.java import items_of
 from twice.model.names import quote, quote_text
 from twice.store.iceberg import jvm
 
@@ -32,7 +33,7 @@ def expire(session: SparkSession, table: Table, older_than: datetime) -> int:
 def snapshots(session: SparkSession, table: Table) -> int:
     """Count the table's snapshots."""
     live = jvm.load(session, table.id)
-    return sum(1 for _ in jvm.each(live.snapshots())) if live is not None else 0
+    return sum(1 for _ in items_of(live.snapshots())) if live is not None else 0
 
 
 def remove_orphans(session: SparkSession, table: Table, now: datetime) -> int:

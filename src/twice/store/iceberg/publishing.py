@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 from pyspark.errors.exceptions.captured import CapturedException
 
+from twice.content.java import items_of
 from twice.errors import Conflict, LeaseLost
 from twice.failpoints import fail_point
 from twice.store.iceberg import jvm
@@ -192,7 +193,7 @@ def _touches(session: SparkSession, table: Any, stage: IcebergStage, snapshot: A
         snapshot.removedDeleteFiles(io),
     )
     describe = jvm.Describer(session, table)
-    return any(stage.place(describe(file)) is not None for files in changes for file in jvm.each(files))
+    return any(stage.place(describe(file)) is not None for files in changes for file in items_of(files))
 
 
 def _conflict(stage: IcebergStage, what: str) -> Conflict:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import types as T
 
 from twice.content.filters import scope_filter
+from twice.content.java import items_of
 from twice.content.rows import column
 from twice.errors import LeaseLost, StoreRefused
 from twice.store.iceberg import jvm, staging
@@ -107,7 +108,7 @@ def drop(session: SparkSession, table: Table, shadow: Table) -> bool:
         if live is None:
             return
         transaction = live.newTransaction()
-        refs = {str(name) for name in jvm.each(live.refs().keySet())}
+        refs = {str(name) for name in items_of(live.refs().keySet())}
         ours = [name for name in (line.name, *map(line.branch_of, line.branch_tokens(live))) if name in refs]
         for name in ours:
             transaction.manageSnapshots().removeBranch(name).commit()
@@ -150,10 +151,10 @@ def _expire(session: SparkSession, table: Table, line: Line) -> None:
         return
     kept = {
         snapshot.snapshotId()
-        for name in jvm.each(live.refs().keySet())
+        for name in items_of(live.refs().keySet())
         for snapshot in jvm.history(live, jvm.snapshot_of(live, str(name)))
     }
-    snapshots = jvm.each(live.snapshots())
+    snapshots = items_of(live.snapshots())
     made = [snapshot.snapshotId() for snapshot in snapshots if snapshot.summary().get(SHADOW) == line.shadow]
     if gone := [number for number in made if number not in kept]:
         # By age nothing goes: other versions have their own time.
@@ -166,8 +167,8 @@ def _expire(session: SparkSession, table: Table, line: Line) -> None:
 def _gone(live: Any, head: Any) -> set[str]:
     """Name the columns of a version that the table no longer has, or has under another number."""
     before = live.schemas().get(head.schemaId())
-    now = {int(each.fieldId()): str(each.name()) for each in jvm.each(live.schema().columns())}
-    columns = jvm.each(before.columns()) if before is not None else ()
+    now = {int(each.fieldId()): str(each.name()) for each in items_of(live.schema().columns())}
+    columns = items_of(before.columns()) if before is not None else ()
     return {str(each.name()) for each in columns if now.get(int(each.fieldId())) != str(each.name())}
 
 
@@ -213,12 +214,12 @@ def _unneeded(live: Any, line: Line) -> list[str]:
     """Name the columns that were added for this shadow and serve nobody else."""
     if live.currentSnapshot() is None:
         return []
-    there = {str(column.name()) for column in jvm.each(live.schema().columns())}
+    there = {str(column.name()) for column in items_of(live.schema().columns())}
     return sorted((line.added(live) & there) - added_by_others(live, line))
 
 
 def _keys(live: Any, line: Line) -> list[str]:
-    return [str(name) for name in jvm.each(live.properties().keySet()) if str(name).endswith(f"@{line.shadow}")]
+    return [str(name) for name in items_of(live.properties().keySet()) if str(name).endswith(f"@{line.shadow}")]
 
 
 def _set_properties(update: Any, live: Any, line: Line) -> None:

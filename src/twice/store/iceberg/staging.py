@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from twice.content.filters import scope_filter
+from twice.content.java import items_of
 from twice.errors import Conflict, LeaseLost
 from twice.model.names import quote
 from twice.store.iceberg import grouping, jvm
@@ -77,11 +78,11 @@ class IcebergStage(Stage):
                 to_go_on="run it again; twice maintain expires nothing under a running claim",
             )
         for snapshot in reversed(walked):
-            for file in jvm.each(snapshot.removedDataFiles(table.io())):
+            for file in items_of(snapshot.removedDataFiles(table.io())):
                 info = describe(file)
                 if added.pop(info.location, None) is None:
                     removed[info.location] = info
-            for file in jvm.each(snapshot.addedDataFiles(table.io())):
+            for file in items_of(snapshot.addedDataFiles(table.io())):
                 info = describe(file)
                 added[info.location] = info
         found = list(added.values()), list(removed.values())

@@ -10,6 +10,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import types as T
 
+from twice.content.java import items_of
 from twice.content.nullability import plain
 from twice.content.places import require_places
 from twice.errors import SchemaRefused, StoreRefused
@@ -186,7 +187,7 @@ def published(live: Any) -> set[str]:
     """Name the columns of the version that readers see: a refused attempt may have added more."""
     current = live.currentSnapshot()
     schema = live.schemas().get(current.schemaId()) if current is not None else None
-    return {str(column.name()) for column in jvm.each(schema.columns())} if schema is not None else set()
+    return {str(column.name()) for column in items_of(schema.columns())} if schema is not None else set()
 
 
 def _retype(table: Table, name: str, old: T.DataType, new: T.DataType) -> str:
