@@ -89,6 +89,19 @@ def test_what_is_less_than_a_surrogate_of_the_grouping_is_not_proven(grouped, ch
     assert not proves_unique(change(grouped), ["k"])
 
 
+def test_names_that_differ_by_case_only_prove_nothing(rows):
+    made = rows.groupBy("a").agg(F.count("*").alias("n")).withColumn("k", key_of("a"))
+    assert not proves_unique(made.toDF("a", "A", "k"), ["k"])
+
+
+def test_a_key_takes_odd_names_as_columns(spark):
+    rows = spark.sql("select named_struct('x', 5, 'x-y', 7), 2, 9").toDF("a", "y", "${spark.app.id}")
+    odd_name = "`${spark.app.id}`"
+    found = rows.select(key_of("`a`.x-y"), key_of(F.col("`a`.`x-y`")), key_of(odd_name), key_of(F.lit(9)))
+    one, other, odd, nine = found.collect()[0]
+    assert (one, odd) == (other, nine)
+
+
 def test_a_profile_of_unique_keys_still_counts_nulls_and_violations(spark):
     rows = spark.createDataFrame([(1, "x", 5), (2, None, -1), (2, "y", 3)], "p int, k string, v int")
     bad = {"v": F.col("v") < 0}

@@ -47,10 +47,10 @@ def key_of(*columns: str | Column) -> Column:
         raise DefinitionError('a key needs at least one column: key_of("order_date", "region")')
     for column in columns:
         _require_column(column)
-    names = [_quoted(column) for column in columns if isinstance(column, str)]
+    names = [column for column in columns if isinstance(column, str) and all(map(str.isidentifier, column.split(".")))]
     if len(names) == len(columns):
         # One text for Spark to read costs less than the many calls that build the same expression.
-        return F.expr(key_sql(*names))
+        return F.expr(key_sql(*(".".join(map(quote, name.split("."))) for name in names)))
     parts = (_part(F.col(column) if isinstance(column, str) else column) for column in columns)
     return F.substring(F.sha2(F.concat(*parts), 256), 1, 32)
 
@@ -60,11 +60,6 @@ def _require_column(given: object) -> None:
 
     if not isinstance(given, (str, Column)) or (isinstance(given, str) and given.strip().endswith("*")):
         raise DefinitionError(f"a key is made of named columns, not of {given!r}. Use key_hash for plain values")
-
-
-def _quoted(name: str) -> str:
-    """Quote the parts of a dotted name, as `F.col` understands it."""
-    return name if "`" in name else ".".join(quote(part) for part in name.split("."))
 
 
 def _part(value: Column) -> Column:

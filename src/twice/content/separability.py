@@ -19,6 +19,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from twice.content.plans import analysed
+from twice.content.rows import column as column_of
 from twice.content.tracing import Mixed, Origin, Reader
 from twice.model.names import quote
 
@@ -39,7 +40,9 @@ class Marks:
         """Return the rows of an input under a mark; an input without an origin is not cut to the window."""
         mark = f"twice-input-{self._key}-{len(self._origins)}"
         self._origins[mark] = (name, origin)
-        return df.selectExpr(*(f"{quote(each)} AS {quote(each)}" for each in df.columns)).alias(mark)
+        if all(map(str.isidentifier, df.columns)):  # one text costs less than calls; Spark fills in ${…} even in quotes
+            return df.selectExpr(*(f"{quote(each)} AS {quote(each)}" for each in df.columns)).alias(mark)
+        return df.select(*(column_of(each).alias(each) for each in df.columns)).alias(mark)
 
     def mixes(self, result: DataFrame, column: str, zone: str) -> str:
         """Say how a result may mix partitions; an empty text: it keeps them apart, by its column of that name."""

@@ -53,9 +53,11 @@ def _in_order(expression: Any, output: dict[str, str]) -> list[str]:
 
 def _is_surrogate(df: DataFrame, expression: Any, names: list[str]) -> bool:
     """Compare an expression with the surrogate key of these columns, as Spark optimises both."""
-    if expression.getClass().getSimpleName() != "Substring" or len(set(df.columns)) < len(df.columns):
+    distinct = {name.casefold() for name in df.columns}
+    if expression.getClass().getSimpleName() != "Substring" or len(distinct) < len(df.columns):
         return False
-    probe = df.select(key_of(*map(quote, names)).alias("k"))._jdf.queryExecution().optimizedPlan()
+    key = key_of(*(name if name.isidentifier() else quote(name) for name in names))
+    probe = df.select(key.alias("k"))._jdf.queryExecution().optimizedPlan()
     return any(
         each.getClass().getSimpleName() == "Alias" and each.child().semanticEquals(expression)
         for each in items_of(probe.expressions())

@@ -16,6 +16,7 @@ from datetime import date, datetime, timezone
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
@@ -59,6 +60,8 @@ def gateway(session: SparkSession) -> Any:
 @lru_cache(maxsize=64)
 def _looked_up(java: Any, name: str, member: str) -> Any:
     found = getattr(java, name)
+    if isinstance(found, JavaPackage):  # so Java says that there is no such class; it may come later
+        raise TypeError(f"Spark does not know {name}: its jar is missing")
     return getattr(found, member) if member else found
 
 
