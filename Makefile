@@ -1,7 +1,7 @@
 # Every target does its own set-up. `make` alone lists them.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup python postgres demo test crash-matrix audit-score docs-rules lint types imports format bench lock clean
+.PHONY: help setup python postgres demo test test-full crash-matrix audit-score docs-rules lint types imports format bench lock clean
 
 BIN := .venv/bin
 SPARK := scripts/with-spark
@@ -23,8 +23,11 @@ postgres:
 demo: setup ## the shop: run a day, run it again, kill it, and compare with the unsafe version
 	@$(SPARK) $(BIN)/python -m examples.shop.demo
 
-test: setup postgres lint types imports ## lint, types, import contracts, then all tests
+test: setup postgres lint types imports ## lint, types, import contracts, then the tests (20 minutes on two cores)
 	@scripts/run-tests
+
+test-full: setup postgres lint types imports ## every test: all stores, the crash matrix, Spark's defaults, state on disk
+	@scripts/run-tests full
 
 crash-matrix: setup postgres ## kill every store at every point, by signal and by system call; ends with one JSON line
 	@scripts/crash-matrix

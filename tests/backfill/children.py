@@ -59,8 +59,8 @@ def shuffle(ledger) -> None:
 def child(order: Order) -> None:
     """Work on the backfill, write down how it ended, leave without stopping the Spark that others use."""
     from tests.backfill.conftest import Shop
-    from tests.conftest import Lab
     from tests.crash.driver import attach
+    from tests.support.project import Lab
     from twice import config as configuration
     from twice.backfill.shadows import ShadowOf
     from twice.ledger import open_ledger

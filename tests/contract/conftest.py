@@ -1,4 +1,9 @@
-"""One ground per test and store; a database of your own joins in with TWICE_CONTRACT_URL."""
+"""One ground per test and store; a database of your own joins in with TWICE_CONTRACT_URL.
+
+`make test` runs the tests marked `every_store` on every store and the others on Iceberg; `make test-full` runs all of
+them on every store. A test that `needs` an ability runs on the stores that have it, one that `lacks` it on the others
+(test_refusals.py).
+"""
 
 from __future__ import annotations
 
@@ -16,13 +21,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 KINDS = ["iceberg", "sqlite", "postgres", "parquet", "delta"]
+# Which stores lack an ability; test_refusals.py fails when this is not so.
+LACKING = {
+    "merge": {"parquet"},
+    "shadow": {"parquet"},
+    "side_by_side": {"delta"},
+    "outside_readers": {"iceberg", "delta", "parquet"},
+}
 _numbers = itertools.count(1)
 
 
 def pytest_generate_tests(metafunc):
-    if "ground" in metafunc.fixturenames:
-        own = ["own"] if os.environ.get(places.OWN_URL) else []
-        metafunc.parametrize("kind", [*KINDS, *own], scope="session")
+    if "ground" not in metafunc.fixturenames:
+        return
+    chosen = [*KINDS, *(["own"] if os.environ.get(places.OWN_URL) else [])]
+    for mark in metafunc.definition.iter_markers("needs"):
+        chosen = [kind for kind in chosen if kind not in LACKING[mark.args[0]]]
+    for mark in metafunc.definition.iter_markers("lacks"):
+        chosen = [kind for kind in chosen if kind in LACKING[mark.args[0]]]
+    everywhere = metafunc.definition.get_closest_marker("every_store")
+    marks = {kind: () if everywhere or kind == chosen[0] else pytest.mark.full for kind in chosen}
+    metafunc.parametrize("kind", [pytest.param(kind, marks=marks[kind]) for kind in chosen], scope="session")
 
 
 @pytest.fixture

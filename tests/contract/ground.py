@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from twice import Day, Pipeline, Table
+from twice import Day, Pipeline, Table, Window
 from twice.engine.api import run
 from twice.engine.stores import Stores
 from twice.model.scopes import Scope
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tests.conftest import Lab
     from tests.contract.places import Place
-    from twice import Grain, Window
+    from tests.support.project import Lab
+    from twice import Grain
     from twice.config import Config
     from twice.engine.job import StepResult
     from twice.store.protocol import Abilities, Stage, Store
@@ -60,9 +60,6 @@ class Ground:
     @property
     def abilities(self) -> Abilities:
         return Stores(self.config).source(Table(self.place.name("any"))).abilities
-
-    def can(self, table: Table) -> bool:
-        return isinstance(table.write, self.abilities.writes)
 
     def table(self, name: str = "t", **contract: Any) -> Table:
         return Table(self.place.name(name), **contract)
@@ -117,15 +114,29 @@ class Ground:
     def rows(self, *columns: str, **where: object) -> list[tuple[Any, ...]]:
         return self.place.rows("t", *columns, where=where)
 
-    def opened(self, feed: Feed, label: str, token: int, *rows: tuple[object, ...]) -> tuple[Store, Stage, Target]:
-        """Open a stage for one partition, as the engine does, and write rows into it."""
+    def opened(
+        self, feed: Feed, label: str, token: int, *rows: tuple[object, ...], to: str = "", **dimensions: str
+    ) -> tuple[Store, Stage, Target]:
+        """Open a stage for a partition (or those up to `to`), as the engine does, and write the day's rows into it."""
         feed.put(label, *rows)
-        window = feed.pipeline.grain.unit(label, feed.pipeline.zone)
-        target = Target.of(feed.table, Scope(window), feed.pipeline.zone)
+        target = self.target(feed, label, to, **dimensions)
         store, spark = self.store(feed.table), self.lab.spark
-        made = feed.of(spark, window)
+        made = feed.of(spark, target.scope.window or feed.pipeline.grain.unit(label, feed.pipeline.zone))
         store.check(spark, feed.table)
         store.prepare(spark, feed.table, made.schema)
         stage = store.open(spark, target, token)
         store.stage(spark, stage, made)
         return store, stage, target
+
+    def target(self, feed: Feed, label: str, to: str = "", **dimensions: str) -> Target:
+        """Return what a run for that partition (or those up to `to`) owns of the feed's table."""
+        zone = feed.pipeline.zone
+        window = feed.pipeline.grain.unit(label, zone)
+        if to:
+            window = Window(window.start, feed.pipeline.grain.parse(to, zone))
+        return Target.of(feed.table, Scope.of(window, dimensions), zone)
+
+    def published(self, feed: Feed, label: str, token: int, *rows: tuple[object, ...], **how: Any) -> str:
+        """Stage rows and publish them; return the new version."""
+        store, stage, target = self.opened(feed, label, token, *rows, **how)
+        return store.publish(self.lab.spark, stage, target.partitions, {}, {})

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from twice.engine.job import StepResult
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.every_store]
 
 SOURCE = "id bigint, n int, price decimal(12,2), word string, moment timestamp, d date"
 ROWS = """

@@ -7,7 +7,7 @@ import pytest
 from twice import Day, Overwrite
 from twice.errors import Conflict, LeaseLost
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.every_store]
 
 MON, TUE, WED = "2026-04-20", "2026-04-21", "2026-04-22"
 
@@ -76,17 +76,9 @@ def test_what_somebody_else_wrote_meanwhile_is_not_written_over(ground, daily, h
     assert ground.place.leftovers("t") == []
 
 
-def test_two_disjoint_scopes_publish_side_by_side_or_the_claim_takes_the_whole_table(ground, daily):
+@pytest.mark.needs("side_by_side")
+def test_two_disjoint_scopes_publish_side_by_side(ground, daily):
     spark = ground.lab.spark
-    if not ground.abilities.side_by_side:
-        from twice.engine.claiming import claimed
-        from twice.model.scopes import Scope
-
-        class Job:
-            store, target = ground.store(daily.table), None
-
-        assert claimed(Job) == Scope(None)
-        return
     store, one, first = ground.opened(daily, TUE, 8, (3, 1))
     _, two, second = ground.opened(daily, WED, 9, (4, 1))
     # Opened in one order, published in the other; neither is in the other's way.

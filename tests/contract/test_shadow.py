@@ -1,4 +1,4 @@
-"""Shadows, on every store: built unseen, compared, swapped in or dropped without a trace."""
+"""Shadows, on every store that can: built unseen, compared, swapped in or dropped without a trace."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from twice.backfill.shadows import ShadowOf
 from twice.engine.api import run
 from twice.engine.run import Workshop
 from twice.engine.stores import Stores
-from twice.errors import StoreRefused, UsageError
+from twice.errors import UsageError
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.needs("shadow")]
 
 
 def shop(ground, query: str) -> Pipeline:
@@ -56,16 +56,13 @@ OLD = "select id, d, n from raw"
 NEW = "select id, d, n + 10 as n from raw where id <> 5"
 
 
+@pytest.mark.every_store
 def test_a_shadow_is_built_unseen_and_swapped_in_at_once(ground):
     land(ground)
     old, new = shop(ground, OLD), shop(ground, NEW)
     for number in range(20, 24):
         run(old, for_=f"2026-04-{number}", spark=ground.lab.spark, ledger=ground.lab.ledger, config=ground.config)
     before = ground.rows("id", "n"), ground.place.rows("u", "id", "n")
-    if ground.place.kind == "parquet":
-        with pytest.raises(StoreRefused, match="cannot build a table unseen"):
-            project(ground, new).start(middle(new))
-        return
 
     summary = project(ground, new).start(middle(new))
 
@@ -97,8 +94,6 @@ def test_a_shadow_is_built_unseen_and_swapped_in_at_once(ground):
 def test_a_dropped_shadow_leaves_nothing_behind(ground):
     land(ground)
     old, new = shop(ground, OLD), shop(ground, NEW)
-    if ground.place.kind == "parquet":
-        return
     for number in range(20, 24):
         run(old, for_=f"2026-04-{number}", spark=ground.lab.spark, ledger=ground.lab.ledger, config=ground.config)
     with ground.untouched("t"), ground.untouched("u"):
@@ -115,8 +110,6 @@ def test_a_dropped_shadow_leaves_nothing_behind(ground):
 def test_the_shadow_of_a_table_that_is_not_there_yet_can_be_swapped_in_or_dropped(ground):
     land(ground)
     new = shop(ground, NEW)
-    if ground.place.kind == "parquet":
-        return
     summary = project(ground, new).start(middle(new))
     info = ground.lab.ledger.backfill(summary.backfill)
     ShadowOf(project(ground, new).workshop, new, info).drop()
@@ -135,8 +128,6 @@ def test_a_whole_table_that_is_newer_than_the_range_stays_and_the_rest_is_swappe
     raw = Table(ground.lab.name("raw"), partition=Day("d"))
     dim = ground.table("t", key=["id"], write=Whole())
     facts = ground.table("u", partition=Day("d"), key=["id"], write=Overwrite())
-    if ground.place.kind == "parquet":
-        return
     pipeline.sql("t", reads={"raw": raw.latest()}, writes=dim, query="select id, n, :window_start as since from raw")
     pipeline.sql(
         "u",
@@ -160,12 +151,11 @@ def test_a_whole_table_that_is_newer_than_the_range_stays_and_the_rest_is_swappe
     assert len(ground.place.rows("u", "id")) == 6
 
 
+@pytest.mark.needs("merge")
 def test_a_merged_table_has_no_shadow(ground):
     pipeline = Pipeline("shadowed", grain=Day)
     raw = Table(ground.lab.name("raw"), partition=Day("d"))
     table = ground.table(key=["id"], write=Merge(version="n"))
-    if not ground.can(table):
-        return
     pipeline.sql("t", reads={"raw": raw}, writes=table, query=OLD)
     with pytest.raises(UsageError, match="merges into"):
         project(ground, pipeline).start(middle(pipeline))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -48,7 +49,9 @@ def executors(pid):
     return found
 
 
-def test_s24_a_lost_executor_is_weather(world, tmp_path):
+@pytest.mark.full
+@pytest.mark.slow(reason="starts a cluster of two executors")
+def test_s24_a_lost_executor_is_a_transient_error(world, tmp_path):
     import pyspark
 
     # Given a run on a cluster of two executors, in the middle of a stage,
@@ -57,9 +60,8 @@ def test_s24_a_lost_executor_is_weather(world, tmp_path):
     old, new = world.look(), world.delivered()
     config = Path(world.config.source)
     cluster = config.with_name(f"cluster-{config.name}")
-    cluster.write_text(
-        config.read_text().replace("local[2]", MASTER) + '"spark.executor.memory" = "1g"\n"spark.cores.max" = "2"\n'
-    )
+    local = re.sub(r"local\[\d\]", MASTER, config.read_text())
+    cluster.write_text(local + '"spark.executor.memory" = "1g"\n"spark.cores.max" = "2"\n')
     go, told = tmp_path / "go", tmp_path / "told.jsonl"
     order = world.order(kind="slow", hold=str(go))
     order = replace(order, told=str(told), config=str(cluster))

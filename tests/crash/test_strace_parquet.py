@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash import parquet_publish as job
+from tests.support.project import FULL
 from twice.store.parquet import publishing, swap
 
 pytestmark = [
@@ -22,7 +23,7 @@ pytestmark = [
 
 ROOT = Path(__file__).parents[2]
 # Of every so many calls one; the full matrix takes them all.
-STEP = 1 if os.environ.get("TWICE_CRASH_MATRIX") == "full" else 2
+STEP = 1 if FULL else 2
 TOKEN = 2
 
 
@@ -130,6 +131,7 @@ mount -t tmpfs -o size=512k,nr_inodes=2k none {tmp_path} || exit 77
 exec {sys.executable} - <<'PYTHON'
 from pathlib import Path
 from tests.crash import parquet_publish as job
+from tests.support.project import FULL
 from twice.errors import EnvironmentProblem
 from twice.store.parquet import publishing
 root = Path({str(tmp_path)!r})

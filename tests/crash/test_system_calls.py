@@ -18,11 +18,11 @@ import pytest
 
 from tests.crash import embedded, tally
 from tests.crash.children import forks, until
+from tests.support.project import FULL
 from twice.ledger import open_ledger
 from twice.store.sql import books, publishing
 
 CALLS = "pwrite64,write,ftruncate,fsync,fdatasync,unlink,unlinkat,rename,renameat,renameat2"
-FULL = os.environ.get("TWICE_CRASH_MATRIX") == "full"
 # Of every so many system calls one; the full matrix takes them all.
 STEP = {"serving": 1 if FULL else 11, "ledger": 1 if FULL else 30}
 ANY_TRACER, SET_TRACER = -1, 0x59616D61

@@ -1,0 +1,115 @@
+"""A project of a test: its configuration, its ledger, and a namespace of its own on the Spark of the test process."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from twice import config as configuration
+from twice.engine.api import run
+from twice.ledger import Ledger
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from twice.engine.run import RunResult
+    from twice.model.pipelines import Pipeline
+
+TOML = """
+[ledger]
+url = "sqlite:///{folder}/ledger.db"
+[stores.lake]
+type = "iceberg"
+warehouse = "warehouse"
+catalog = "sqlite:///catalog.db"
+# Nobody connects to it: it brings the driver of Postgres into Spark.
+[stores.server]
+type = "sql"
+url = "postgresql://127.0.0.1/none"
+[stores.warehouse]
+type = "delta"
+path = "delta"
+[lease]
+seconds = {lease}
+[pools.slow]
+weight = 1
+[pools.production]
+weight = 4
+[profiles.default.spark]
+{spark}
+"""
+
+# Spark for a handful of rows: one core a process, nothing compiled that runs once, little kept for a page to show.
+QUICK = {
+    "spark.master": "local[1]",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.default.parallelism": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "50",
+    "spark.ui.retainedTasks": "200",
+    "spark.sql.ui.retainedExecutions": "20",
+}
+# `make test-full` runs on Spark's defaults, so that generated code and adaptive plans are seen, too.
+DEFAULTS = {
+    "spark.master": "local[2]",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+}
+# Set by `make test-full`.
+FULL = os.environ.get("TWICE_TESTS") == "full"
+
+
+def toml(folder: object, lease: float = 60) -> str:
+    """Return a project's twice.toml, its ledger in that folder."""
+    chosen = DEFAULTS if FULL else QUICK
+    spark = "\n".join(f'"{name}" = "{value}"' for name, value in chosen.items())
+    return TOML.format(folder=folder, lease=lease, spark=spark)
+
+
+@dataclass
+class Lab:
+    """A project for one test: its own namespace and ledger on the shared Spark and catalog."""
+
+    spark: SparkSession
+    ledger: Ledger
+    config: configuration.Config
+    space: str
+    folder: Path
+
+    def name(self, table: str) -> str:
+        """Return a table name in the test's own namespace."""
+        return f"lake.{self.space}.{table}"
+
+    def rows(self, table: str, where: str = "true") -> list[dict[str, Any]]:
+        """Read a table as a list of dicts, in a stable order."""
+        found = [row.asDict(recursive=True) for row in self.read(table).where(where).collect()]
+        return sorted(found, key=lambda row: str(sorted(row.items(), key=lambda item: item[0])))
+
+    def read(self, table: str) -> DataFrame:
+        """Read a table afresh."""
+        return self.spark.newSession().table(self.name(table))
+
+    def versions(self, table: str) -> list[int]:
+        """List main's snapshots, oldest first."""
+        found = self.spark.sql(f"select snapshot_id from {self.name(table)}.history order by made_current_at")
+        return [row[0] for row in found.collect()]
+
+    def refs(self, table: str) -> list[str]:
+        """List branches and tags."""
+        return sorted(row[0] for row in self.spark.sql(f"select name from {self.name(table)}.refs").collect())
+
+    def run(self, pipeline: Pipeline, for_: object = None, **how: Any) -> RunResult:
+        """Run a pipeline in this process."""
+        return run(
+            pipeline,
+            for_=for_,
+            spark=self.spark,
+            ledger=self.ledger,
+            config=self.config,
+            **how,  # type: ignore[arg-type]
+        )
