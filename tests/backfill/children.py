@@ -36,6 +36,9 @@ class Order:
     shadow: bool = False
     first: int = 1
     fail_point: str = ""
+    # Stop the process, as SIGSTOP does, or pause the backfill, once so many partitions are done.
+    stop_at: int = 0
+    pause_at: int = 0
 
 
 def until(reached: Callable[[], object], patience: float = PATIENCE) -> None:
@@ -56,6 +59,19 @@ def shuffle(ledger) -> None:
     ledger.lay_out = shuffled
 
 
+def steering(order: Order, ledger) -> Callable[[object], None]:
+    """Return what listens to the notes of a backfill and stops or pauses it when its number is reached."""
+
+    def heard(note) -> None:
+        done = ledger.backfill(note.backfill).count("done") if note.kind == "done" else 0
+        if order.pause_at and done >= order.pause_at:
+            ledger.pause_backfill(note.backfill)
+        if order.stop_at and done >= order.stop_at:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    return heard
+
+
 def child(order: Order) -> None:
     """Work on the backfill, write down how it ended, leave without stopping the Spark that others use."""
     from tests.backfill.conftest import Shop
@@ -72,6 +88,7 @@ def child(order: Order) -> None:
         lab = Lab(attach(*order.gateway), open_ledger(config.ledger), config, order.space, Path(order.told).parent)
         shop = Shop(lab)
         shop.pipeline = shop.build(slow=order.slow)
+        shop.heard = steering(order, lab.ledger)
         if order.fail_point:
             os.environ["TWICE_FAILPOINT"] = order.fail_point
         if order.swap:
@@ -111,6 +128,11 @@ class Child:
         assert self._process.exitcode is not None, "the child still runs"
         said = json.loads(self._told.read_text()) if self._told.exists() else {}
         return {**said, "exit": self._process.exitcode}
+
+    def until_stopped(self) -> None:
+        """Wait until the process has stopped itself."""
+        stat = Path(f"/proc/{self.pid}/stat")
+        until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
 
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 
@@ -43,6 +43,7 @@ class Shop:
     lab: object
     prefix: str = ""
     notes: list = field(default_factory=list)
+    heard: Callable[[object], None] | None = None
 
     def __post_init__(self) -> None:
         self.workshop = Workshop(self.lab.spark, Stores(self.lab.config), self.lab.ledger)
@@ -73,9 +74,18 @@ class Shop:
         found.writeTo(self.raw.name).append()
 
     def build(
-        self, *, bad: Sequence[int] = (), fixed: Sequence[int] = (), slow: float = 0.0, gates: Sequence = ()
+        self,
+        *,
+        bad: Sequence[int] = (),
+        fixed: Sequence[int] = (),
+        slow: float = 0.0,
+        gates: Sequence = (),
+        turn: Callable[[], object] | None = None,
     ) -> Pipeline:
-        """Define the pipeline; `bad` days make the facts fail, `fixed` ones get other numbers."""
+        """Define the pipeline; `bad` days make the facts fail, `fixed` ones get other numbers.
+
+        Each call of the facts takes `slow` seconds, and waits for its `turn`.
+        """
         pipeline = Pipeline("shop", grain=Day)
         table = Table(self.facts.name, partition=Day("d"), key=["id"], write=Overwrite(), gates=gates)
 
@@ -83,6 +93,8 @@ class Shop:
         def facts(raw):
             if slow:
                 time.sleep(slow)
+            if turn:
+                turn()
             n = F.when(among(fixed), F.col("n") * 2).otherwise(F.col("n")) if fixed else F.col("n")
             if bad:
                 n = F.when(among(bad), F.raise_error(F.lit("this day is rotten")).cast("bigint")).otherwise(n)
@@ -95,7 +107,12 @@ class Shop:
         return pipeline
 
     def project(self, pipeline: Pipeline | None = None) -> Project:
-        return Project(self.workshop, pipeline or self.pipeline, self.notes.append, "twice backfill shop")
+        return Project(self.workshop, pipeline or self.pipeline, self.hear, "twice backfill shop")
+
+    def hear(self, note) -> None:
+        self.notes.append(note)
+        if self.heard:
+            self.heard(note)
 
     def request(self, first: int = 1, end: int = 11, **how) -> Request:
         return Request("shop", january(first, end), **how)

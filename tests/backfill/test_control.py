@@ -65,16 +65,30 @@ def runs_of(lab, backfill: str) -> list:
     return [run for run in lab.ledger.runs(limit=500) if run.tags.get("backfill") == backfill]
 
 
+def interrupting(lab, chunks: int):
+    """Return what interrupts a backfill after so many chunks: no other starts once the last of them has."""
+    seen = []
+
+    def heard(note) -> None:
+        seen.append(note.kind)
+        if note.kind == "chunk started" and seen.count("chunk started") == chunks:
+            lab.ledger.pause_backfill(note.backfill)
+        if note.kind == "done" and seen.count("done") == chunks:
+            lab.ledger.finish_backfill(note.backfill, "interrupted")
+
+    return heard
+
+
 def test_s32_killed_at_60_percent_resume_does_the_rest_and_nothing_else(lab, nursery):
     loop, shop = Shop(lab, "loop_"), Shop(lab)
     loop.land(10)
     loop.loop(1, 11)
     # In no order, several chunks at once, of two and three days
-    child = nursery.start(lab, days=10, chunk=3, parallel=3, shuffled=True)
-    info = the_one(lab)
+    child = nursery.start(lab, days=10, chunk=3, parallel=3, shuffled=True, stop_at=12)
     # 12 of 20 partitions are done when it is killed
-    until(lambda: lab.ledger.backfill(info.id).count("done") >= 12)
+    child.until_stopped()
     child.kill()
+    info = the_one(lab)
     killed = lab.ledger.backfill(info.id)
     assert killed.status == "lost"
     done = {(c.step, str(c.scope)) for c in lab.ledger.chunks(info.id, states=("done",))}
@@ -96,12 +110,12 @@ def test_s32_killed_at_60_percent_resume_does_the_rest_and_nothing_else(lab, nur
 def test_ctrl_c_lets_the_chunks_at_work_end_and_says_how_to_resume(lab, nursery):
     shop = Shop(lab)
     shop.land(6)
-    shop.pipeline = shop.build(slow=0.5)
-    child = nursery.start(lab, days=6, chunk=1, parallel=1, slow=0.5)
-    info = the_one(lab)
-    until(lambda: lab.ledger.backfill(info.id).count("done") >= 1)
+    child = nursery.start(lab, days=6, chunk=1, parallel=1, stop_at=1)
+    child.until_stopped()
     os.kill(child.pid, signal.SIGINT)
+    os.kill(child.pid, signal.SIGCONT)
     said = child.end()
+    info = the_one(lab)
     assert (said["exit"], said["status"]) == (130, "interrupted")
     assert said["to_go_on"] == f"twice backfill resume {info.id}"
     left = lab.ledger.backfill(info.id)
@@ -117,12 +131,10 @@ def test_ctrl_c_lets_the_chunks_at_work_end_and_says_how_to_resume(lab, nursery)
 def test_two_processes_share_one_backfill(lab, nursery):
     shop = Shop(lab)
     shop.land(8)
-    shop.pipeline = shop.build(slow=0.5)
-    child = nursery.start(lab, days=8, chunk=1, parallel=2, slow=0.5)
-    info = the_one(lab)
-    until(lambda: lab.ledger.backfill(info.id).count("done") >= 1)
     # However slow this process is to begin, there is something left for it
-    lab.ledger.pause_backfill(info.id)
+    child = nursery.start(lab, days=8, chunk=1, parallel=2, pause_at=1)
+    info = the_one(lab)
+    until(lambda: lab.ledger.backfill(info.id).status == "paused")
     with pytest.raises(ScopeHeld, match=f"overlaps with backfill {info.id}"):
         shop.backfill(5, 7)
     lab.ledger.set_parallel(info.id, 4)
@@ -135,25 +147,30 @@ def test_two_processes_share_one_backfill(lab, nursery):
 def test_s29_throttled_paused_and_sped_up_from_another_process_while_production_goes_on(lab):
     shop = Shop(lab)
     shop.land(12)
-    shop.pipeline = shop.build(slow=0.3)
+    turns = threading.Semaphore(2)
+    shop.pipeline = shop.build(turn=turns.acquire)
     work = Thread(lambda: shop.backfill(1, 11, steps=("facts",), chunk=1, parallel=1, pool="slow"))
     info = the_one(lab)
-    until(lambda: lab.ledger.backfill(info.id).count("done") >= 2)
+    # Two days are made, the third waits for its turn
+    until(lambda: len(shop.told("chunk started")) == 3)
     # Paused by a command elsewhere: what runs ends, nothing new starts
     assert "is paused" in twice(lab, "backfill", "pause", info.id[:10])
+    turns.release(20)
     until(lambda: lab.ledger.backfill(info.id).count("running") == 0)
-    started = len(shop.told("chunk started"))
     time.sleep(2)
-    assert len(shop.told("chunk started")) == started
+    assert len(shop.told("chunk started")) == 3
     # Production runs another day meanwhile, in no pool or another
     assert lab.run(shop.pipeline, day(12), steps=["facts"]).status == "done"
+    while turns.acquire(blocking=False):
+        pass
     # Sped up and let go
     twice(lab, "backfill", "set", info.id, "--parallel", "3")
     assert "goes on" in twice(lab, "backfill", "resume", info.id)
     until(lambda: lab.ledger.backfill(info.id).count("running") == 3)
+    turns.release(20)
     assert work.end().status == "done"
     # One at a time until then
-    ended = lab.ledger.chunks(info.id)[:started]
+    ended = lab.ledger.chunks(info.id)[:3]
     assert all(a.finished_at <= b.started_at for a, b in pairwise(ended))
     assert "10 of 10" in twice(lab, "backfill", "list")
 
@@ -255,15 +272,7 @@ def test_a_cancel_ends_the_running_spark_jobs_and_leaves_nothing_behind(lab):
 def test_resume_with_other_code_is_refused_until_one_says_what_is_meant(lab):
     shop = Shop(lab)
     shop.land(4)
-    seen = []
-
-    def stop_after_two(note) -> None:
-        seen.append(note)
-        if note.kind == "done" and len([each for each in seen if each.kind == "done"]) == 2:
-            lab.ledger.pause_backfill(note.backfill)
-            lab.ledger.finish_backfill(note.backfill, "interrupted")
-
-    project = Project(shop.workshop, shop.pipeline, stop_after_two)
+    project = Project(shop.workshop, shop.pipeline, interrupting(lab, 2))
     first = project.start(shop.request(1, 5, steps=("facts",), chunk=1, parallel=1))
     assert (first.status, first.exit_code, first.tallies[0].done) == ("interrupted", 130, 2)
     assert first.to_go_on == f"twice backfill resume {first.backfill}"
@@ -282,14 +291,7 @@ def test_resume_with_other_code_is_refused_until_one_says_what_is_meant(lab):
 def test_new_code_is_proven_anew_and_makes_what_is_left(lab):
     shop = Shop(lab)
     shop.land(6)
-
-    def stop_after_one(note) -> None:
-        shop.notes.append(note)
-        if note.kind == "done" and len(shop.told("done")) == 1:
-            lab.ledger.pause_backfill(note.backfill)
-            lab.ledger.finish_backfill(note.backfill, "interrupted")
-
-    project = Project(shop.workshop, shop.pipeline, stop_after_one)
+    project = Project(shop.workshop, shop.pipeline, interrupting(lab, 1))
     first = project.start(shop.request(1, 7, steps=("facts",), chunk=2, parallel=1))
     assert (first.status, first.tallies[0].done) == ("interrupted", 2)
     # When the step is no longer separable
@@ -299,7 +301,6 @@ def test_new_code_is_proven_anew_and_makes_what_is_left(lab):
     def facts(raw):
         return raw.withColumn("n", F.sum("n").over(Over.orderBy("id")))
 
-    shop.notes.clear()
     done = shop.project(mixed).go_on(lab.ledger.backfill(first.backfill), new_code=True)
     # Then what is left is made one by one, and what is done stays
     assert (done.status, done.tallies[0].done) == ("done", 6)

@@ -7,7 +7,6 @@ import signal
 import threading
 import time
 from datetime import date
-from pathlib import Path
 
 import pytest
 
@@ -210,7 +209,7 @@ def test_processes_that_begin_a_shadow_at_once_begin_it_once(shop, nursery):
     shop.backfill(1, 5)
     ledger = shop.lab.ledger
     first = nursery.start(shop.lab, shadow=True, first=3, days=4, fail_point="shadow.forked:pause")
-    until(lambda: Path(f"/proc/{first.pid}/stat").read_text().rsplit(")")[-1].split()[0] == "T")
+    first.until_stopped()
     (info,) = (each for each in ledger.backfills() if each.shadow)
     second = nursery.start(shop.lab, backfill=info.id)
     until(lambda: len(ledger.backfill(info.id).workers) == 2)
