@@ -1,17 +1,12 @@
-"""What strace kills: a ledger's bookkeeping of one publish, and the publish into a SQLite database, without Spark.
-
-`python -m tests.crash.embedded ledger|serving FOLDER NUMBER` does one of them once; NUMBER is the version to bring.
-"""
+"""What strace kills: a ledger's bookkeeping of one publish, and the publish into a SQLite database, without Spark."""
 
 from __future__ import annotations
 
-import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twice import Day, Overwrite, Table
-from twice.errors import TwiceError
 from twice.model.grains import zone_of
 from twice.model.scopes import Scope
 from twice.model.targets import Target
@@ -76,12 +71,3 @@ def ledger(folder: Path, number: int) -> None:
     book.prepare(claim, attempt, [output])
     book.record(claim, attempt, [output], status="published")
     book.finish_run(run, "done")
-
-
-if __name__ == "__main__":
-    act, where, which = sys.argv[1:]
-    try:
-        {"serving": serving, "ledger": ledger}[act](Path(where), int(which))
-    except TwiceError as error:
-        print(f"{type(error).__name__}: {error.message}")
-        sys.exit(error.exit_code)

@@ -1,12 +1,8 @@
-"""One publish into Parquet folders, without Spark: what the system-call tests kill, break and repair.
-
-`python -m tests.crash.parquet_publish FOLDER TOKEN` publishes a stage that lies in the folder.
-"""
+"""One publish into Parquet folders, without Spark: what the system-call tests kill, break and repair."""
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -68,7 +64,3 @@ def data(root: Path) -> dict[str, str]:
 def leftovers(root: Path) -> list[str]:
     book = Path(folder(root).book)
     return [str(path) for part in ("stage", "aside", "trash", "work") for path in (book / part).glob("*")]
-
-
-if __name__ == "__main__":
-    print(publish(Path(sys.argv[1]), int(sys.argv[2])))
