@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import psycopg
 
-from tests import servers
+from tests.support import servers
 from twice import Day, Overwrite, Table
 from twice import config as configuration
 from twice.engine import session as sessions

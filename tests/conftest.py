@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 import stamina
 
-from tests import servers
+from tests.support import servers
+from tests.support.processes import Children
 from tests.support.project import Lab, toml
 from twice import config as configuration
 from twice.ledger import open_ledger
@@ -48,6 +49,14 @@ def lab(spark: SparkSession, lakehouse: Path, tmp_path: Path) -> Lab:
     config = configuration.load(file)
     spark.sql(f"create namespace if not exists lake.{space}")
     return Lab(spark, open_ledger(config.ledger), config, space, tmp_path)
+
+
+@pytest.fixture
+def children(spark: SparkSession, tmp_path: Path) -> Iterator[Children]:
+    """Child processes on the Spark of this process; none outlives the test."""
+    found = Children(spark, tmp_path)
+    yield found
+    found.clean_up()
 
 
 @pytest.fixture(scope="session")

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import random
 import signal
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-
-# Children are forked from a process that has loaded PySpark and twice, and nothing else.
-forks = multiprocessing.get_context("forkserver")
-PATIENCE = 120.0
 
 
 @dataclass(frozen=True)
@@ -23,8 +17,8 @@ class Order:
 
     config: str
     space: str
-    told: str
-    gateway: tuple[int, str]
+    told: str = ""
+    gateway: tuple[int, str] | None = None
     backfill: str = ""
     days: int = 10
     chunk: int | None = 1
@@ -39,14 +33,6 @@ class Order:
     # Stop the process, as SIGSTOP does, or pause the backfill, once so many partitions are done.
     stop_at: int = 0
     pause_at: int = 0
-
-
-def until(reached: Callable[[], object], patience: float = PATIENCE) -> None:
-    """Wait until something is so."""
-    end = time.monotonic() + patience
-    while not reached():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.02)
 
 
 def shuffle(ledger) -> None:
@@ -75,7 +61,7 @@ def steering(order: Order, ledger) -> Callable[[object], None]:
 def child(order: Order) -> None:
     """Work on the backfill, write down how it ended, leave without stopping the Spark that others use."""
     from tests.backfill.conftest import Shop
-    from tests.crash.driver import attach
+    from tests.support.processes import attach
     from tests.support.project import Lab
     from twice import config as configuration
     from twice.backfill.shadows import ShadowOf
@@ -104,61 +90,9 @@ def child(order: Order) -> None:
                 how |= {"shadow": True, "only": ("all",)}
             summary = shop.backfill(order.first, order.days + 1, **how)
         code = summary.exit_code
-        Path(order.told).write_text(json.dumps(summary.to_json()))
+        Path(order.told).write_text(json.dumps({"result": summary.to_json()}))
     except BaseException as error:
         Path(order.told).write_text(json.dumps({"crashed": repr(error)}))
         raise
     finally:
         os._exit(code)
-
-
-class Child:
-    """One process."""
-
-    def __init__(self, order: Order) -> None:
-        self._told = Path(order.told)
-        self._process = forks.Process(target=child, args=(order,), daemon=True)
-        self._process.start()
-        assert self._process.pid is not None
-        self.pid = self._process.pid
-
-    def end(self) -> dict[str, object]:
-        """Wait for the end; return what it said, and its exit code."""
-        self._process.join(PATIENCE)
-        assert self._process.exitcode is not None, "the child still runs"
-        said = json.loads(self._told.read_text()) if self._told.exists() else {}
-        return {**said, "exit": self._process.exitcode}
-
-    def until_stopped(self) -> None:
-        """Wait until the process has stopped itself."""
-        stat = Path(f"/proc/{self.pid}/stat")
-        until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
-
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
-        self._process.join(PATIENCE)
-
-    def clean_up(self) -> None:
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join(10)
-
-
-class Nursery:
-    """All children of one test."""
-
-    def __init__(self, spark, folder: Path) -> None:
-        parameters = spark.sparkContext._gateway.gateway_parameters
-        self._gateway = (parameters.port, parameters.auth_token)
-        self._folder = folder
-        self._children: list[Child] = []
-
-    def start(self, lab, **how) -> Child:
-        told = self._folder / f"child-{len(self._children)}.json"
-        found = Child(Order(str(lab.config.source), lab.space, str(told), self._gateway, **how))
-        self._children.append(found)
-        return found
-
-    def clean_up(self) -> None:
-        for each in self._children:
-            each.clean_up()

@@ -10,7 +10,7 @@ from datetime import date, timedelta
 import pytest
 from pyspark.sql import functions as F
 
-from tests.backfill.children import Nursery
+from tests.backfill.children import Order, child
 from twice import Day, Overwrite, Pipeline, Table, Window
 from twice.backfill.api import Project
 from twice.backfill.request import Request
@@ -147,8 +147,10 @@ def shop(lab):
 
 
 @pytest.fixture
-def nursery(spark, tmp_path):
-    """Where child processes come from; none outlives the test."""
-    found = Nursery(spark, tmp_path)
-    yield found
-    found.clean_up()
+def start_child(children):
+    """Start a process that works on a backfill of the test's project."""
+
+    def start(lab, **how):
+        return children.start(child, Order(str(lab.config.source), lab.space, **how))
+
+    return start

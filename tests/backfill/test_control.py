@@ -15,8 +15,8 @@ import pytest
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
-from tests.backfill.children import until
 from tests.backfill.conftest import Shop, day, january
+from tests.support.processes import until
 from twice import Day, Overwrite, Pipeline, Table
 from twice.backfill.api import Project
 from twice.backfill.request import Request
@@ -79,12 +79,12 @@ def interrupting(lab, chunks: int):
     return heard
 
 
-def test_s32_killed_at_60_percent_resume_does_the_rest_and_nothing_else(lab, nursery):
+def test_s32_killed_at_60_percent_resume_does_the_rest_and_nothing_else(lab, start_child):
     loop, shop = Shop(lab, "loop_"), Shop(lab)
     loop.land(10)
     loop.loop(1, 11)
     # In no order, several chunks at once, of two and three days
-    child = nursery.start(lab, days=10, chunk=3, parallel=3, shuffled=True, stop_at=12)
+    child = start_child(lab, days=10, chunk=3, parallel=3, shuffled=True, stop_at=12)
     # 12 of 20 partitions are done when it is killed
     child.until_stopped()
     child.kill()
@@ -107,10 +107,10 @@ def test_s32_killed_at_60_percent_resume_does_the_rest_and_nothing_else(lab, nur
     assert lab.refs("facts") == ["main"]
 
 
-def test_ctrl_c_lets_the_chunks_at_work_end_and_says_how_to_resume(lab, nursery):
+def test_ctrl_c_lets_the_chunks_at_work_end_and_says_how_to_resume(lab, start_child):
     shop = Shop(lab)
     shop.land(6)
-    child = nursery.start(lab, days=6, chunk=1, parallel=1, stop_at=1)
+    child = start_child(lab, days=6, chunk=1, parallel=1, stop_at=1)
     child.until_stopped()
     os.kill(child.pid, signal.SIGINT)
     os.kill(child.pid, signal.SIGCONT)
@@ -128,11 +128,11 @@ def test_ctrl_c_lets_the_chunks_at_work_end_and_says_how_to_resume(lab, nursery)
     assert {note.progress.total for note in shop.notes if note.progress} == {12}
 
 
-def test_two_processes_share_one_backfill(lab, nursery):
+def test_two_processes_share_one_backfill(lab, start_child):
     shop = Shop(lab)
     shop.land(8)
     # However slow this process is to begin, there is something left for it
-    child = nursery.start(lab, days=8, chunk=1, parallel=2, pause_at=1)
+    child = start_child(lab, days=8, chunk=1, parallel=2, pause_at=1)
     info = the_one(lab)
     until(lambda: lab.ledger.backfill(info.id).status == "paused")
     with pytest.raises(ScopeHeld, match=f"overlaps with backfill {info.id}"):

@@ -10,8 +10,8 @@ from datetime import date
 
 import pytest
 
-from tests.backfill.children import until
 from tests.backfill.conftest import Shop, day, january
+from tests.support.processes import until
 from twice import Day, Overwrite, Pipeline, Table
 from twice.backfill.request import Request
 from twice.backfill.shadows import ShadowOf
@@ -84,7 +84,7 @@ def test_s30_readers_see_the_old_range_until_the_swap_then_the_new_one_and_never
 
 
 @pytest.mark.crash
-def test_s30_a_swap_that_is_killed_between_two_tables_shows_how_far_it_is_and_goes_on(shop, nursery):
+def test_s30_a_swap_that_is_killed_between_two_tables_shows_how_far_it_is_and_goes_on(shop, start_child):
     shop.land(4)
     shop.backfill(1, 5)
     before = shop.digests()
@@ -92,7 +92,7 @@ def test_s30_a_swap_that_is_killed_between_two_tables_shows_how_far_it_is_and_go
     summary = shop.backfill(1, 5, shadow=True)
     assert shop.digests() != before
 
-    child = nursery.start(shop.lab, backfill=summary.backfill, swap=True, fail_point="swap.table:kill")
+    child = start_child(shop.lab, backfill=summary.backfill, swap=True, fail_point="swap.table:kill")
 
     end = child.end()
     assert end["exit"] == -signal.SIGKILL, end
@@ -100,7 +100,7 @@ def test_s30_a_swap_that_is_killed_between_two_tables_shows_how_far_it_is_and_go
     assert (info.shadow.state, set(info.shadow.swapped)) == ("swapping", set())
     with pytest.raises(UsageError, match="swapped halfway"):
         shadow_of(shop, summary.backfill).drop()
-    end = nursery.start(shop.lab, backfill=summary.backfill, swap=True).end()
+    end = start_child(shop.lab, backfill=summary.backfill, swap=True).end()
     assert end["exit"] == 0, end
     info = shop.lab.ledger.backfill(summary.backfill)
     assert (info.shadow.state, set(info.shadow.swapped)) == ("swapped", {shop.facts.name, shop.sums.name})
@@ -180,10 +180,10 @@ def test_a_shadow_that_adds_a_column_and_is_dropped_leaves_the_columns_as_they_w
 
 
 @pytest.mark.crash
-def test_a_shadow_that_was_killed_while_it_began_begins_again_with_what_is_there_now(shop, nursery):
+def test_a_shadow_that_was_killed_while_it_began_begins_again_with_what_is_there_now(shop, start_child):
     shop.land(4)
     shop.backfill(1, 5)
-    child = nursery.start(shop.lab, shadow=True, first=3, days=4, fail_point="shadow.forked:kill")
+    child = start_child(shop.lab, shadow=True, first=3, days=4, fail_point="shadow.forked:kill")
     assert child.end()["exit"] == -signal.SIGKILL
     (info,) = (each for each in shop.lab.ledger.backfills() if each.shadow)
     # A night passes: a day before the range is published anew
@@ -204,14 +204,14 @@ def test_a_shadow_that_was_killed_while_it_began_begins_again_with_what_is_there
 
 
 @pytest.mark.crash
-def test_processes_that_begin_a_shadow_at_once_begin_it_once(shop, nursery):
+def test_processes_that_begin_a_shadow_at_once_begin_it_once(shop, start_child):
     shop.land(4)
     shop.backfill(1, 5)
     ledger = shop.lab.ledger
-    first = nursery.start(shop.lab, shadow=True, first=3, days=4, fail_point="shadow.forked:pause")
+    first = start_child(shop.lab, shadow=True, first=3, days=4, fail_point="shadow.forked:pause")
     first.until_stopped()
     (info,) = (each for each in ledger.backfills() if each.shadow)
-    second = nursery.start(shop.lab, backfill=info.id)
+    second = start_child(shop.lab, backfill=info.id)
     until(lambda: len(ledger.backfill(info.id).workers) == 2)
     time.sleep(1)
     # Only who forked it says what it began with

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from tests.servers import PASSWORD
+from tests.support.servers import PASSWORD
 from twice.ledger import Output, open_ledger
 from twice.model.scopes import Scope
 from twice.model.windows import Window

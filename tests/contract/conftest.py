@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.contract import places
 from tests.contract.ground import Ground
+from tests.support import stores
 from twice import config as configuration
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _numbers = itertools.count(1)
 def pytest_generate_tests(metafunc):
     if "ground" not in metafunc.fixturenames:
         return
-    chosen = [*KINDS, *(["own"] if os.environ.get(places.OWN_URL) else [])]
+    chosen = [*KINDS, *(["own"] if os.environ.get(stores.OWN_URL) else [])]
     for mark in metafunc.definition.iter_markers("needs"):
         chosen = [kind for kind in chosen if kind not in LACKING[mark.args[0]]]
     for mark in metafunc.definition.iter_markers("lacks"):
@@ -48,7 +48,7 @@ def pytest_generate_tests(metafunc):
 def ground(lab, lakehouse, kind, request) -> Iterator[Ground]:
     space = f"c{next(_numbers)}"
     url = request.getfixturevalue("contract_database") if kind == "postgres" else ""
-    place = places.make(kind, lab.spark, lab.folder, space, url)
+    place = stores.make(kind, lab.spark, lab.folder, space, url)
     file = lakehouse / f"{space}.toml"
     file.write_text(lab.config.source.read_text() + place.toml())
     yield Ground(lab, place, configuration.load(file))

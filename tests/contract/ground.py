@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tests.contract.places import Place
     from tests.support.project import Lab
+    from tests.support.stores import Place
     from twice import Grain
     from twice.config import Config
     from twice.engine.job import StepResult

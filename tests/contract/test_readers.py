@@ -9,8 +9,8 @@ import time
 import pytest
 import sqlalchemy as sa
 
-from tests.contract import places
-from tests.crash.children import until
+from tests.support import stores
+from tests.support.processes import until
 from twice import Day, Overwrite
 
 # A table of files is read at a version: the crash matrix has its readers.
@@ -24,8 +24,8 @@ RATE = 50.0
 class Application:
     """Somebody who asks for the day at a steady rate, on one connection, as an application does."""
 
-    def __init__(self, place: places.Sql) -> None:
-        named = place._own("t") if isinstance(place, places.Own) else "t"
+    def __init__(self, place: stores.Sql) -> None:
+        named = place._own("t") if isinstance(place, stores.Own) else "t"
         table = sa.table(named, sa.column("n"), schema=place.schema)
         self._query = sa.select(sa.func.count(), sa.func.sum(table.c.n))
         self._place, self._stop, self.seen, self.failed = place, threading.Event(), [], []

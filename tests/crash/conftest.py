@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from tests.contract import places
 from tests.crash import tally
-from tests.crash.children import Nursery
 from tests.crash.world import World
+from tests.support import stores
+from tests.support.processes import Children
 from twice import config as configuration
 from twice.ledger import open_ledger
 
@@ -49,7 +49,7 @@ def new_world(
         space = f"crash{next(_numbers)}"
         folder = tmp_path_factory.mktemp(space)
         url = request.getfixturevalue("crash_database") if store == "postgres" else ""
-        place = places.make(store, spark, folder, space, url)
+        place = stores.make(store, spark, folder, space, url)
         made.append(place)
         file = lakehouse / f"{space}.toml"
         text = (lakehouse / "twice.toml").read_text()
@@ -71,20 +71,12 @@ def crash_database(postgres: Any) -> str:
 
 
 @pytest.fixture
-def nursery(spark: SparkSession, tmp_path: Path) -> Iterator[Nursery]:
-    """Where a test's child processes come from; none outlives the test."""
-    found = Nursery(spark, tmp_path)
-    yield found
-    found.clean_up()
-
-
-@pytest.fixture
-def world(new_world: Callable[..., World], nursery: Nursery) -> Callable[..., World]:
+def world(new_world: Callable[..., World], children: Children) -> Callable[..., World]:
     """Make a world for one test."""
 
     def make(kind: str = "overwrite", *, lease: float = 60, seed: bool = True, store: str = "iceberg") -> World:
         made = new_world(kind, lease, store)
-        made.nursery = nursery
+        made.children = children
         if seed:
             made.seed()
         return made
@@ -100,7 +92,7 @@ def lasting_worlds() -> dict[tuple[str, float, str], World]:
 
 @pytest.fixture
 def lasting(
-    new_world: Callable[..., World], lasting_worlds: dict[tuple[str, float, str], World], nursery: Nursery
+    new_world: Callable[..., World], lasting_worlds: dict[tuple[str, float, str], World], children: Children
 ) -> Callable[..., World]:
     """Return a seeded world that the module shares: each test goes on where the last one ended."""
 
@@ -109,7 +101,7 @@ def lasting(
         if found is None:
             found = lasting_worlds[kind, lease, store] = new_world(kind, lease, store)
             found.seed()
-        found.nursery = nursery
+        found.children = children
         return found
 
     return of

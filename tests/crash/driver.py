@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import stamina
 
 from tests.crash import jobs
+from tests.support.processes import attach
 from twice import config as configuration
 from twice.engine import compute
 from twice.engine.api import _window, workshop
@@ -30,8 +31,6 @@ with contextlib.suppress(ImportError):
 
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Barrier
-
-    from pyspark.sql import SparkSession
 
     from twice.engine.events import Event
 
@@ -55,21 +54,6 @@ class Order:
     def to_file(self, path: Path) -> Path:
         path.write_text(json.dumps(asdict(self)))
         return path
-
-
-def attach(port: int, secret: str) -> SparkSession:
-    """Become another Python driver of a JVM that is already running."""
-    from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"] = str(port), secret
-    gateway = launch_gateway()
-    java = gateway.jvm
-    context = java.JavaSparkContext(java.org.apache.spark.SparkContext.getOrCreate())
-    spark = SparkContext(gateway=gateway, jsc=context, conf=SparkConf(_jvm=java, _jconf=context.getConf()))
-    running = java.org.apache.spark.sql.classic.SparkSession.builder().sparkContext(context.sc()).getOrCreate()
-    return SparkSession(spark, jsparkSession=running.newSession())
 
 
 def run(order: Order, barrier: Barrier | None = None) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.crash.children import forks, until
 from tests.crash.world import AFTER, BEFORE, DAY, DAYS, END
+from tests.support.processes import forks, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 

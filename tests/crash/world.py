@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tests.contract.places import Place
-    from tests.crash.children import Child, Nursery
+    from tests.support.processes import Child, Children
+    from tests.support.stores import Place
     from twice.config import Config
     from twice.engine.run import RunResult
     from twice.ledger import Ledger
@@ -45,7 +45,7 @@ class World:
     kind: str
     folder: Path
     place: Place
-    nursery: Nursery | None = None
+    children: Children | None = None
     _clean: dict[int, Any] = field(default_factory=dict)
     _number: int = 1
 
@@ -112,8 +112,8 @@ class World:
 
     def child(self, first: str = DAY, end: str = AFTER, *, barrier: Any = None, **how: Any) -> Child:
         """Start a run in a process of its own."""
-        assert self.nursery is not None
-        return self.nursery.start(self.order(first, end, **how), barrier)
+        assert self.children is not None
+        return self.children.start(driver.child, self.order(first, end, **how), barrier)
 
     def paused(self, point: str, first: str = DAY, end: str = AFTER) -> Child:
         """Start a run in a process of its own that stops at a point.

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.servers import PASSWORD, USER
+from tests.support.servers import PASSWORD, USER
 from twice.errors import EnvironmentProblem, LedgerBusy, LedgerError, ScopeHeld, UsageError
 from twice.ledger import dialect, find_ledger, open_ledger, postgres_problems, revision_at
 from twice.ledger.clock import ServerClock

@@ -104,6 +104,7 @@ def yard(lab) -> Yard:
     return Yard(lab)
 
 
+@pytest.mark.full
 def test_s02_a_rerun_is_no_new_commit_and_an_empty_day_is_one(yard):
     pipeline = yard.pipeline()
     yard.feed(rows_of(BEFORE, 3))
@@ -136,6 +137,7 @@ def test_s02_a_rerun_is_no_new_commit_and_an_empty_day_is_one(yard):
         assert yard.run(pipeline, AFTER) == "unchanged"
 
 
+@pytest.mark.full
 def test_s08_a_failure_before_the_commit_leaves_nothing_behind(yard, monkeypatch):
     pipeline = yard.pipeline()
     yard.feed(rows_of(DAY, 5))
@@ -150,6 +152,7 @@ def test_s08_a_failure_before_the_commit_leaves_nothing_behind(yard, monkeypatch
     assert yard.left_over() == []
 
 
+@pytest.mark.full
 def test_s09_a_whole_table_goes_forward_only(yard):
     pipeline = yard.pipeline(key=["id"], write=Whole())
     yard.feed(rows_of(DAY, 4))
@@ -165,6 +168,7 @@ def test_s09_a_whole_table_goes_forward_only(yard):
     assert len(yard.rows()) == 2
 
 
+@pytest.mark.full
 def test_s11_rows_of_another_day_or_of_none_are_refused_with_samples(yard):
     pipeline = yard.pipeline()
     yard.feed(rows_of(DAY, 2))
@@ -201,6 +205,7 @@ def test_s12_a_merge_rewrites_only_the_files_that_it_changes(yard, vectors):
         assert yard.run(pipeline, BEFORE) == "unchanged"
 
 
+@pytest.mark.full
 def test_s15_an_insert_only_key_is_written_once(yard):
     pipeline = yard.pipeline(partition=Day("d"), key=["id"], write=InsertOnly())
     yard.feed(rows_of(DAY, 3))
@@ -215,6 +220,7 @@ def test_s15_an_insert_only_key_is_written_once(yard):
         yard.run(pipeline)
 
 
+@pytest.mark.full
 def test_s44_what_people_do_by_hand_is_noticed_and_repaired(yard):
     pipeline = yard.pipeline()
     yard.feed(rows_of(DAY, 4))
@@ -271,6 +277,7 @@ def test_s46_optimize_is_no_conflict_and_somebody_elses_rows_are(yard):
         assert yard.run(pipeline) == "unchanged"
 
 
+@pytest.mark.full
 def test_s51_a_new_column_comes_with_its_first_rows_and_others_are_refused(yard):
     pipeline = yard.pipeline()
     yard.feed(rows_of(BEFORE, 2))
@@ -301,6 +308,7 @@ def test_s51_a_new_column_comes_with_its_first_rows_and_others_are_refused(yard)
         yard.run(pipeline)
 
 
+@pytest.mark.full
 def test_names_may_hold_quotes_spaces_and_unicode(yard):
     odd = quote("o'rder`s @v1 é 表")
     table, column, day = odd, "na`me, of (it)", "d`ay é"

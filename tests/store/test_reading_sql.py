@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tests.servers import PASSWORD
+from tests.support.servers import PASSWORD
 from twice import Day, Hour, Overwrite, Pipeline, Table
 from twice.config import StoreConfig
 from twice.content.filters import happened_in

@@ -8,9 +8,9 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql import types as T
 
-from tests import servers
 from tests.store import databases
 from tests.store.databases import COLUMNS, FIRST, columns
+from tests.support import servers
 from twice import InsertOnly, Merge, Overwrite, Table, Whole
 from twice.config import StoreConfig
 from twice.errors import (

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.children import forks, until
+from tests.support.processes import forks, until
 
 _ANY_TRACER, _SET_TRACER = -1, 0x59616D61
 

@@ -45,7 +45,7 @@ def test_the_pooler_hands_one_connection_to_many_clients(pgbouncer, postgres_dat
 def test_a_server_goes_with_a_killed_owner():
     code = """
 import time
-from tests import servers
+from tests.support import servers
 server = servers.Postgres()
 server.start()
 print(server.url, server.folder, flush=True)

@@ -1,4 +1,4 @@
-"""Starting, stopping and killing the child processes of a test, each by its own pid."""
+"""Child processes of a test: Python drivers of their own on the Spark of the test, stopped and killed by their pid."""
 
 from __future__ import annotations
 
@@ -11,21 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.crash import driver
-
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from multiprocessing.synchronize import Barrier
 
     from pyspark.sql import SparkSession
 
-PATIENCE = 90.0
+PATIENCE = 120.0
 # Children are forked from a process that has loaded PySpark and twice, and nothing else.
 forks = multiprocessing.get_context("forkserver")
 forks.set_forkserver_preload(["tests.crash.driver"])
 
 
-def until(reached: Callable[[], bool], patience: float = PATIENCE) -> None:
+def until(reached: Callable[[], object], patience: float = PATIENCE) -> None:
     """Wait until something is so."""
     end = time.monotonic() + patience
     while not reached():
@@ -33,12 +30,27 @@ def until(reached: Callable[[], bool], patience: float = PATIENCE) -> None:
         time.sleep(0.02)
 
 
-class Child:
-    """One driver process."""
+def attach(port: int, secret: str) -> SparkSession:
+    """Become another Python driver of a JVM that is already running."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
 
-    def __init__(self, order: driver.Order, barrier: Barrier | None = None) -> None:
+    os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"] = str(port), secret
+    gateway = launch_gateway()
+    java = gateway.jvm
+    context = java.JavaSparkContext(java.org.apache.spark.SparkContext.getOrCreate())
+    spark = SparkContext(gateway=gateway, jsc=context, conf=SparkConf(_jvm=java, _jconf=context.getConf()))
+    running = java.org.apache.spark.sql.classic.SparkSession.builder().sparkContext(context.sc()).getOrCreate()
+    return SparkSession(spark, jsparkSession=running.newSession())
+
+
+class Child:
+    """One process, which carries out an order and writes what happens as lines of JSON to the order's file `told`."""
+
+    def __init__(self, act: Callable[..., None], order: Any, *more: object) -> None:
         self._told = Path(order.told)
-        self._process = forks.Process(target=driver.child, args=(order, barrier), daemon=True)
+        self._process = forks.Process(target=act, args=(order, *more), daemon=True)
         self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
@@ -55,12 +67,16 @@ class Child:
         self._until(lambda: state in self.states(), f"said {state!r}")
 
     def until_stopped(self) -> None:
-        """Wait until a `pause` fail point has stopped the process."""
+        """Wait until the process has stopped itself, at a `pause` fail point or by SIGSTOP."""
         stat = Path(f"/proc/{self.pid}/stat")
         self._until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "stopped")
 
     def send(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send(signal.SIGKILL)
+        self._process.join(PATIENCE)
 
     def end(self) -> dict[str, Any]:
         """Wait for the end; return the exit code and what the child said of its run."""
@@ -82,21 +98,22 @@ class Child:
         until(looked)
 
 
-class Nursery:
-    """All children of one test; none outlives it."""
+class Children:
+    """All child processes of one test; none outlives it."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         parameters = spark.sparkContext._gateway.gateway_parameters
         self._gateway = (parameters.port, parameters.auth_token)
         self._folder = folder
-        self._children: list[Child] = []
+        self._all: list[Child] = []
 
-    def start(self, order: driver.Order, barrier: Barrier | None = None) -> Child:
-        told = self._folder / f"child-{len(self._children)}.jsonl"
-        child = Child(replace(order, gateway=self._gateway, told=str(told)), barrier)
-        self._children.append(child)
+    def start(self, act: Callable[..., None], order: Any, *more: object) -> Child:
+        """Let a child carry out an order, a dataclass with the fields `told` and `gateway`."""
+        told = self._folder / f"child-{len(self._all)}.jsonl"
+        child = Child(act, replace(order, gateway=self._gateway, told=str(told)), *more)
+        self._all.append(child)
         return child
 
     def clean_up(self) -> None:
-        for child in self._children:
+        for child in self._all:
             child.clean_up()
