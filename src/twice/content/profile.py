@@ -60,10 +60,11 @@ def profile(
     """Profile the rows; partitions without rows have no entry.
 
     `dimensions` are columns within which a key occurs once; a row with a null in one of them belongs to no
-    partition and is left out, as is every row outside `where`. `unique` says that the keys are known to be unique, so that they need not be counted.
+    partition and is left out, as is every row outside `where`. `unique` says that the keys are known to be
+    unique, so that they need not be counted.
 
-    `duplicate_keys` counts keys that occur more than once in their partition and dimensions, `null_keys` rows with a
-    null in any key column, `violations` the rows for which the column is true. The rows are read again
+    `duplicate_keys` counts keys that occur more than once in their partition and dimensions, `null_keys` rows
+    with a null in any key column, `violations` the rows for which the column is true. The rows are read again
     if there are duplicates: hand in a stored table, not a query that may answer differently.
     """
     violations = violations or {}

@@ -1,0 +1,70 @@
+"""What grows with the data stays with the data: the driver sees one row, one call and one look for each question."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from tests.counting import collected, fetched, java_calls
+from twice import Day, InsertOnly, Overwrite, Pipeline, Table, days
+from twice.content.profile import profile
+
+pytestmark = pytest.mark.spark
+
+RAW = "d date, tenant string, id int"
+
+
+def landed(lab, tenants: dict[int, int]) -> Table:
+    """Land a row for each tenant of each day."""
+    rows = [(date(2026, 4, day), f"t{n}", n) for day, count in tenants.items() for n in range(count)]
+    lab.spark.createDataFrame(rows, RAW).coalesce(1).writeTo(lab.name("raw")).using("iceberg").create()
+    return Table(lab.name("raw"), event_time="d")
+
+
+def by_tenant(lab, raw: Table) -> Pipeline:
+    facts = Table(lab.name("facts"), partition=Day("d"), dimensions=["tenant"], key=["id"], write=Overwrite(), gates=[])
+    pipeline = Pipeline("growth", grain=Day)
+    pipeline.sql("facts", reads={"raw": raw}, writes=facts, query="select * from raw")
+    return pipeline
+
+
+def test_a_run_costs_as_many_rows_and_calls_with_many_tenants_as_with_few(lab, monkeypatch):
+    pipeline = by_tenant(lab, landed(lab, {1: 2, 2: 2, 3: 25}))
+    lab.run(pipeline, "2026-04-01")
+    calls = {}
+    for day in (2, 3):
+        counts = collected(monkeypatch)
+        with java_calls(lab.spark) as sent:
+            lab.run(pipeline, f"2026-04-0{day}")
+        calls[day] = len(sent)
+        assert max(counts, default=0) <= 1
+    # 23 more files, each listed several times and published
+    assert calls[3] < calls[2] + 20
+    # The digest is that of the rows, whoever's they are
+    (output,) = lab.ledger.held(lab.name("facts"), lab.ledger.outputs(lab.name("facts"))[-1].scope)
+    found = profile(lab.read("facts").where("d = '2026-04-03'"), partition=(), key=())
+    assert (output.rows, output.digest) == (25, found[()].digest.text)
+    # And nothing changed, so nothing is published
+    assert [step.status for step in lab.run(pipeline, "2026-04-03").steps] == ["unchanged"]
+
+
+def test_insert_only_and_a_step_with_a_past_read_their_own_outputs(lab):
+    raw = landed(lab, dict.fromkeys(range(1, 7), 1))
+    events = Table(lab.name("events"), partition=Day("d"), key=["id", "d"], write=InsertOnly())
+    running = Table(lab.name("running"), partition=Day("d"), key=["id"], write=Overwrite(), schema=RAW)
+    pipeline = Pipeline("growth", grain=Day)
+    pipeline.sql("events", reads={"raw": raw}, writes=events, query="select * from raw")
+    pipeline.sql(
+        "running",
+        reads={"raw": raw, "past": running.window(lookback=days(1))},
+        writes=running,
+        depends_on_past=True,
+        query="select * from raw",
+    )
+    rows = {}
+    for day in range(1, 7):
+        with fetched(lab.ledger._database.engine) as counted:
+            lab.run(pipeline, f"2026-04-0{day}")
+        rows[day] = counted.of("outputs")
+    assert rows[6] == rows[3]
