@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from tests.counting import collected, fetched, java_calls
 from twice import Day, InsertOnly, Overwrite, Pipeline, Table, days
 from twice.content.profile import profile
+from twice.model.scopes import Scope
+from twice.model.targets import Target
+from twice.model.windows import Window
+from twice.store.iceberg import jvm
 
 pytestmark = pytest.mark.spark
 
@@ -47,6 +52,19 @@ def test_a_run_costs_as_many_rows_and_calls_with_many_tenants_as_with_few(lab, m
     assert (output.rows, output.digest) == (25, found[()].digest.text)
     # And nothing changed, so nothing is published
     assert [step.status for step in lab.run(pipeline, "2026-04-03").steps] == ["unchanged"]
+
+
+def test_some_partitions_of_many_are_named_to_iceberg_in_one_text(lab):
+    table = Table(lab.name("facts"), partition=Day("d"), key=["id"], write=Overwrite())
+    start, calls = datetime(2026, 1, 1, tzinfo=timezone.utc), {}
+    for count in (3, 30):
+        target = Target.of(table, Scope(Window(start, start + timedelta(days=count))), ZoneInfo("UTC"))
+        with java_calls(lab.spark) as sent:
+            said = str(jvm.partitions_expression(lab.spark, target, target.partitions[1:]))
+        calls[count] = len(sent)
+        assert '"2026-01-02"' in said
+        assert said.count("2026-01-") == count - 1
+    assert calls[30] <= calls[3]  # the class is looked up once
 
 
 def test_insert_only_and_a_step_with_a_past_read_their_own_outputs(lab):

@@ -7,6 +7,7 @@ Spark SQL cannot publish staged files, set a token and drop the branch in one co
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime, timezone
@@ -119,14 +120,12 @@ def scope_expression(session: SparkSession, target: Target) -> Any:
 
 def partitions_expression(session: SparkSession, target: Target, partitions: Sequence[Scope]) -> Any:
     """Say some of the scope's partitions as an Iceberg expression."""
-    api = known(session, _EXPRESSIONS)
     if target.table.partition is None or len(partitions) == len(target.partitions):
         return scope_expression(session, target)
-    # One text, cut in Java: to fill a list takes a call for each of them.
-    text = ",".join(_literal(target.value(partition)) for partition in partitions)
-    comma = known(session, "java.util.regex.Pattern", "compile")(",")
-    values = known(session, "java.util.Arrays", "asList")(comma.split(text))
-    inside = getattr(api, "in")(target.table.partition.column, values)
+    # As one text: to fill a list of Java takes a call for each value.
+    values = [_literal(target.value(partition)) for partition in partitions]
+    text = json.dumps({"type": "in", "term": target.table.partition.column, "values": values})
+    inside = known(session, "org.apache.iceberg.expressions.ExpressionParser", "fromJson")(text)
     return _all_of(session, [inside, *_dimension_terms(session, target)])
 
 
