@@ -1,8 +1,4 @@
-"""Lists of data files, described to Python in one text however many files there are.
-
-Every call to Java costs a round trip, and a run looks at every file of its scope several times. So the walk over
-the files is done in Java, by a small class that Janino compiles: the compiler that Spark brings for its own code.
-"""
+"""Lists of data files, described to Python in one text however many files there are."""
 
 from __future__ import annotations
 
@@ -11,10 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from twice.content.java import items_of
+from twice.content.java import compiled, items_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,7 +97,7 @@ class FileInfo:
 
 def describe(session: SparkSession, table: Any, found: Any) -> list[FileInfo]:
     """Describe data files or scan tasks of Java, partitions as Python values, in two calls."""
-    listed = _lister(session._jvm, table).list(table, found)
+    listed = compiled(session._jvm, lambda: table, "twice.Files", _SOURCE).list(table, found)
     text = str(listed.text())
     fields: dict[int, list[tuple[str, str, str]]] = {}
     # Files share their partition: its values are read once.
@@ -136,29 +131,6 @@ def _move(commit: Any, files: Sequence[FileInfo], *, is_added: bool) -> None:
     for key, listed in lists.items():
         numbers = ",".join(str(file.number) for file in files if id(file.listed) == key)
         listed.move(commit, numbers, is_added)
-
-
-@lru_cache(maxsize=4)
-def _compiled(java: Any) -> list[Any]:
-    """Keep what was compiled for a JVM."""
-    del java
-    return []
-
-
-def _lister(java: Any, table: Any) -> Any:
-    kept = _compiled(java)
-    if not kept:
-        compiler = java.org.codehaus.janino.SimpleCompiler()
-        # The loader that knows Iceberg: its jar may have been added after Java started.
-        compiler.setParentClassLoader(table.getClass().getClassLoader())
-        compiler.cook(_SOURCE)
-        constructors = compiler.getClassLoader().loadClass("twice.Files").getConstructors()
-        kept.append(constructors[0].newInstance(_no_arguments(java)))
-    return kept[0]
-
-
-def _no_arguments(java: Any) -> Any:
-    return java.java.util.ArrayList().toArray()
 
 
 def _fields(table: Any, spec: int) -> list[tuple[str, str, str]]:
