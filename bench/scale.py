@@ -1,10 +1,17 @@
-"""Many partitions: how long `twice status` and the plan of a backfill take, and what they need.
+"""Many partitions, files and tenants: how long `twice` takes to plan, list, run and report them.
 
-A ledger of a pipeline with two steps is filled as chunked runs fill it: each partition with its own inputs. Then
-`twice status` lists all partitions of both steps in a process of its own, and a backfill of the smaller ledger is
-planned. Best of three. Small and large are compared, so that growth shows.
+On real tables, in one Spark with two cores:
 
-    python bench/scale.py [--partitions 100000] [--plan 10000]
+- plan: a backfill of 10,000 hourly partitions of an Iceberg table is planned, against the files that are there;
+- files: a scope of 20,000 data files (a day of 20,000 tenants in Iceberg) is found fresh, and then replaced by a few;
+- tenants: a day of 100,000 tenants is written to a SQL database, as a whole run;
+- status: `twice status` lists 100,000 partitions of a ledger, in a process of its own.
+
+Making the tables does not count; most of their files are further names of one, which Spark would take minutes to
+write. Each is measured twice, by stores that have not looked at the tables before; the better time counts.
+`driver_mb` is the largest growth of the Python driver's memory during one of them.
+
+    python bench/scale.py [--partitions 10000] [--files 20000] [--tenants 100000] [--listed 100000]
 """
 
 from __future__ import annotations
@@ -12,19 +19,32 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+import resource
 import subprocess
 import sys
 import tempfile
 import time
-from datetime import datetime, timedelta, timezone
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import date, datetime, timedelta, timezone
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-ROOT = Path(__file__).parent.parent
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from twice import Pipeline
+    from twice.engine.run import RunResult, Workshop
+    from twice.ledger import Ledger
+    from twice.model.steps import Step
+
 START = datetime(2014, 1, 1, tzinfo=timezone.utc)
+HOUR = timedelta(hours=1)
 CHUNK = 500
 MODULE = """
-from twice import Hour, Overwrite, Pipeline, Table
+from twice import Day, Hour, Overwrite, Pipeline, Table
 
 scale = Pipeline("scale", grain=Hour)
 raw = Table("lake.raw.events", partition=Hour("hour"), key=["id"], write=Overwrite())
@@ -37,6 +57,12 @@ def land(window):
 @scale.step(reads={"raw": raw}, writes=facts)
 def clean(raw):
     return raw
+
+landed = Table("lake.raw.tenants", partition=Day("day"))
+contract = {"partition": Day("day"), "dimensions": ["tenant"], "key": ["tenant"], "write": Overwrite()}
+lake, serving = Pipeline("lake", grain=Day), Pipeline("serving", grain=Day)
+for pipeline, name in ((lake, "lake.core.tenants"), (serving, "serving.main.tenants")):
+    pipeline.sql("tenants", reads={"raw": landed}, writes=Table(name, **contract), query="select * from raw")
 """
 TOML = """
 [pipelines]
@@ -47,137 +73,313 @@ url = "sqlite:///ledger.db"
 type = "iceberg"
 warehouse = "warehouse"
 catalog = "sqlite:///catalog.db"
+[stores.serving]
+type = "sql"
+url = "sqlite:///serving.db"
+[profiles.default.spark]
+"spark.master" = "local[2]"
+"spark.driver.memory" = "3g"
+"spark.sql.shuffle.partitions" = "4"
+"""
+# Adds files to a table by one commit: rows of a partition are where the files say, whatever lies in them.
+LINKS = """
+package bench;
+
+public class Links {
+    public void append(org.apache.iceberg.Table table, long size, String text) {
+        org.apache.iceberg.PartitionSpec spec = table.spec();
+        org.apache.iceberg.types.Types.StructType type = spec.partitionType();
+        org.apache.iceberg.AppendFiles append = table.newFastAppend();
+        String[] lines = text.split("\\n");
+        for (int i = 0; i < lines.length; i++) {
+            String[] parts = lines[i].split("\\t");
+            org.apache.iceberg.PartitionData values = new org.apache.iceberg.PartitionData(type);
+            for (int j = 1; j < parts.length; j++) {
+                org.apache.iceberg.types.Types.NestedField field =
+                    (org.apache.iceberg.types.Types.NestedField) type.fields().get(j - 1);
+                values.set(j - 1, org.apache.iceberg.SingleValueParser.fromJson(field.type(), parts[j]));
+            }
+            append.appendFile(org.apache.iceberg.DataFiles.builder(spec).withPath(parts[0]).withPartition(values)
+                .withFileSizeInBytes(size).withRecordCount(1L).build());
+        }
+        append.commit();
+    }
+}
 """
 
 
-def fill(folder: Path, partitions: int) -> None:
-    """Write a project and its ledger: that many partitions, half of them of each step, and all of them done."""
+def project(folder: Path) -> None:
+    """Write the pipelines and the configuration."""
     (folder / "scale_jobs.py").write_text(MODULE)
     (folder / "twice.toml").write_text(TOML)
+
+
+def fill(folder: Path, partitions: int) -> None:
+    """Fill a project's ledger as chunked runs do: that many partitions, half of them of each step, all of them done."""
     from twice import config as configuration
-    from twice.engine.fingerprint import fingerprint
-    from twice.ledger import InputRecord, Output, open_ledger
+    from twice.ledger import open_ledger
     from twice.loading import find_pipeline
+
+    config = configuration.load(folder / "twice.toml")
+    pipeline = find_pipeline(config, "scale")
+    ledger = open_ledger(config.ledger)
+    for step in pipeline.ordered():
+        record(ledger, step, [f"{number:016x}" for number in range(partitions // 2)])
+
+
+def record(ledger: Ledger, step: Step, files: list[str]) -> None:
+    """Record one output for each hour, with its files, in chunks of runs."""
+    from twice.engine.fingerprint import fingerprint
+    from twice.ledger import InputRecord, Output
     from twice.model.scopes import Scope
     from twice.model.windows import Window
 
-    config = configuration.load(folder / "twice.toml")
-    ledger = open_ledger(config.ledger)
-    scale = find_pipeline(config, "scale")
-    hour = timedelta(hours=1)
-    for step in scale.ordered():
-        table, code = step.writes.name, fingerprint(step)
-        numbers = iter(range(partitions // 2))
-        while chunk := list(islice(numbers, CHUNK)):
-            scopes = [Scope(Window(START + number * hour, START + (number + 1) * hour)) for number in chunk]
-            whole = Scope(Window(START + chunk[0] * hour, START + (chunk[-1] + 1) * hour))
-            run = ledger.start_run("scale", whole, command="bench")
-            row = ledger.start_attempt(run, step.name, table, 1, whole, code=code)
-            claim = ledger.claim(table, [whole], ttl=timedelta(minutes=1), run=run)
-            outputs = []
-            for number, scope in zip(chunk, scopes, strict=True):
-                start = (START + number * hour).isoformat()
-                read = InputRecord("raw", "lake.raw.events", "window", "7", {start: f"digest:{_digest(number)}"})
-                inputs = (read,) if step.reads else ()
-                held = Output(
-                    table, scope, 1000, _digest(number), f"{number:016x}", "7", "scale", step.name, code, inputs
-                )
-                outputs.append(held)
-            ledger.record(claim, row, outputs)
-            ledger.finish_run(run, "done")
+    table, code = step.writes.name, fingerprint(step)
+    numbers = iter(range(len(files)))
+    while chunk := list(islice(numbers, CHUNK)):
+        whole = Scope(Window(START + chunk[0] * HOUR, START + (chunk[-1] + 1) * HOUR))
+        run = ledger.start_run("scale", whole, command="bench")
+        row = ledger.start_attempt(run, step.name, table, 1, whole, code=code)
+        claim = ledger.claim(table, [whole], ttl=timedelta(minutes=1), run=run)
+        outputs = []
+        for number in chunk:
+            start = START + number * HOUR
+            read = InputRecord(
+                "raw", "lake.raw.events", "window", "7", {start.isoformat(): f"digest:{_digest(number)}"}
+            )
+            scope, inputs = Scope(Window(start, start + HOUR)), (read,) if step.reads else ()
+            held = Output(table, scope, 1, _digest(number), files[number], "7", "scale", step.name, code, inputs)
+            outputs.append(held)
+        ledger.record(claim, row, outputs)
+        ledger.finish_run(run, "done")
 
 
 def _digest(number: int) -> str:
-    return f"1000-{number:032x}-{number * 7:032x}-0123456789abcdef"
+    return f"1-{number:032x}-{number * 7:032x}-0123456789abcdef"
 
 
-def listed(folder: Path) -> dict[str, float]:
-    """List the ledger by the command line, best of three; return seconds and the peak of memory."""
-    best = {"seconds": float("inf"), "cpu_s": float("inf"), "peak_mb": 0.0}
-    for _ in range(3):
-        started = time.monotonic()
-        command = [sys.executable, "-m", "twice", "status", "scale"]
-        with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
-            said = process.stdout.read() if process.stdout else ""
-            _, state, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(state)
-        seconds = time.monotonic() - started
-        if process.returncode or " done" not in said:
-            raise SystemExit(f"twice status failed: {said}")
-        best = {
-            "seconds": min(best["seconds"], seconds),
-            "cpu_s": min(best["cpu_s"], usage.ru_utime + usage.ru_stime),
-            "peak_mb": usage.ru_maxrss / 1024,
-        }
-    return best
+def listed(partitions: int) -> dict[str, float]:
+    """List a ledger by the command line; return seconds and the peak of memory."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        project(folder)
+        subprocess.run([sys.executable, __file__, "--fill", name, "--listed", str(partitions)], check=True)
+        best = float("inf")
+        for _ in range(2):
+            started = time.monotonic()
+            command = [sys.executable, "-m", "twice", "status", "scale"]
+            with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
+                said = process.stdout.read() if process.stdout else ""
+                _, state, usage = os.wait4(process.pid, 0)
+                process.returncode = os.waitstatus_to_exitcode(state)
+            best = min(best, time.monotonic() - started)
+            if process.returncode or " done" not in said:
+                raise SystemExit(f"twice status failed: {said}")
+    return {"status_100k_s": best, "status_peak_mb": usage.ru_maxrss / 1024}
 
 
-def planned(folder: Path, partitions: int) -> float:
-    """Plan a backfill of everything that the ledger holds, best of three; return seconds."""
-    from twice import config as configuration
-    from twice.backfill.planning import Planner
+class Bench:
+    """One project on real tables, and what was measured on it."""
+
+    def __init__(self, folder: Path) -> None:
+        from twice import config as configuration
+        from twice.engine import session
+
+        project(folder)
+        sys.path.insert(0, str(folder))
+        self.config = configuration.load(folder / "twice.toml")
+        self.spark: SparkSession = session.start(self.config)
+        self.seconds: dict[str, float] = {}
+        self.driver_mb: dict[str, float] = {}
+        for space in ("raw", "core"):
+            self.spark.sql(f"create namespace if not exists lake.{space}")
+
+    def measure(self, name: str, task: Callable[[Workshop], object]) -> None:
+        """Time a task with stores that have not seen anything yet; the better time counts, and the larger memory."""
+        from twice.engine.api import workshop
+
+        with workshop(self.config, spark=self.spark) as shared:
+            before = _memory("VmRSS")
+            with suppress(OSError):
+                Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+            started = time.monotonic()
+            task(shared)
+            seconds = time.monotonic() - started
+        grown = max(0.0, _memory("VmHWM") - before)
+        self.seconds[name] = min(seconds, self.seconds.get(name, float("inf")))
+        self.driver_mb[name] = max(grown, self.driver_mb.get(name, 0.0))
+        self.note(f"{name}: {seconds:.2f} s, driver +{grown:.1f} MB")
+
+    def note(self, text: str) -> None:
+        """Say what happens, beside the result."""
+        print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+    def run(self, shared: Workshop, name: str, day: date, *, skip_fresh: bool = False) -> RunResult:
+        """Run a pipeline for one day."""
+        from twice.engine.plan import plan
+        from twice.engine.run import execute
+
+        pipeline: Pipeline = getattr(__import__("scale_jobs"), name)
+        window = pipeline.grain.unit(day.isoformat(), pipeline.zone)
+        result = execute(shared, pipeline, plan(pipeline, window), skip_fresh=skip_fresh)
+        if result.error:
+            raise result.error
+        return result
+
+    def land(self, day: date, tenants: int) -> None:
+        """Land a day of as many tenants, in the place of what was there."""
+        from pyspark.sql import functions as F
+
+        rows = self.spark.range(0, tenants, 1, 4).select(
+            F.lit(day).alias("day"), F.format_string("t%06d", "id").alias("tenant"), F.col("id").alias("amount")
+        )
+        rows.writeTo("lake.raw.tenants").overwritePartitions()
+
+    def link(self, name: str, places: list[list[str]]) -> None:
+        """Give a table a file for each place: further names of one of its files, which Spark would need minutes for."""
+        from twice.content.java import compiled
+        from twice.model.names import TableName
+        from twice.store.iceberg import jvm
+
+        table = jvm.load(self.spark, TableName.parse(name))
+        assert table is not None  # noqa: S101 - it was created before
+        location, size = self.spark.sql(f"select file_path, file_size_in_bytes from {name}.files limit 1").collect()[0]
+        first = Path(location.removeprefix("file:"))
+        folder = first.parent / f"links_{len(places)}_{time.monotonic_ns()}"
+        folder.mkdir()
+        lines = []
+        for number, place in enumerate(places):
+            file = folder / f"{number:06}{first.suffix}"
+            file.hardlink_to(first)
+            lines.append("\t".join([str(file), *map(json.dumps, place)]))
+        compiled(self.spark._jvm, lambda: table, "bench.Links", LINKS).append(table, size, "\n".join(lines))
+
+
+def plans(bench: Bench, partitions: int) -> None:
+    """Plan a backfill of a table of many partitions, whose files are the recorded ones."""
+    from scale_jobs import scale  # type: ignore[import-not-found]
+
+    from twice.backfill.api import Project
     from twice.backfill.request import Request
-    from twice.engine.separating import Separability
-    from twice.ledger import open_ledger
-    from twice.loading import find_pipeline
+    from twice.engine.api import workshop
+    from twice.engine.live import Live
+    from twice.model.scopes import Scope
+    from twice.model.targets import Target
     from twice.model.windows import Window
 
-    config = configuration.load(folder / "twice.toml")
-    ledger, scale = open_ledger(config.ledger), find_pipeline(config, "scale")
-    units = partitions // 2
-    request = Request("scale", Window(START, START + units * timedelta(hours=1)), only=("all",), refetch=True)
-    best = float("inf")
-    for _ in range(3):
-        started = time.monotonic()
-        plan = Planner(ledger, scale, request, judge=lambda _: Separability(ok=True, reason="told so")).plan()
-        best = min(best, time.monotonic() - started)
-        made = [sum(len(stage.target.partitions) for stage in step.stages) for step in plan.steps]
-        if made != [units, units]:
-            raise SystemExit(f"the plan makes {made} partitions")
-    return best
+    bench.note(f"linking {partitions:,} partitions …")
+    bench.spark.sql("create table lake.raw.events (hour timestamp, id bigint) using iceberg partitioned by (hour)")
+    bench.spark.sql(f"insert into lake.raw.events select timestamp_seconds({int(START.timestamp())}), 1L")
+    bench.link("lake.raw.events", [[(START + n * HOUR).isoformat()] for n in range(1, partitions)])
+    window = Window(START, START + partitions * HOUR)
+    request = Request("scale", window, only=("all",), refetch=True)
+    with workshop(bench.config, spark=bench.spark) as shared:
+        target = Target.of(scale.steps["land"].writes, Scope(window), scale.zone)
+        record(shared.ledger, scale.steps["land"], list(Live(shared).outputs(target).values()))
+
+    def plan(shared: Workshop) -> None:
+        made = Project(shared, scale).planner(request).plan()
+        counts = [(step.counts, sum(len(stage.target.partitions) for stage in step.stages)) for step in made.steps]
+        if counts != [({"done": partitions}, partitions), ({"missing": partitions}, partitions)]:
+            raise SystemExit(f"the plan makes {counts} partitions")
+
+    for _ in range(2):
+        bench.measure("plan_10k_s", plan)
 
 
-def measure(partitions: int, *, plan: bool = False) -> dict[str, float]:
-    """Fill a ledger of that size, list it, and plan a backfill of it if asked to."""
-    with tempfile.TemporaryDirectory() as folder:
-        started = time.monotonic()
-        subprocess.run([sys.executable, __file__, "--fill", folder, "--partitions", str(partitions)], check=True)
-        filled = time.monotonic() - started
-        found = listed(Path(folder))
-        found |= {"ledger_mb": (Path(folder) / "ledger.db").stat().st_size / 1024 / 1024, "fill_s": filled}
-        if plan:
-            found["plan_s"] = planned(Path(folder), partitions)
-    shown = {name: round(value, 2) for name, value in found.items()}
-    print(f"{partitions:>9,} partitions: {shown}", file=sys.stderr)
-    return found
+def files(bench: Bench, count: int) -> None:
+    """Find a scope of many files fresh, and replace it by another one."""
+    from scale_jobs import lake
+
+    from twice.engine.api import workshop
+    from twice.engine.live import Live
+    from twice.model.scopes import Scope
+    from twice.model.targets import Target
+
+    day, few = date(2026, 4, 25), 10
+    table = lake.steps["tenants"].writes
+    target = Target.of(table, Scope(lake.grain.unit(day.isoformat(), lake.zone)), lake.zone)
+
+    def look_and_replace(shared: Workshop) -> None:
+        statuses = [step.status for step in bench.run(shared, "lake", day, skip_fresh=True).steps]
+        bench.land(day, few + 1)
+        statuses += [step.status for step in bench.run(shared, "lake", day).steps]
+        if statuses != ["fresh", "published"]:
+            raise SystemExit(f"the runs ended as {statuses}")
+
+    for _ in range(2):
+        bench.land(day, few)
+        with workshop(bench.config, spark=bench.spark) as shared:
+            bench.run(shared, "lake", day)
+            bench.note(f"linking {count:,} files …")
+            bench.link("lake.core.tenants", [[day.isoformat(), f"u{n:06}"] for n in range(few, count)])
+            # As maintenance does: other files, of content that is taken for the same
+            shared.ledger.rerecord(table.name, Live(shared).outputs(target), None)
+        found = bench.spark.sql("select count(*) from lake.core.tenants.files").collect()[0][0]
+        if found != count:
+            raise SystemExit(f"there are {found} files")
+        bench.measure("files_20k_s", look_and_replace)
+
+
+def tenants(bench: Bench, count: int) -> None:
+    """Write a day of many tenants to a SQL database."""
+    days: Iterator[date] = (date(2026, 5, 1) + timedelta(days=number) for number in range(3))
+    for number, day in enumerate(days):
+        bench.land(day, count if number else 10)
+
+        def write(shared: Workshop, day: date = day, count: int = count if number else 10) -> None:
+            rows = [step.rows for step in bench.run(shared, "serving", day).steps]
+            if rows != [count]:
+                raise SystemExit(f"the run wrote {rows} rows")
+
+        if number:
+            bench.measure("tenants_100k_s", write)
+        else:  # creates the table
+            from twice.engine.api import workshop
+
+            with workshop(bench.config, spark=bench.spark) as shared:
+                write(shared)
+
+
+def _memory(name: str) -> float:
+    """Return the memory of this process in megabytes: now, or at its peak."""
+    with suppress(OSError):
+        found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+        if found:
+            return int(found[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main() -> None:
     """Measure, and print one JSON object as the last line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--partitions", type=int, default=100_000, help="how many are listed")
-    parser.add_argument("--plan", type=int, default=10_000, help="how many are planned")
+    parser.add_argument("--partitions", type=int, default=10_000, help="partitions that are planned")
+    parser.add_argument("--files", type=int, default=20_000, help="files of one scope")
+    parser.add_argument("--tenants", type=int, default=100_000, help="tenants of one day")
+    parser.add_argument("--listed", type=int, default=100_000, help="partitions that `twice status` lists")
     parser.add_argument("--fill", metavar="FOLDER", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.fill:
-        fill(Path(options.fill), options.partitions)
+        fill(Path(options.fill), options.listed)
         return
-    small, large = measure(options.plan, plan=True), measure(options.partitions)
-    more = options.partitions - options.plan
+    found = listed(options.listed)
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(Path(folder))
+        bench.spark.sql(
+            "create table lake.raw.tenants (day date, tenant string, amount bigint) using iceberg partitioned by (day)"
+        )
+        tenants(bench, options.tenants)
+        plans(bench, options.partitions)
+        files(bench, options.files)
+        bench.spark.stop()
     print(
         json.dumps(
             {
                 "bench": "scale",
-                "partitions": options.partitions,
-                "plan_10k_s": round(small["plan_s"], 2),
-                "status_10k_s": round(small["seconds"], 2),
-                "status_100k_s": round(large["seconds"], 2),
-                # What a busy machine leaves as it is.
-                "status_100k_cpu_s": round(large["cpu_s"], 2),
-                "status_peak_mb": round(large["peak_mb"], 1),
-                # Per partition, from the small to the large: what linear growth costs.
-                "ledger_kb_each": round((large["ledger_mb"] - small["ledger_mb"]) * 1024 / more, 2) if more else None,
-                "peak_kb_each": round((large["peak_mb"] - small["peak_mb"]) * 1024 / more, 2) if more else None,
+                **{name: round(value, 2) for name, value in sorted(bench.seconds.items())},
+                **{name: round(value, 2) for name, value in found.items()},
+                "driver_mb": round(max(bench.driver_mb.values()), 1),
+                **{f"{name.removesuffix('_s')}_mb": round(value, 1) for name, value in bench.driver_mb.items()},
             }
         )
     )

@@ -20,7 +20,6 @@ from tests.support.processes import until
 from twice import Day, Overwrite, Pipeline, Table
 from twice.backfill.api import Project
 from twice.backfill.request import Request
-from twice.engine.costs import bill
 from twice.errors import ScopeHeld, UsageError
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
@@ -317,7 +316,7 @@ def test_s31_every_run_of_a_backfill_carries_its_tags_and_its_cost(lab):
     found = runs_of(lab, summary.backfill)
     assert len(found) == 2
     assert {run.tags["project"] for run in found} == {"restate"}
-    (line,) = bill(lab.ledger.spent(), "project")
+    (line,) = lab.ledger.costs("project")
     assert (line.name, line.attempts) == ("restate", 2)
     assert line.total["executor_seconds"] > 0
     # The next plan knows what it would cost

@@ -256,7 +256,7 @@ def test_swaps_are_paid_for_by_the_project_that_asked(shop):
     shop.land(2)
     summary = shop.backfill(1, 3, shadow=True, tags={"project": "apollo"})
     shadow_of(shop, summary.backfill).swap()
-    assert {spent.tags["project"] for spent in shop.lab.ledger.spent(pipeline="shop")} == {"apollo"}
+    assert {line.name for line in shop.lab.ledger.costs("project", pipeline="shop")} == {"apollo"}
 
 
 def with_column(shop: Shop, value: int, name: str = "more") -> Pipeline:

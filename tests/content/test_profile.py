@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from tests.counting import collected
 from twice.content.profile import duplicate_samples, null_key_samples, profile
 from twice.errors import DefinitionError
 
@@ -87,3 +88,16 @@ def test_a_missing_column_is_named(spark: SparkSession) -> None:
     df = spark.createDataFrame(ROWS, SCHEMA)
     with pytest.raises(DefinitionError, match="no column 'order_id'; there are: amount, code, day, id"):
         profile(df, partition=["day"], key=["order_id"])
+
+
+def test_many_dimension_values_come_to_the_driver_as_one_row(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [(DAY1, f"t{n}", 1, n) for n in range(50)] + [(DAY1, "t1", 1, 9), (DAY1, None, 1, 1)]
+    df = spark.createDataFrame(rows, "day date, tenant string, id int, amount int")
+    whole = profile(df.where("tenant is not null"), partition=["day"], key=[])[(DAY1,)].digest
+    counts = collected(monkeypatch)
+    found = profile(df, partition=["day"], dimensions=["tenant"], key=["id"], where=F.col("amount") >= 0)
+    assert counts == [1, 1]  # the sums, and the number of duplicates
+    # The same key of two tenants is not a duplicate, and a null tenant belongs to no partition
+    assert (found[(DAY1,)].duplicate_keys, found[(DAY1,)].digest) == (1, whole)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime, timedelta, timezone
 
+from tests.counting import fetched
 from twice.ledger import InputRecord, Output, second
 from twice.model.scopes import Scope
 from twice.model.windows import Window
@@ -75,14 +76,31 @@ def test_parts_of_a_code_are_kept_once(ledger):
     assert ledger.code_parts("abc") == {"sql": "1"}
 
 
-def test_what_was_spent_comes_with_its_tags(ledger):
+def test_costs_are_added_up_by_tag(ledger):
     run = ledger.start_run("shop", scope(1), tags={"project": "apollo"})
     row = ledger.start_attempt(run, "facts", "t", 1, scope(1), code="c")
     ledger.finish_attempt(row, "failed", details={"cost": {"executor_seconds": 2.5}})
     ledger.start_attempt(run, "facts", "t", 2, scope(1), code="c")
-    first, second_try = ledger.spent(since=timedelta(days=1))
-    assert (first.tags, first.cost, second_try.cost) == ({"project": "apollo"}, {"executor_seconds": 2.5}, {})
-    assert ledger.spent(since=timedelta(0), pipeline="other") == []
+    (line,) = ledger.costs("project", since=timedelta(days=1))
+    assert (line.name, line.runs, line.attempts, line.unmeasured) == ("apollo", 1, 2, 1)
+    assert line.total["executor_seconds"] == 2.5
+    assert [each.name for each in ledger.costs('od"d')] == ['(no od"d)']
+    assert ledger.costs("project", since=timedelta(0), pipeline="other") == []
     # What was refused inside an attempt was no work of its own
     ledger.add_failures(run, "facts", "t", 2, {scope(2): "row count at least 1"}, code="c")
-    assert len(ledger.spent()) == 2
+    assert [each.attempts for each in ledger.costs("step")] == [2]
+
+
+def test_the_bill_of_many_attempts_reads_one_row_for_each_line(ledger):
+    for day in range(1, 9):
+        run = ledger.start_run("shop@06a2wk" if day % 2 else "shop", scope(day), tags={"day": str(day)})
+        row = ledger.start_attempt(run, "facts", "t", 1, scope(day), code="c")
+        # A remark may look like a cost, and hold what Postgres does not decode
+        remarks = ['{"cost":{"executor_seconds":100}}', "half \ud800 or none \0", '"inside":']
+        ledger.finish_attempt(row, "published", details={"cost": {"cpu_seconds": 1.5}, "remarks": remarks})
+    with fetched(ledger._database.engine) as counted:
+        (line,) = ledger.costs("step", pipeline="shop")
+    assert (line.name, line.runs, line.unmeasured, line.total["cpu_seconds"]) == ("shop.facts", 8, 0, 12.0)
+    assert line.total["executor_seconds"] == 0
+    assert counted.of("attempts") == 1
+    assert len(ledger.costs("day")) == 8

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
+from tests.counting import fetched
 from twice.errors import UsageError
 from twice.ledger import InputRecord
 from twice.ledger.schema import outputs as outputs_table
@@ -161,3 +162,31 @@ def test_long_lists_of_outputs_take_two_indexed_statements(ledger, day, made, wo
             plan = connection.exec_driver_sql("EXPLAIN QUERY PLAN " + statement, parameters).all()
             assert not [row for row in plan if row[3].startswith("SCAN outputs")], plan
             assert "USING INDEX outputs" in str(plan) or "COVERING INDEX outputs" in str(plan)
+
+
+def test_a_scope_reads_its_own_partitions_whatever_the_history(ledger, day, made, publish):
+    publish(*(made(T, day(number), rows=number) for number in range(1, 31)))
+    publish(made(T, day(30, tenant="a"), rows=300), made(T, Scope(None), rows=7))
+    with fetched(ledger._database.engine) as counted:
+        assert [output.rows for output in ledger.held(T, day(29, days=2))] == [29, 30]
+        assert [output.rows for output in ledger.held(T, day(29, days=2, tenant="a"))] == [300]
+        assert [output.rows for output in ledger.held(T, Scope(None))] == [7]
+    assert counted.of("outputs.digest") == 4
+
+
+def test_where_the_past_ends_is_found_without_reading_the_past(ledger, day, made, publish):
+    publish(*(made(T, day(number)) for number in range(1, 31)))
+    with fetched(ledger._database.engine) as counted:
+        assert ledger.built_until(T, day(31)) == day(31).window.start
+        assert ledger.built_until(T, day(40)) == day(31).window.start
+        assert ledger.built_until(T, day(1)) is None
+    assert counted.of("outputs") == 2
+
+
+def test_where_the_past_ends_is_asked_of_overlapping_dimensions(ledger, day, made, publish):
+    publish(made(T, day(1, tenant="a")), made(T, day(3, tenant="b")))
+    assert ledger.built_until(T, day(5, tenant="a")) == day(2).window.start
+    assert ledger.built_until(T, day(5, tenant="c")) is None
+    assert ledger.built_until(T, day(5)) == day(4).window.start
+    publish(made(T, day(4)))
+    assert ledger.built_until(T, day(5, tenant="c")) == day(5).window.start

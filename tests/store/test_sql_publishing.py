@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from datetime import date
 
@@ -9,10 +10,13 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql import types as T
 
-from tests.store.databases import COLUMNS, FIRST, SECOND, columns, two_days
-from twice import InsertOnly, Merge, Whole
+from tests.counting import fetched
+from tests.store.databases import COLUMNS, FIRST, SECOND, columns, sqlite_place, two_days
+from twice import InsertOnly, Merge, Table, Whole
 from twice.errors import Conflict, LeaseLost, TransientError
-from twice.store.sql import books, prints, publishing, staging
+from twice.model.scopes import Scope
+from twice.store.sql import books, places, prints, publishing, staging
+from twice.store.sql.database import _begin_sqlite
 
 FEW = [(FIRST, 1, "a"), (FIRST, 2, "b"), (SECOND, 3, "c")]
 MERGED = columns(d=T.DateType(), id=T.LongType(), name=T.StringType(), _twice_window=T.StringType())
@@ -282,7 +286,7 @@ def lose_the_answer(monkeypatch, place, *, applied):
     state = {"armed": True}
 
     def commit(self):
-        if state["armed"]:
+        if state["armed"] and self.connection.get_execution_options().get("twice_write"):
             state["armed"] = False
             if applied:
                 real_commit(self)
@@ -363,3 +367,116 @@ def test_s07_a_reader_never_sees_the_day_missing_or_mixed(pg):
     reader.join()
     assert seen <= {(300, f"v{version}", f"v{version}") for version in range(6)}
     assert len(seen) > 1
+
+
+def rows_of_a_day(count: int, day: date = FIRST) -> list[tuple[object, ...]]:
+    return [(day, number, f"n{number}") for number in range(count)]
+
+
+def seen(place, table: Table) -> dict[Scope, str]:
+    """Fingerprint two days of a table by reading it row by row."""
+    with place.database.look() as connection:
+        live = place.database.table(table.id, place.database.columns(connection, table.id))
+        target = two_days(table)
+        inside = places.in_partitions(live, target, target.partitions, place.database.dialect)
+        return prints._by_content(connection, place.database, live, target, target.partitions, inside)
+
+
+@pytest.fixture
+def locked(tmp_path, monkeypatch):
+    """A SQLite database that counts how many rows are hashed, in all and while its write lock is held."""
+    place, usual = sqlite_place(tmp_path), prints.Marks.step
+    counts = {"rows": 0, "locked": 0}
+
+    def step(marks, *row):
+        counts["rows"] += 1
+        probe = sqlite3.connect(place.database.url.database, timeout=0)
+        try:
+            probe.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            counts["locked"] += 1
+        finally:
+            probe.close()
+        usual(marks, *row)
+
+    monkeypatch.setattr(prints.Marks, "step", step)
+    return place, counts
+
+
+def test_sqlite_adds_up_rows_itself_and_never_under_its_lock(locked):
+    place, counts = locked
+    table = place.table()
+    place.publish(place.staged(table, 1, rows_of_a_day(20)))
+    counts["rows"] = 0
+    place.publish(place.staged(table, 2, rows_of_a_day(30)))
+    assert counts == {"rows": 20 + 20 + 30, "locked": 0}  # when it opened, before its lock, and what was staged
+    with fetched(place.database.engine) as counted:
+        stage = place.staged(table, 3, rows_of_a_day(25))
+        place.publish(stage)
+    # No answer of the database holds the rows themselves
+    assert max(rows for _, rows in counted.answers) <= 5
+    # What was written down is what a reader of every row would find
+    assert seen(place, table)[stage.target.partitions[0]] == known(place, table)[stage.target.partitions[0]]
+
+
+def test_a_merge_into_sqlite_looks_at_the_rows_it_replaces_under_the_lock_and_at_no_others(locked):
+    place, counts = locked
+    table = place.table(write=Merge(version="name"))
+    place.publish(place.staged(table, 1, rows_of_a_day(40)))
+    stage = place.opened(table, 2)
+    stage.replaces = False
+    place.fill(stage, [(FIRST, 3, "new"), (FIRST, 100, "new"), (SECOND, 3, "new")])
+    counts["locked"] = 0
+    place.publish(stage)
+    assert counts["locked"] == 1
+    assert known(place, table) == seen(place, table)
+    assert [prints.rows_of(text) for text in seen(place, table).values()] == [41, 1]
+
+
+def test_a_commit_between_look_and_lock_is_seen(tmp_path):
+    place = sqlite_place(tmp_path)
+    table = place.table()
+    place.publish(place.staged(table, 1, rows_of_a_day(2)))
+    stage, left = place.staged(table, 2, rows_of_a_day(3)), ["by hand"]
+
+    def meddle(connection):
+        if connection.get_execution_options().get("twice_write") and left:
+            meddler = sqlite3.connect(place.database.url.database)
+            meddler.execute("UPDATE mart SET name = ? WHERE id = 1", (left.pop(),))
+            meddler.commit()
+            meddler.close()
+        _begin_sqlite(connection)
+
+    sa.event.remove(place.database.engine, "begin", _begin_sqlite)
+    sa.event.listen(place.database.engine, "begin", meddle)
+    with pytest.raises(Conflict, match="changed by somebody else"):
+        place.publish(stage)
+    assert ("2026-04-25", 1, "by hand") in place.rows(table)
+
+
+def test_a_table_of_sqlite_with_a_trigger_is_fingerprinted_as_the_trigger_leaves_it(tmp_path):
+    place = sqlite_place(tmp_path)
+    table = place.table()
+    place.publish(place.staged(table, 1, rows_of_a_day(1)))
+    place.sql("CREATE TRIGGER t AFTER INSERT ON mart BEGIN UPDATE mart SET name = 'triggered' WHERE id = new.id; END")
+    place.publish(place.staged(table, 2, rows_of_a_day(2)))
+    assert [row[2] for row in place.rows(table)] == ["triggered", "triggered"]
+    assert known(place, table) == seen(place, table)
+
+
+def known(place, table: Table) -> dict[Scope, str]:
+    """Return the fingerprints that the last publishes wrote down."""
+    with place.database.look() as connection:
+        found = books.known_partitions(connection, books.books(place.database, table.id), two_days(table))
+    return {partition: text for partition, (_, text) in found.items()}
+
+
+def test_many_tenants_outside_of_the_scope_are_counted_and_a_few_are_named(place):
+    table = place.table(dimensions=["name"])
+    with fetched(place.database.engine) as counted:
+        stage = place.staged(
+            table, 1, [(FIRST, n, f"t{n:02}") for n in range(40)] + [(FIRST, n, None) for n in range(3)]
+        )
+        assert stage.counts == {stage.target.partitions[0]: 40}
+        assert (stage.strays[0].rows, stage.strays[0].values) == (3, ("d=2026-04-25, name=None",))
+    assert max(rows for text, rows in counted.answers if "stage" in text) <= 2

@@ -13,7 +13,7 @@ from twice.errors import UsageError
 from twice.loading import find_pipeline
 
 if TYPE_CHECKING:
-    from twice.engine.costs import Cost
+    from twice.ledger import Cost
 
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
@@ -34,14 +34,12 @@ def cost(settings: Settings, pipeline: str | None, by: str, since: str | None, a
     \b
     twice cost --by project --since 7d
     """
-    from twice.engine.costs import bill
-
     if not by.strip():
         raise UsageError("--by needs a word", to_go_on="--by pipeline, step, backfill, or the name of a tag")
     name = find_pipeline(settings.config, pipeline).name if pipeline else None
     within = span(since, "--since") if since else None
     ledger = settings.ledger_if_any()
-    found = bill(ledger.spent(since=within, pipeline=name) if ledger else [], by.strip())
+    found = ledger.costs(by.strip(), since=within, pipeline=name) if ledger else []
     if as_json:
         print_json({"by": by.strip(), "since": since, "costs": [line.to_json() for line in found]})
     elif not found:
@@ -58,7 +56,7 @@ def _line(cost: Cost) -> list[object]:
     total = cost.total
     return [
         cost.name,
-        len(cost.runs),
+        cost.runs,
         f"{total['executor_seconds']:.1f}",
         f"{total['cpu_seconds']:.1f}",
         *(_size(total[name]) for name in ("bytes_read", "bytes_written", "bytes_shuffled")),

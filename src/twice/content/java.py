@@ -1,8 +1,13 @@
-"""Collections of Java and Scala, walked from Python."""
+"""Collections of Java and Scala, walked from Python; and walked in Java, where there may be many of a thing.
+
+Every call to Java costs a round trip. What is asked of each of many files is therefore asked by a small class of
+Java, which Janino compiles: the compiler that Spark brings for its own code.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from py4j.java_collections import JavaList
@@ -16,3 +21,22 @@ def items_of(found: Any) -> Iterator[Any]:
     iterator = found.iterator()
     while iterator.hasNext():
         yield iterator.next()
+
+
+def compiled(java: Any, like: Callable[[], Any], name: str, source: str) -> Any:
+    """Return an object of a class that is compiled once for each JVM; `like` gives one of the library that it uses."""
+    kept = _kept(java, name)
+    if not kept:
+        compiler = java.org.codehaus.janino.SimpleCompiler()
+        # The loader that knows the library: its jar may have been added after Java started.
+        compiler.setParentClassLoader(like().getClass().getClassLoader())
+        compiler.cook(source)
+        constructor = compiler.getClassLoader().loadClass(name).getConstructors()[0]
+        kept.append(constructor.newInstance(java.java.util.ArrayList().toArray()))
+    return kept[0]
+
+
+@lru_cache(maxsize=8)
+def _kept(java: Any, name: str) -> list[Any]:  # noqa: ARG001 - they say what is kept
+    """Return the place for a compiled class of a JVM."""
+    return []

@@ -1,7 +1,8 @@
 """What the engine asks of staged rows: digest, null keys, gates and key uniqueness, in one pass.
 
-Rows are grouped by partition and a 64-bit hash of the key, which yields sums, counts and the number of
-rows per hash; a second grouping adds them up by partition. Equal keys have equal hashes, so no duplicate
+Rows are grouped by partition, dimensions and a 64-bit hash of the key, which yields sums, counts and the
+number of rows per hash; a second grouping adds them up by partition, so that the driver collects one row
+for each partition, however many dimension values there are. Equal keys have equal hashes, so no duplicate
 is missed. Only when some hash occurs twice are the keys themselves grouped and counted. Where the keys
 are known to be unique the rows are grouped by partition alone.
 """
@@ -51,19 +52,26 @@ def profile(
     *,
     partition: Sequence[str],
     key: Sequence[str],
+    dimensions: Sequence[str] = (),
+    where: Column | None = None,
     violations: Mapping[str, Column] | None = None,
     unique: bool = False,
 ) -> dict[tuple[object, ...], PartitionProfile]:
     """Profile the rows; partitions without rows have no entry.
 
-    `unique` says that the keys are known to be, so that they need not be counted.
+    `dimensions` are columns within which a key occurs once; a row with a null in one of them belongs to no
+    partition and is left out, as is every row outside `where`. `unique` says that the keys are known to be
+    unique, so that they need not be counted.
 
-    `duplicate_keys` counts keys that occur more than once in their partition, `null_keys` rows with a
-    null in any key column, `violations` the rows for which the column is true. The rows are read again
+    `duplicate_keys` counts keys that occur more than once in their partition and dimensions, `null_keys` rows
+    with a null in any key column, `violations` the rows for which the column is true. The rows are read again
     if there are duplicates: hand in a stored table, not a query that may answer differently.
     """
     violations = violations or {}
-    _require(df.schema, [*partition, *key])
+    _require(df.schema, [*partition, *dimensions, *key])
+    df = df.where(where) if where is not None else df
+    df = df.where(~_any_null(dimensions)) if dimensions else df
+    everywhere = [*partition, *dimensions]
     places = [f"p{i}" for i in range(len(partition))]
     counted = bool(key) and not unique
     first, second = row_hashes(df.schema)
@@ -71,17 +79,17 @@ def profile(
     asked += [bad.alias(f"v{i}") for i, bad in enumerate(violations.values())]
     if counted:
         asked.append(_key_hash(df.schema, key).alias("k"))
-    seen = df.select(*place_columns(df.schema, partition), *asked)
+    seen = df.select(*place_columns(df.schema, everywhere), *asked)
     sums = {"n": "count(1)", **_HALF_SUMS, "nulls": "count_if(nulls)"}
     sums |= {f"v{i}": f"count_if(v{i})" for i in range(len(violations))}
     if counted:
-        by_key = seen.groupBy(*places, "k").agg(*_named(sums))
+        by_key = seen.groupBy(*(f"p{i}" for i in range(len(everywhere))), "k").agg(*_named(sums))
         added = {name: f"sum({name})" for name in sums}
         grouped = by_key.groupBy(*places).agg(*_named({**added, "repeated": "count_if(k IS NOT NULL AND n > 1)"}))
     else:
         grouped = seen.groupBy(*places).agg(*_named({**sums, "repeated": "0"}))
     rows = grouped.collect()
-    duplicates = _duplicates(df, partition, key) if any(row["repeated"] for row in rows) else {}
+    duplicates = _duplicates(df, partition, [*dimensions, *key], key) if any(row["repeated"] for row in rows) else {}
     schema = schema_fingerprint(df.schema)
     result = {}
     for row in rows:
@@ -101,9 +109,11 @@ def _key_hash(schema: T.StructType, key: Sequence[str]) -> Column:
     return F.when(~_any_null(key), row_hashes(schema, key)[0])
 
 
-def _duplicates(df: DataFrame, partition: Sequence[str], key: Sequence[str]) -> dict[tuple[object, ...], int]:
+def _duplicates(
+    df: DataFrame, partition: Sequence[str], within: Sequence[str], key: Sequence[str]
+) -> dict[tuple[object, ...], int]:
     """Count keys that occur more than once, by the keys themselves and not by their hashes."""
-    names = list(dict.fromkeys([*partition, *key]))
+    names = list(dict.fromkeys([*partition, *within]))
     each = df.where(~_any_null(key)).groupBy(*place_columns(df.schema, names)).agg(F.count(F.lit(1)).alias("n"))
     places = [f"p{i}" for i in range(len(partition))]
     rows = each.where(F.col("n") > 1).groupBy(*places).agg(F.count(F.lit(1)).alias("n")).collect()

@@ -87,8 +87,7 @@ def same_inputs(recorded: Sequence[InputRecord], now: Sequence[InputRecord]) -> 
 
 def known_outputs(job: Job) -> dict[Scope, Output]:
     """Return the recorded outputs of the target's partitions."""
-    outputs = job.ledger.outputs(job.step.writes.name, job.target.scope.window)
-    return {output.scope: output for output in outputs}
+    return {output.scope: output for output in job.ledger.held(job.step.writes.name, job.target.scope)}
 
 
 def content_after(job: Job, staged: Staged) -> Verdict:

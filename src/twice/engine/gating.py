@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from twice.content.digest import Digest
-from twice.content.filters import partition_filter
+from twice.content.filters import partition_filter, scope_filter
 from twice.content.profile import PartitionProfile, duplicate_samples, null_key_samples, profile
 from twice.content.rows import column
 from twice.content.schema import order_sensitive, schema_fingerprint
@@ -133,25 +133,24 @@ def profiled(
 ) -> dict[Scope, PartitionProfile]:
     """Profile rows by the target's partitions; a partition without rows has an empty profile."""
     table = job.step.writes
-    by_values = profile(rows, partition=table.partition_columns, key=key, violations=violations, unique=unique)
+    by_values = profile(
+        rows,
+        partition=(table.partition.column,) if table.partition else (),
+        dimensions=table.dimensions,
+        where=scope_filter(job.target),
+        key=key,
+        violations=violations,
+        unique=unique,
+    )
     empty = Digest.empty(schema_fingerprint(rows.schema))
     merged = {partition: PartitionProfile(empty, violations={}) for partition in job.target.partitions}
+    # The filter left only rows that fit the scope's dimensions.
+    fixed = [dict(job.target.scope.dimensions).get(name, "") for name in table.dimensions]
     for values, seen in by_values.items():
-        value, dimensions = (values[0], values[1:]) if table.partition else (None, values)
-        partition = job.target.partition_of(value, dimensions)
+        partition = job.target.partition_of(values[0] if values else None, fixed)
         if partition is not None:
-            merged[partition] = _sum(merged[partition], seen)
+            merged[partition] = seen
     return merged
-
-
-def _sum(left: PartitionProfile, right: PartitionProfile) -> PartitionProfile:
-    names = {*left.violations, *right.violations}
-    return PartitionProfile(
-        left.digest + right.digest,
-        left.duplicate_keys + right.duplicate_keys,
-        left.null_keys + right.null_keys,
-        {name: left.violations.get(name, 0) + right.violations.get(name, 0) for name in names},
-    )
 
 
 def refuse_bad_keys(

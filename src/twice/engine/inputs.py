@@ -191,21 +191,16 @@ def _apart(job: Job, record: InputRecord, read: Read, unit: Window) -> InputReco
 
 def _require_no_gap(job: Job) -> None:
     """Refuse to build on a past whose last partition is missing; the very first one has no past."""
-    window, mine = job.scope.window, Scope(None, job.target.scope.dimensions)
+    window = job.scope.window
     assert window is not None  # noqa: S101 - a run always has a window
-    ends = [
-        output.scope.window.end
-        for output in job.ledger.outputs(job.step.writes.name)
-        if output.scope.window and output.scope.window.end <= window.start
-        if Scope(None, output.scope.dimensions).overlaps(mine)
-    ]
-    if ends and window.start not in ends:
+    until = job.ledger.built_until(job.step.writes.name, Scope(window, job.target.scope.dimensions))
+    if until is not None and until != window.start:
         grain, zone = job.pipeline.grain, job.pipeline.zone
         raise StoreRefused(
             f"step {job.step.name} builds on its own past, but {job.step.writes.name} has not been built from "
-            f"{grain.label(max(ends), zone)} to {grain.label(window.start, zone)}",
+            f"{grain.label(until, zone)} to {grain.label(window.start, zone)}",
             safe="nothing was changed",
-            to_go_on=f"twice run {job.pipeline.name} --from {grain.label(max(ends), zone)} --to "
+            to_go_on=f"twice run {job.pipeline.name} --from {grain.label(until, zone)} --to "
             f"{grain.label(grain.next(window.start, zone), zone)}",
         )
 
@@ -221,7 +216,7 @@ def _partitions(job: Job, read: Read, cut: Cut, version: str | None) -> dict[str
     scope = Scope.of(cut.partitions, dict(job.scope.dimensions))
     target = Target.of(read.table, scope, job.pipeline.zone)
     files = job.stores.source(read.table).files(job.session, target, version)
-    outputs = {output.scope: output for output in job.ledger.outputs(read.table.name, cut.partitions)}
+    outputs = {output.scope: output for output in job.ledger.held(read.table.name, target.scope)}
     found = {}
     for partition, fingerprint in files.items():
         known = outputs.get(partition)

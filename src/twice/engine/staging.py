@@ -161,7 +161,7 @@ def _one_row_per_key(job: Job, source: DataFrame, matched: list[str]) -> DataFra
 def _require_unique_target(job: Job, stage: Stage, target: DataFrame) -> None:
     """Refuse a table that already holds a key twice, unless these very files were checked before."""
     files = job.store.files(job.session, job.target, stage.base)
-    known = {output.scope: output.files for output in job.ledger.outputs(job.step.writes.name)}
+    known = {output.scope: output.files for output in job.ledger.held(job.step.writes.name, job.target.scope)}
     if all(not fingerprint or known.get(partition) == fingerprint for partition, fingerprint in files.items()):
         return
     found = gating.profiled(job, target, key=job.step.writes.key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from twice.ledger.backfill_infos import BackfillInfo, Chunk, NewChunk, Shadow, Tally
 from twice.ledger.clock import Clock, ManualClock, SystemClock
-from twice.ledger.costs import Spent
+from twice.ledger.costs import Cost
 from twice.ledger.history import Merged, Past
 from twice.ledger.holdings import Holding, LastAttempt, second
 from twice.ledger.infos import AttemptInfo, Health, LeaseInfo, PruneReport, Revision, RunInfo
@@ -20,6 +20,7 @@ __all__ = [
     "Chunk",
     "Claim",
     "Clock",
+    "Cost",
     "Health",
     "Holding",
     "InputRecord",
@@ -37,7 +38,6 @@ __all__ = [
     "Revision",
     "RunInfo",
     "Shadow",
-    "Spent",
     "SystemClock",
     "Tally",
     "find_ledger",

@@ -1,11 +1,10 @@
-"""What attempts cost, as they wrote it down themselves."""
+"""What attempts cost, as they recorded it themselves, added up by the database."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -13,36 +12,99 @@ from twice.ledger.book import Book
 from twice.ledger.runs import PART
 from twice.ledger.schema import attempts, runs
 
+MEASURES = ("executor_seconds", "cpu_seconds", "bytes_read", "bytes_written", "bytes_shuffled")
+# JSON as the ledger writes it: within a string the quote after the name would be escaped.
+_COST = r'"cost":(\{[^{}]*\})'
+_IS_PART = f'"{PART}":'
+
 
 @dataclass(frozen=True)
-class Spent:
-    """What one attempt used, and whose it was; `cost` is empty where it started no Spark job, or could not tell."""
+class Cost:
+    """One line of the bill; `unmeasured` attempts used no Spark, or ended before they could report what they used."""
 
-    run: str
-    pipeline: str
-    step: str
-    tags: Mapping[str, str]
-    cost: Mapping[str, float]
+    name: str
+    runs: int
+    attempts: int
+    unmeasured: int
+    total: dict[str, float]
+
+    def to_json(self) -> dict[str, object]:
+        """Return the line as JSON values."""
+        return {
+            "name": self.name,
+            "runs": self.runs,
+            "attempts": self.attempts,
+            "unmeasured": self.unmeasured,
+            **{measure: round(value, 3) for measure, value in self.total.items()},
+        }
 
 
 class Costs(Book):
-    """The part of the ledger that can be asked what things cost."""
+    """The part of the ledger that adds up what things cost."""
 
-    def spent(self, *, since: timedelta | None = None, pipeline: str | None = None) -> list[Spent]:
-        """List what attempts cost that began within the last time."""
-        c = attempts.c
-        query = sa.select(c.run, c.pipeline, c.step, runs.c.tags, c.details).join(runs, runs.c.id == c.run)
-        if pipeline is not None:
-            # What was made for a shadow goes by a name of its own.
-            query = query.where(sa.or_(c.pipeline == pipeline, c.pipeline.startswith(f"{pipeline}@", autoescape=True)))
+    def costs(self, by: str, *, since: timedelta | None = None, pipeline: str | None = None) -> list[Cost]:
+        """Add up attempts by pipeline, by step, or by a tag of their run; the most expensive come first.
+
+        The database adds up: one row for each line is read, however many attempts there are.
+        """
         with self._read() as connection:
+            postgres = connection.dialect.name == "postgresql"
+            cost = _cost_postgres if postgres else _cost_sqlite
+            name = _name(by, postgres=postgres).label("name")
+            measured = cost(MEASURES[0])
+            for measure in MEASURES[1:]:
+                measured = sa.func.coalesce(measured, cost(measure))
+            query = (
+                sa.select(
+                    name,
+                    sa.func.count(attempts.c.run.distinct()).label("runs"),
+                    sa.func.count().label("attempts"),
+                    sa.func.count(measured).label("measured"),
+                    *(sa.func.coalesce(sa.func.sum(cost(measure)), 0.0).label(measure) for measure in MEASURES),
+                )
+                .join(runs, runs.c.id == attempts.c.run)
+                # What was refused inside an attempt cost nothing beside it.
+                .where(~attempts.c.details.contains(_IS_PART, autoescape=True))
+                .group_by(name)
+            )
+            if pipeline is not None:
+                query = query.where(_own_name(postgres=postgres) == pipeline)
             if since is not None:
-                query = query.where(c.started_at >= self._now(connection) - since)
-            rows = connection.execute(query.order_by(c.id)).all()
-        read = ((*row[:3], json.loads(row.tags), json.loads(row.details)) for row in rows)
-        # What was refused inside an attempt cost nothing beside it.
-        return [
-            Spent(run, name.partition("@")[0], step, tags, details.get("cost") or {})
-            for run, name, step, tags, details in read
-            if not details.get(PART)
-        ]
+                query = query.where(attempts.c.started_at >= self._now(connection) - since)
+            rows = connection.execute(query).all()
+        found = [_line(row, by) for row in rows]
+        return sorted(found, key=lambda each: (-each.total["executor_seconds"], each.name))
+
+
+def _line(row: Any, by: str) -> Cost:
+    total = {measure: float(getattr(row, measure)) for measure in MEASURES}
+    name = str(row.name) if row.name is not None else f"(no {by})"
+    return Cost(name, row.runs, row.attempts, row.attempts - row.measured, total)
+
+
+def _name(by: str, *, postgres: bool) -> sa.ColumnElement[str]:
+    """Return what attempts are added up by; a run without the tag has a null."""
+    if by == "pipeline":
+        return _own_name(postgres=postgres)
+    if by == "step":
+        return _own_name(postgres=postgres) + "." + attempts.c.step
+    if postgres:
+        return sa.cast(runs.c.tags, sa.JSON).op("->>")(by)
+    tags = sa.func.json_each(runs.c.tags).table_valued("key", "value")
+    return sa.select(tags.c.value).where(tags.c.key == by).scalar_subquery()
+
+
+def _own_name(*, postgres: bool) -> sa.ColumnElement[str]:
+    """Return the pipeline's own name: work on its shadows goes by `name@backfill`."""
+    name = attempts.c.pipeline
+    return sa.func.split_part(name, "@", 1) if postgres else sa.func.substr(name, 1, sa.func.instr(name + "@", "@") - 1)
+
+
+def _cost_sqlite(measure: str) -> sa.ColumnElement[float]:
+    return sa.cast(sa.func.json_extract(attempts.c.details, f"$.cost.{measure}"), sa.Float)
+
+
+def _cost_postgres(measure: str) -> sa.ColumnElement[float]:
+    # Only the cost is parsed: other details may hold escapes that Postgres refuses to decode.
+    found = sa.cast(sa.func.substring(attempts.c.details, _COST), sa.JSON)
+    return sa.cast(found.op("->>")(measure), sa.Float)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 import sqlalchemy as sa
 
 from twice.errors import UsageError
 from twice.ledger.book import Book, lock_table, saw, store_inputs
-from twice.ledger.encoding import scope_text
+from twice.ledger.encoding import scope_text, to_text
 from twice.ledger.leases import keep
 from twice.ledger.outputs import (
     IS_CURRENT,
@@ -94,6 +96,30 @@ class Publishing(Book):
             conditions.append(sa.or_(outputs.c.window_start.is_(None), touching(window)))
         with self._read() as connection:
             return current_outputs(connection, *conditions)
+
+    def held(self, table: str, scope: Scope) -> list[Output]:
+        """List what a scope's own partitions hold: those in its window that have its very dimensions."""
+        within = touching(scope.window) if scope.window else outputs.c.window_start.is_(None)
+        mine = outputs.c.dimensions == to_text(dict(scope.dimensions))
+        with self._read() as connection:
+            return current_outputs(connection, outputs.c.table_name == table, mine, within)
+
+    def built_until(self, table: str, scope: Scope) -> datetime | None:
+        """Return where what was built before a scope ends, of dimensions that overlap the scope's."""
+        assert scope.window is not None  # noqa: S101 - asked for a run, which has a window
+        c, start = outputs.c, scope.window.start
+        before = (c.table_name == table, IS_CURRENT, c.window_end <= start)
+        mine = c.dimensions == to_text(dict(scope.dimensions))
+        newest = sa.select(c.dimensions, sa.func.max(c.window_end).label("until")).where(*before).group_by(c.dimensions)
+        with self._read() as connection:
+            # Nearly always the partition before is there, and no other dimensions need be read.
+            if connection.execute(sa.select(c.id).where(*before, mine, c.window_end == start).limit(1)).first():
+                return start
+            rows = connection.execute(newest).all()
+        whole = Scope(None, scope.dimensions)
+        return max(
+            (row.until for row in rows if Scope.of(None, json.loads(row.dimensions)).overlaps(whole)), default=None
+        )
 
     def row_history(self, table: str, scope: Scope, limit: int) -> list[int]:
         """Return row counts of the partitions before this one, nearest first.

@@ -1,4 +1,4 @@
-"""The only module that talks to Iceberg's Java API.
+"""The way to Iceberg's Java API; `listing` describes its files.
 
 Spark SQL cannot publish staged files, set a token and drop the branch in one commit; the Java
 `Table` can. Everything here is metadata: no row is read and no Spark job is started.
@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime, timezone
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,7 +18,7 @@ from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
-from twice.content.java import items_of
+from twice.store.iceberg.listing import FileInfo, describe
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,24 +30,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 _EXPRESSIONS = "org.apache.iceberg.expressions.Expressions"
-_FRACTION = re.compile(r"\.\d+")
 _ATTEMPTS = 12
-
-
-@dataclass(frozen=True)
-class FileInfo:
-    """One data file: where it is, how many rows, which partition, its deletes, and the Java object."""
-
-    location: str
-    rows: int
-    partition: Mapping[str, object]
-    java: Any
-    deletes: tuple[str, ...] = ()
-
-    @property
-    def identity(self) -> str:
-        """What names the file's live rows: its place and the delete files over it."""
-        return "\n".join([self.location, *sorted(self.deletes)])
 
 
 def gateway(session: SparkSession) -> Any:
@@ -111,66 +92,12 @@ def history(table: Any, head: Any | None, stop: int | None = None) -> Iterator[A
 
 def files_in(session: SparkSession, table: Any, snapshot_id: int, expression: Any) -> list[FileInfo]:
     """List the data files of a snapshot that hold rows of an expression."""
-    describe = Describer(session, table)
     tasks = table.newScan().useSnapshot(snapshot_id).filter(expression).planFiles()
     try:
-        found: dict[str, FileInfo] = {}
-        for task in items_of(tasks):
-            info = describe(task.file(), task.deletes())
-            found[info.location] = info
+        found = {file.location: file for file in describe(session, table, tasks)}
     finally:
         tasks.close()
     return list(found.values())
-
-
-class Describer:
-    """Describes a table's Java data files; looks up once what all of them share.
-
-    Every call to Java costs a round trip, and a run looks at every file of its scope: each says itself in one.
-    """
-
-    def __init__(self, session: SparkSession, table: Any) -> None:
-        self._table, self._spec = table, table.spec()
-        self._to_json = known(session, "org.apache.iceberg.ContentFileParser", "toJson")
-        self._fields: dict[int, list[tuple[str, str, str]]] = {}
-
-    def __call__(self, file: Any, deletes: Any = None) -> FileInfo:
-        """Describe one file, its partition as Python values."""
-        told = json.loads(self._told(file))
-        fields, places = self._fields_of(told["spec-id"]), told.get("partition") or []
-        if isinstance(places, dict):  # as older versions of Iceberg say it
-            places = [places.get(number) for number, _, _ in fields]
-        values = {name: _python(place, kind) for (_, name, kind), place in zip(fields, places, strict=True)}
-        # To ask is one call; to walk a Java list is several, and nearly all of them are empty.
-        some = deletes is not None and not deletes.isEmpty()
-        over = tuple(str(delete.location()) for delete in items_of(deletes)) if some else ()
-        return FileInfo(told["file-path"], int(told["record-count"]), values, file, over)
-
-    def _told(self, file: Any) -> str:
-        try:
-            return str(self._to_json(file, self._spec))
-        except (Py4JJavaError, CapturedException):  # written when the table was partitioned in another way
-            return str(self._to_json(file, self._table.specs().get(file.specId())))
-
-    def _fields_of(self, spec: int) -> list[tuple[str, str, str]]:
-        if spec not in self._fields:
-            fields = items_of(self._table.specs().get(spec).partitionType().fields())
-            self._fields[spec] = [(str(field.fieldId()), str(field.name()), str(field.type())) for field in fields]
-        return self._fields[spec]
-
-
-def _python(value: object, kind: str) -> object:
-    if value is None:
-        return None
-    if kind == "date":
-        return date.fromisoformat(str(value))
-    if kind.startswith("timestamp"):
-        # Python 3.10 reads a fraction of six digits, and Iceberg writes as many as there are.
-        found = datetime.fromisoformat(_FRACTION.sub(lambda digits: digits[0].ljust(7, "0")[:7], str(value)))
-        return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
-    if kind in ("int", "long"):
-        return int(str(value))
-    return str(value)
 
 
 def fingerprint(files: Sequence[FileInfo]) -> str:
@@ -193,13 +120,12 @@ def scope_expression(session: SparkSession, target: Target) -> Any:
 
 def partitions_expression(session: SparkSession, target: Target, partitions: Sequence[Scope]) -> Any:
     """Say some of the scope's partitions as an Iceberg expression."""
-    api = known(session, _EXPRESSIONS)
     if target.table.partition is None or len(partitions) == len(target.partitions):
         return scope_expression(session, target)
-    values = gateway(session).java.util.ArrayList()
-    for partition in partitions:
-        values.add(_literal(target.value(partition)))
-    inside = getattr(api, "in")(target.table.partition.column, values)
+    # As one text: to fill a list of Java takes a call for each value.
+    values = [_literal(target.value(partition)) for partition in partitions]
+    text = json.dumps({"type": "in", "term": target.table.partition.column, "values": values})
+    inside = known(session, "org.apache.iceberg.expressions.ExpressionParser", "fromJson")(text)
     return _all_of(session, [inside, *_dimension_terms(session, target)])
 
 

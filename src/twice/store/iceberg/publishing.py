@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 from pyspark.errors.exceptions.captured import CapturedException
 
-from twice.content.java import items_of
 from twice.errors import Conflict, LeaseLost
 from twice.failpoints import fail_point
-from twice.store.iceberg import jvm
+from twice.store.iceberg import jvm, listing
 from twice.store.iceberg.lines import SHADOW, TOKEN
 
 if TYPE_CHECKING:
@@ -109,10 +108,8 @@ def _commit(session: SparkSession, table: Any, publication: Publication) -> None
         if added:
             overwrite.validateAddedFilesMatchOverwriteFilter()
     else:
-        for file in removed:
-            overwrite.deleteFile(file.java)
-    for file in added:
-        overwrite.addFile(file.java)
+        listing.delete(overwrite, removed)
+    listing.add(overwrite, added)
     # An older engine's snapshot expiry would otherwise take the branch's files for reverted ones.
     overwrite.set("source-snapshot-id", str(head.snapshotId() if head is not None else ""))
     overwrite.set(TOKEN, stage.line.mark(stage.token))
@@ -171,8 +168,8 @@ def _require_unchanged(session: SparkSession, table: Any, stage: IcebergStage) -
             return
         raise _conflict(stage, "rolled back to nothing")
     expression = jvm.scope_expression(session, stage.target)
-    now = {file.identity for file in jvm.files_in(session, table, current.snapshotId(), expression)}
-    if now == stage.base_files:
+    now = jvm.files_in(session, table, current.snapshotId(), expression)
+    if jvm.fingerprint(now) == stage.base_files:
         return
     base = int(stage.base) if stage.base is not None else None
     newer = list(jvm.history(table, current, base))
@@ -192,8 +189,7 @@ def _touches(session: SparkSession, table: Any, stage: IcebergStage, snapshot: A
         snapshot.addedDeleteFiles(io),
         snapshot.removedDeleteFiles(io),
     )
-    describe = jvm.Describer(session, table)
-    return any(stage.place(describe(file)) is not None for files in changes for file in items_of(files))
+    return any(stage.place(file) is not None for files in changes for file in listing.describe(session, table, files))
 
 
 def _conflict(stage: IcebergStage, what: str) -> Conflict:

@@ -11,7 +11,7 @@ from twice.content.filters import scope_filter
 from twice.content.java import items_of
 from twice.content.rows import column
 from twice.errors import LeaseLost, StoreRefused
-from twice.store.iceberg import jvm, staging
+from twice.store.iceberg import jvm, listing, staging
 from twice.store.iceberg.lines import CREATED, SHADOW, Line, added_by_others, shadows_in
 
 if TYPE_CHECKING:
@@ -57,14 +57,13 @@ def adopt(session: SparkSession, stage: IcebergStage, shadow: Table) -> None:
         expression = jvm.partitions_expression(session, stage.target, differing)
         overwrite = live.newOverwrite().toBranch(branch).overwriteByRowFilter(expression)
         for place in differing:
-            for file in ours[place]:
-                if file.deletes:
-                    raise StoreRefused(
-                        f"{shadow.name}, {stage.target.name(place)} has delete files, which cannot be moved",
-                        safe="nothing was published",
-                        to_go_on="rewrite its data files first",
-                    )
-                overwrite.addFile(file.java)
+            if any(file.deletes for file in ours[place]):
+                raise StoreRefused(
+                    f"{shadow.name}, {stage.target.name(place)} has delete files, which cannot be moved",
+                    safe="nothing was published",
+                    to_go_on="rewrite its data files first",
+                )
+        listing.add(overwrite, [file for place in differing for file in ours[place]])
         overwrite.commit()
 
     jvm.retried(attempt)
@@ -130,8 +129,8 @@ def undo(session: SparkSession, table: Table, shadow: Table) -> None:
 
 def _by_partition(
     session: SparkSession, live: Any, stage: IcebergStage, head: Any | None
-) -> dict[Scope, list[jvm.FileInfo]]:
-    found: dict[Scope, list[jvm.FileInfo]] = {partition: [] for partition in stage.target.partitions}
+) -> dict[Scope, list[listing.FileInfo]]:
+    found: dict[Scope, list[listing.FileInfo]] = {partition: [] for partition in stage.target.partitions}
     if head is not None:
         expression = jvm.scope_expression(session, stage.target)
         for file in jvm.files_in(session, live, head.snapshotId(), expression):
@@ -140,7 +139,7 @@ def _by_partition(
     return found
 
 
-def _names(files: Iterable[jvm.FileInfo]) -> set[str]:
+def _names(files: Iterable[listing.FileInfo]) -> set[str]:
     return {file.identity for file in files}
 
 

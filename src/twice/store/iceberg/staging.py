@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from twice.content.filters import scope_filter
-from twice.content.java import items_of
 from twice.errors import Conflict, LeaseLost
 from twice.model.names import quote
-from twice.store.iceberg import grouping, jvm
+from twice.store.iceberg import grouping, jvm, listing
 from twice.store.iceberg.lines import SHADOW, Line
 from twice.store.protocol import Stage, Stray
 
@@ -27,13 +26,13 @@ KEEP_ALL = 2**31 - 1
 
 @dataclass
 class IcebergStage(Stage):
-    """A branch, the snapshot it started from, and the scope's files at that time."""
+    """A branch, the snapshot it started from, and a fingerprint of the scope's files at that time."""
 
-    base_files: frozenset[str] = frozenset()
+    base_files: str = ""
     replaces: bool = True
     rows: int = 0
     # The branch's files, once looked up: head, added, removed.
-    _changed: tuple[int, list[jvm.FileInfo], list[jvm.FileInfo]] | None = None
+    _changed: tuple[int, list[listing.FileInfo], list[listing.FileInfo]] | None = None
 
     @property
     def line(self) -> Line:
@@ -45,7 +44,7 @@ class IcebergStage(Stage):
         """The branch's name for Spark: the table's name with one more part."""
         return f"{self.target.table.id.sql}.{quote('branch_' + self.line.branch_of(self.token))}"
 
-    def place(self, file: jvm.FileInfo) -> Scope | None:
+    def place(self, file: listing.FileInfo) -> Scope | None:
         """Return the partition of the target that a file belongs to; None if it is outside."""
         table = self.target.table
         if set(table.partition_columns) - set(file.partition):
@@ -55,21 +54,20 @@ class IcebergStage(Stage):
 
     def fingerprints(self) -> Mapping[Scope, str]:
         """Name the files that a scope-replacing stage added, by partition, as they were looked up last."""
-        grouped: dict[Scope, list[jvm.FileInfo]] = {partition: [] for partition in self.target.partitions}
+        grouped: dict[Scope, list[listing.FileInfo]] = {partition: [] for partition in self.target.partitions}
         for file in self._changed[1] if self._changed else []:
             if (place := self.place(file)) is not None:
                 grouped[place].append(file)
         return {partition: jvm.fingerprint(files) for partition, files in grouped.items()}
 
-    def changed_files(self, session: SparkSession, table: Any) -> tuple[list[jvm.FileInfo], list[jvm.FileInfo]]:
+    def changed_files(self, session: SparkSession, table: Any) -> tuple[list[listing.FileInfo], list[listing.FileInfo]]:
         """List the files that the branch added to, and removed from, what it started with."""
         head = jvm.snapshot_of(table, self.line.branch_of(self.token))
         if self._changed and head is not None and self._changed[0] == head.snapshotId():
             return self._changed[1], self._changed[2]
         base = int(self.base) if self.base is not None else None
-        describe = jvm.Describer(session, table)
-        added: dict[str, jvm.FileInfo] = {}
-        removed: dict[str, jvm.FileInfo] = {}
+        added: dict[str, listing.FileInfo] = {}
+        removed: dict[str, listing.FileInfo] = {}
         walked = list(jvm.history(table, head, base))
         if walked and walked[-1].parentId() != base:
             raise Conflict(
@@ -78,13 +76,11 @@ class IcebergStage(Stage):
                 to_go_on="run it again; twice maintain expires nothing under a running claim",
             )
         for snapshot in reversed(walked):
-            for file in items_of(snapshot.removedDataFiles(table.io())):
-                info = describe(file)
-                if added.pop(info.location, None) is None:
-                    removed[info.location] = info
-            for file in items_of(snapshot.addedDataFiles(table.io())):
-                info = describe(file)
-                added[info.location] = info
+            for file in listing.describe(session, table, snapshot.removedDataFiles(table.io())):
+                if added.pop(file.location, None) is None:
+                    removed[file.location] = file
+            for file in listing.describe(session, table, snapshot.addedDataFiles(table.io())):
+                added[file.location] = file
         found = list(added.values()), list(removed.values())
         self._changed = (head.snapshotId(), *found) if head is not None else None
         return found
@@ -111,7 +107,7 @@ def open_stage(session: SparkSession, target: Target, token: int) -> IcebergStag
             jvm.files_in(session, table, current.snapshotId(), jvm.scope_expression(session, target)) if current else []
         )
         base = str(current.snapshotId()) if current else None
-        return IcebergStage(target, token, base, base_files=frozenset(file.identity for file in files))
+        return IcebergStage(target, token, base, base_files=jvm.fingerprint(files))
 
     return jvm.retried(attempt)
 

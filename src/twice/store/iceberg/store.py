@@ -13,6 +13,7 @@ from twice.content.spreading import pays
 from twice.errors import StoreRefused
 from twice.store.iceberg import grouping, jvm, publishing, shadows, staging, tables
 from twice.store.iceberg.lines import Line
+from twice.store.iceberg.listing import FileInfo
 from twice.store.iceberg.memory import Memory
 from twice.store.iceberg.staging import IcebergStage
 from twice.store.protocol import Abilities
@@ -74,7 +75,7 @@ class IcebergStore:
         """Fingerprint the data files of each partition."""
         if version is not None and (known := self._memory.get(target, version)) is not None:
             return known
-        grouped: dict[Scope, list[jvm.FileInfo]] = {partition: [] for partition in target.partitions}
+        grouped: dict[Scope, list[FileInfo]] = {partition: [] for partition in target.partitions}
         live = jvm.load(session, target.table.id)
         if live is not None and version is not None:
             if live.snapshot(int(version)) is None:

@@ -12,14 +12,17 @@ from sqlalchemy.sql.elements import quoted_name
 
 from twice.errors import ConfigError, StoreRefused, TwiceError
 from twice.store.sql import problems
+from twice.store.sql.prints import Marks
 from twice.store.sql.types import Column, Dialect
 
 if TYPE_CHECKING:
     from twice.config import StoreConfig
     from twice.model.names import TableName
+    from twice.store.sql.prints import Look
 
 # How long a statement waits for somebody else's lock before the attempt gives up and is tried again.
 LOCK_SECONDS = 20
+_LOOKS = 3
 _CONNECT_SECONDS = 10
 _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 # A dead network must not hold a run for hours: both ends are asked whether they are there.
@@ -69,26 +72,42 @@ class Database:
             yield connection
 
     @contextmanager
-    def change(self) -> Iterator[sa.Connection]:
-        """Open one transaction that writes; an error while committing is CommitUnknown."""
-        with self.explained(), self.engine.connect() as connection:
+    def change(self, look: Look | None = None) -> Iterator[sa.Connection]:
+        """Open one transaction that writes; an error while committing is CommitUnknown.
+
+        `look` is taken before, where the transaction would keep all other writers waiting.
+        """
+        with self.explained(), self.engine.connect() as connection, self._begun(connection, look) as transaction:
+            yield connection
+            try:
+                transaction.commit()
+            except sa.exc.DBAPIError as error:
+                problem = self.explain(error)
+                connection.invalidate()  # whoever looks up what became of it asks on another one
+                if problems.is_definite(_cause(error)):
+                    raise problem from None
+                raise CommitUnknown(problem) from None
+
+    def _begun(self, connection: sa.Connection, look: Look | None) -> sa.RootTransaction:
+        """Begin to write; as long as others commit between the look and the lock, look again, a few times."""
+        for _ in range(_LOOKS if look is not None and self.dialect == "sqlite" else 0):
+            assert look is not None  # noqa: S101 - else there is nothing to repeat
+            connection.execution_options(twice_write=False)
+            with connection.begin():
+                look.before(connection)
             connection.execution_options(twice_write=True)
-            with connection.begin() as transaction:
-                yield connection
-                try:
-                    transaction.commit()
-                except sa.exc.DBAPIError as error:
-                    problem = self.explain(error)
-                    connection.invalidate()  # whoever looks up what became of it asks on another one
-                    if problems.is_definite(_cause(error)):
-                        raise problem from None
-                    raise CommitUnknown(problem) from None
+            transaction = connection.begin()
+            if look.holds(connection):
+                return transaction
+            transaction.rollback()
+        connection.execution_options(twice_write=True)
+        return connection.begin()
 
     @contextmanager
-    def settled(self) -> Iterator[sa.Connection]:
-        """Open one transaction that writes and may be repeated: a lost answer is weather."""
+    def settled(self, look: Look | None = None) -> Iterator[sa.Connection]:
+        """Open one transaction that writes and may be repeated: a lost answer is a transient error."""
         try:
-            with self.change() as connection:
+            with self.change(look) as connection:
                 yield connection
         except CommitUnknown as unknown:
             raise unknown.problem from None
@@ -236,6 +255,7 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     connection.execute("PRAGMA synchronous = FULL")
     # Room for a publish, so that readers are kept out only while it commits.
     connection.execute("PRAGMA cache_size = -65536")
+    connection.create_aggregate("twice_marks", -1, Marks)
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import sqlalchemy as sa
 from pyspark.sql import types as T
 
 from twice.errors import Conflict, TransientError, TwiceError
@@ -21,8 +22,6 @@ from twice.store.sql.statements import Move
 from twice.store.sql.types import described, read_schema
 
 if TYPE_CHECKING:
-    import sqlalchemy as sa
-
     from twice.model.names import TableName
     from twice.model.scopes import Scope
     from twice.store.sql.database import Database
@@ -41,10 +40,11 @@ class Publication:
 
 def publish(database: Database, publication: Publication) -> str:
     """Make the staged partitions visible; return the new version."""
-    stage = publication.stage
+    stage, look = publication.stage, prints.Look(database, publication.stage.target)
+    new = _new(database, publication)
     try:
-        with database.change() as connection:
-            version = _publish(connection, database, publication)
+        with database.change(look) as connection:
+            version = _publish(connection, database, publication, look, new)
             fail_point("publish.ready")
     except CommitUnknown as unknown:
         version = _looked_up(database, stage, unknown, "published")
@@ -56,13 +56,13 @@ def publish(database: Database, publication: Publication) -> str:
 def discard(database: Database, stage: SqlStage, remember: Mapping[str, str]) -> None:
     """End a stage that changes nothing: the scope must be as it was, the claim ours; no version is made."""
     table = stage.target.table.id
-    found = books.books(database, table)
+    found, look = books.books(database, table), prints.Look(database, stage.target)
     try:
-        with database.change() as connection:
+        with database.change(look) as connection:
             entry = books.lock_entry(connection, found, table)
             if not books.end_claim(connection, found, table, stage.token, "discarded"):
                 raise books.lost(stage.target, stage.token)
-            _require_unchanged(connection, database, stage)
+            _require_unchanged(connection, look, stage)
             if any(entry.properties.get(name) != value for name, value in remember.items()):
                 properties = {**entry.properties, **remember}
                 kept = books.Entry(entry.token, entry.version, entry.columns, properties)
@@ -107,7 +107,25 @@ def drop_leftover(database: Database, table: TableName, token: int) -> None:
         return
 
 
-def _publish(connection: sa.Connection, database: Database, publication: Publication) -> int:
+def _new(database: Database, publication: Publication) -> dict[Scope, str]:
+    """Fingerprint the staged rows of SQLite before its lock is taken; other databases look at the table itself."""
+    if database.dialect != "sqlite":
+        return {}
+    stage, table = publication.stage, publication.stage.target.table.id
+    with database.look() as connection:
+        if stage.token not in books.stage_tokens(connection, table, database.schema(table)):
+            return {}  # somebody has taken over: the transaction finds out
+        staged = staging.stage_table(database, stage)
+        return prints.live(connection, database, staged, stage.target, stage.target.partitions)
+
+
+def _publish(
+    connection: sa.Connection,
+    database: Database,
+    publication: Publication,
+    look: prints.Look,
+    new: Mapping[Scope, str],
+) -> int:
     stage, target = publication.stage, publication.stage.target
     table = target.table.id
     found = books.books(database, table)
@@ -119,8 +137,8 @@ def _publish(connection: sa.Connection, database: Database, publication: Publica
     if database.dialect == "postgres":
         # Readers read on; another writer waits until this is over, so that what was checked stays true.
         database.run(connection, f"LOCK TABLE {database.relation(table)} IN SHARE ROW EXCLUSIVE MODE")
-    _require_unchanged(connection, database, stage)
-    after = _move(connection, database, publication)
+    _require_unchanged(connection, look, stage)
+    after = _move(connection, database, publication, new)
     books.write_partitions(connection, found, target, stage.token, after)
     version = entry.version + 1
     books.write_entry(
@@ -144,20 +162,28 @@ def _publish(connection: sa.Connection, database: Database, publication: Publica
     return version
 
 
-def _move(connection: sa.Connection, database: Database, publication: Publication) -> dict[Scope, str]:
+def _move(
+    connection: sa.Connection, database: Database, publication: Publication, new: Mapping[Scope, str]
+) -> dict[Scope, str]:
     """Bring the staged rows into the table; return what its partitions look like now."""
     stage, target, partitions = publication.stage, publication.stage.target, publication.partitions
+    verbatim = _is_verbatim(connection, database, stage)
     live = database.table(target.table.id, database.columns(connection, target.table.id))
     staged = staging.stage_table(database, stage)
     assert stage.schema is not None  # noqa: S101 - what is published was staged
     move = Move(live, staged, stage.schema.names, tables.primary_key(target.table))
     if not stage.replaces:
         wanted = sum(stage.counts.values())
+        gone: dict[Scope, str] = {}
+        if verbatim and not stage.insert_only:
+            gone = prints.live(connection, database, live, target, target.partitions, move.replaced())
         if database.dialect != "postgres":
             taken = move.exchange(connection, delete=not stage.insert_only)
         else:
             taken = move.insert_only(connection) if stage.insert_only else move.merge(connection, target.table)
         _require_rows(stage, taken, wanted)
+        if verbatim:
+            return prints.added(stage.prints, gone, new)
         return prints.live(connection, database, live, target, target.partitions)
     here = places.in_partitions(live, target, partitions, database.dialect)
     there = places.in_partitions(staged, target, partitions, database.dialect)
@@ -169,18 +195,33 @@ def _move(connection: sa.Connection, database: Database, publication: Publicatio
         after = prints.live(connection, database, live, target, partitions)
         _require_rows(stage, sum(map(prints.rows_of, after.values())), wanted)
         return after
-    gone, taken = move.replace(connection, here, there)
-    if database.dialect == "other" and gone != before:
+    deleted, taken = move.replace(connection, here, there)
+    if database.dialect == "other" and deleted != before:
         # Nothing keeps other writers of the table out here: what they wrote since the look must not go unseen.
         raise Conflict(
-            f"{target.table.name}, {target.scope}: {gone} rows were about to be replaced where {before} had been seen",
+            f"{target.table.name}, {target.scope}: {deleted} rows were about to be replaced "
+            f"where {before} had been seen",
             safe="nothing was published",
             to_go_on="run it again: the new run starts from what is there now",
         )
     _require_rows(stage, taken, wanted)
     if postgres:
         return prints.written_now(connection, {partition: stage.counts.get(partition, 0) for partition in partitions})
+    if verbatim:
+        return {partition: new[partition] for partition in partitions}
     return prints.live(connection, database, live, target, partitions)
+
+
+def _is_verbatim(connection: sa.Connection, database: Database, stage: SqlStage) -> bool:
+    """Tell whether rows arrive in a table of SQLite as they were staged: no trigger or default changes them."""
+    assert stage.schema is not None  # noqa: S101 - what is published was staged
+    if database.dialect != "sqlite" or {column.name for column in stage.columns} != set(stage.schema.names):
+        return False
+    table = stage.target.table.id
+    triggers = sa.text("SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND lower(tbl_name) = lower(:name)")
+    if connection.execute(triggers, {"name": table.parts[-1]}).first() is not None:
+        return False
+    return database.columns(connection, table) == stage.columns
 
 
 def _known_after(connection: sa.Connection, database: Database, stage: SqlStage, entry: books.Entry) -> T.StructType:
@@ -212,11 +253,9 @@ def _require_rows(stage: SqlStage, taken: int, wanted: int) -> None:
         )
 
 
-def _require_unchanged(connection: sa.Connection, database: Database, stage: SqlStage) -> None:
+def _require_unchanged(connection: sa.Connection, look: prints.Look, stage: SqlStage) -> None:
     """Refuse if somebody changed the scope since the stage was opened."""
-    target = stage.target
-    live = database.table(target.table.id, database.columns(connection, target.table.id))
-    now = prints.live(connection, database, live, target, target.partitions)
+    target, now = stage.target, look.now(connection)
     if now != dict(stage.prints):
         changed = [
             target.name(partition) for partition in target.partitions if now[partition] != stage.prints[partition]

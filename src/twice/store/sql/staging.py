@@ -81,7 +81,8 @@ def files_of(target: Target, live: Mapping[Scope, str], known: Mapping[Scope, tu
 def open_stage(database: Database, target: Target, token: int) -> SqlStage:
     """Open the claim and create its staging table, in one transaction where the database can."""
     found, table = books.books(database, target.table.id), target.table.id
-    with database.settled() as connection:
+    look = prints.Look(database, target)
+    with database.settled(look) as connection:
         entry = books.lock_entry(connection, found, table)
         state = books.claim_state(connection, found, table, token, lock=True)
         if state is None:
@@ -100,7 +101,7 @@ def open_stage(database: Database, target: Target, token: int) -> SqlStage:
         # One of our own may be left from an answer that was lost.
         drop_stage(connection, database, target.table.id, token)
         _create_stage(connection, database, target, token, columns)
-        live = prints.live(connection, database, database.table(table, columns), target, target.partitions)
+        live = look.now(connection)
         known = books.known_partitions(connection, found, target)
     return SqlStage(
         target,
@@ -252,22 +253,38 @@ def _require_open(database: Database, stage: SqlStage) -> None:
 
 def look(database: Database, stage: SqlStage) -> None:
     """Count what is staged by partition, and find the rows that lie outside the scope."""
-    table = stage_table(database, stage)
-    target = stage.target
-    values = [places.column(table, name) for name in target.table.partition_columns]
-    query = sa.select(*values, sa.func.count()).select_from(table)
+    table, target = stage_table(database, stage), stage.target
+    inside = places.in_scope(table, target, database.dialect)
+    time = [places.column(table, target.table.partition.column)] if target.table.partition else []
+    fixed = [dict(target.scope.dimensions).get(name, "") for name in target.table.dimensions]
+    query = sa.select(sa.func.count(), *time).select_from(table).where(inside)
     counts: dict[Scope, int] = {}
-    strays: dict[str, int] = {}
+    strays, names = 0, []
     with database.look() as connection:
-        for row in connection.execute(query.group_by(*values) if values else query):
-            found = [places.decoded(value, database.dialect) for value in row[:-1]]
-            value, dimensions = (found[0], found[1:]) if target.table.partition else (None, found)
-            partition = target.partition_of(value, dimensions)
+        for row in connection.execute(query.group_by(*time) if time else query):
+            value = places.decoded(row[1], database.dialect) if time else None
+            partition = target.partition_of(value, fixed)
             if partition is not None:
-                counts[partition] = counts.get(partition, 0) + row[-1]
-            elif row[-1]:
-                named = ", ".join(f"{n}={v}" for n, v in zip(target.table.partition_columns, row[:-1], strict=True))
-                strays[named] = strays.get(named, 0) + row[-1]
+                counts[partition] = counts.get(partition, 0) + row[0]
+            elif row[0]:
+                strays += row[0]
+                names.append(f"{time[0].name}={row[1]}")
+        outside = sa.case((inside, 1), else_=0) == 0  # true also where a null leaves it open
+        if target.table.partition_columns and (
+            rows := connection.execute(sa.select(sa.func.count()).select_from(table).where(outside)).scalar_one()
+        ):
+            strays += rows
+            names += _places(connection, table, target, outside)
     stage.counts = counts
     stage.version = f"stage:{stage.token}"
-    stage.strays = [Stray(sum(strays.values()), tuple(sorted(strays)), ())] if strays else []
+    stage.strays = [Stray(strays, tuple(sorted(names)[:_NAMED]), ())] if strays else []
+
+
+def _places(connection: sa.Connection, table: sa.Table, target: Target, outside: sa.ColumnElement[bool]) -> list[str]:
+    """Name some of the places of rows outside the scope, the same ones each time."""
+    values = [places.column(table, name) for name in target.table.partition_columns]
+    query = sa.select(*values).where(outside).distinct().order_by(*values).limit(_NAMED)
+    return [
+        ", ".join(f"{name}={value}" for name, value in zip(target.table.partition_columns, row, strict=True))
+        for row in connection.execute(query)
+    ]

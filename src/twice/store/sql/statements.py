@@ -109,10 +109,14 @@ class Move:
     def exchange(self, connection: sa.Connection, *, delete: bool) -> int:
         """Insert the staged rows in any database, where `delete` in the place of those with their keys."""
         if delete:
-            connection.execute(self.target.delete().where(sa.exists().where(self._match())))
+            connection.execute(self.target.delete().where(self.replaced()))
             _deleted()
             return _run(connection, self._insert(self._staged()))
         return _run(connection, self._insert(self._staged().where(~self._in_target())))
+
+    def replaced(self) -> sa.ColumnElement[bool]:
+        """Select the rows of the target that an exchange replaces."""
+        return sa.exists().where(self._match())
 
     def _insert(self, rows: sa.Select[Any]) -> sa.Insert:
         return self.target.insert().from_select(self._names(), rows)
