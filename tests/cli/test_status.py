@@ -21,6 +21,15 @@ def story(tmp_path):
     return Story(f"sqlite:///{tmp_path}/ledger.db")
 
 
+def test_a_ledger_that_cannot_exist_is_an_error_and_not_an_empty_status(project):
+    (project.folder / "state").touch()
+    project.toml('[ledger]\nurl = "sqlite:///state/ledger.db"')
+    for command in (["status"], ["runs"], ["cost"], ["leases"]):
+        said = project.call(*command)
+        assert (said.code, said.out) == (3, "")
+        assert f"{project.folder}/state is not a directory" in said.err
+
+
 def test_what_ran_is_done_and_gaps_are_missing(story):
     story.publish("raw", story.scope(1))
     story.publish("raw", story.scope(3))

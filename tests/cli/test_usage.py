@@ -116,6 +116,7 @@ def test_a_dimension_that_one_step_lacks_is_refused(project):
 BROKEN = {
     "not toml": ("[pipelines\n", "is not valid TOML"),
     "unknown section": ("[piplines]\n", "has piplines, which twice does not know"),
+    "misspelt setting": ('[stores.app]\ntype = "sql"\nurll = "x"\n', "Did you mean url?"),
     "a list": ("pipelines = [1]\n", "[pipelines] in"),
     "no place": ('[pipelines]\nshop = "shop"\n', 'must look like "module:object"'),
     "unknown store": ('[stores.lake]\ntype = "excel"\n', "type is 'excel'; it must be one of: iceberg"),

@@ -9,12 +9,14 @@ import click
 from twice.cli.options import span
 from twice.cli.output import json_option, print_json, print_table, print_text
 from twice.cli.settings import Settings, pass_settings
-from twice.errors import UsageError
+from twice.errors import UsageError, did_you_mean
 from twice.loading import find_pipeline
 
 if TYPE_CHECKING:
     from twice.engine.costs import Cost
+    from twice.ledger import Ledger
 
+_WORDS = ("backfill", "pipeline", "step")
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
@@ -41,6 +43,8 @@ def cost(settings: Settings, pipeline: str | None, by: str, since: str | None, a
     name = find_pipeline(settings.config, pipeline).name if pipeline else None
     within = span(since, "--since") if since else None
     ledger = settings.ledger_if_any()
+    if ledger:
+        _check(ledger, by.strip())
     found = bill(ledger.spent(since=within, pipeline=name) if ledger else [], by.strip())
     if as_json:
         print_json({"by": by.strip(), "since": since, "costs": [line.to_json() for line in found]})
@@ -52,6 +56,16 @@ def cost(settings: Settings, pipeline: str | None, by: str, since: str | None, a
         if unmeasured := sum(line.unmeasured for line in found):
             count = f"{unmeasured} attempt{'' if unmeasured == 1 else 's'}"
             print_text(f"{count} used no Spark, or ended without telling what was used")
+
+
+def _check(ledger: Ledger, by: str) -> None:
+    """Refuse a word that no run has as a tag; before the first run any word may become one."""
+    if by in _WORDS or not (spent := ledger.spent()):
+        return
+    tags = {tag for each in spent for tag in each.tags}
+    if by not in tags:
+        known = [*_WORDS, *sorted(tags - set(_WORDS))]
+        raise UsageError(f"no run has a tag {by!r}; --by takes: {', '.join(known)}{did_you_mean(by, known)}")
 
 
 def _line(cost: Cost) -> list[object]:
