@@ -348,6 +348,7 @@ def test_the_command_prints_what_the_engine_found(project):
             "run": run,
             "open": None,
             "ignored": [],
+            "accepted_gates": [],
         }
     ]
     assert [
@@ -361,3 +362,24 @@ def test_the_command_prints_what_the_engine_found(project):
     assert said.out == (
         "shop: 1 stale (1 by code)\n  orders → lake.raw.orders\n    2026-04-01  stale: the code changed\n"
     )
+
+
+def test_a_gate_that_was_let_through_is_shown_for_the_partition_that_it_let_through(story, project, monkeypatch):
+    for day in (1, 2, 3):
+        story.publish("raw", story.scope(day))
+    known = {"gate": "row count at least 5", "partition": "2026-04-02", "found": "it has 1", "because": "a holiday"}
+    run = story.publish("raw", story.scope(2), details={"accepted_gates": [known]})
+    found = {each.step: each for each in status(story.ledger, story.shop)}["raw"]
+    assert [partition.accepted for partition in found.partitions] == [(), (known,), ()]
+    assert found.partitions[1].to_json()["accepted_gates"] == [known]
+    text = list(lines(story.shop, [found]))
+    assert "    2026-04-02  done; gate accepted: row count at least 5, because a holiday" in text
+    assert story.ledger.run(run).to_json()["accepted_gates"] == [known]
+    monkeypatch.setattr("twice.cli.settings.Settings.ledger_if_any", lambda _: story.ledger)
+    listed = [text for text in project.call("runs").out.splitlines() if "accepted" in text]
+    assert [text.split()[0] for text in listed] == [run]
+    assert "done, accepted: row count at least 5" in listed[0]
+    shown = project.call("show", run).out
+    assert "accepted “row count at least 5” of 2026-04-02 (it has 1), because a holiday" in shown
+    story.publish("raw", story.scope(2))
+    assert status(story.ledger, story.shop)[0].partitions[1].accepted == ()

@@ -24,6 +24,7 @@ from twice.errors import Interrupted, RetriesExhausted, ScopeHeld, TransientErro
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from twice.engine.accepted_gates import AcceptedGates
     from twice.engine.outputs import Finding
     from twice.engine.plan import Stage
     from twice.engine.stores import Stores
@@ -81,10 +82,14 @@ def execute(
     skip_fresh: bool = False,
     wait: float = 0.0,
     accept_late: bool = False,
+    accept: AcceptedGates | None = None,
     command: str = "",
     tags: Mapping[str, str] | None = None,
 ) -> RunResult:
-    """Execute a plan; the first step that fails ends the run, and what it read stays as it is."""
+    """Execute a plan; the first step that fails ends the run, and what it read stays as it is.
+
+    `accept` names gates that may fail in this run, with the reason.
+    """
     scope = stages[0].scope
     run = workshop.ledger.start_run(pipeline.name, scope, command=command, tags=tags)
     result = RunResult(run, pipeline.name, str(scope))
@@ -95,7 +100,14 @@ def execute(
                 workshop.stores.of(stage.step.writes)
             for stage in stages:
                 done = run_stage(
-                    workshop, pipeline, stage, run, skip_fresh=skip_fresh, wait=wait, accept_late=accept_late
+                    workshop,
+                    pipeline,
+                    stage,
+                    run,
+                    skip_fresh=skip_fresh,
+                    wait=wait,
+                    accept_late=accept_late,
+                    accept=(accept or {}).get(stage.step.name, {}),
                 )
                 result.steps.append(done)
         result.status = "done"
@@ -128,6 +140,7 @@ def run_stage(
     vouch: Vouch | None = None,
     pool: str | None = None,
     accept_late: bool = False,
+    accept: Mapping[str, str] | None = None,
     anew: bool = False,
     abandoned: Callable[[], bool] = lambda: False,
 ) -> StepResult:
@@ -141,7 +154,7 @@ def run_stage(
     """
     job = job_of(workshop, pipeline, stage, run)
     job = dataclasses.replace(job, skip_fresh=skip_fresh, wait=wait, accept_late=accept_late, anew=anew)
-    job = dataclasses.replace(job, abandoned=abandoned)
+    job = dataclasses.replace(job, abandoned=abandoned, accepted_gates=accept or {})
     return _step(dataclasses.replace(job, partial=partial, solo=solo, vouch=vouch or job.vouch, pool=pool))
 
 
