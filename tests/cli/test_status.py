@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
@@ -11,7 +13,7 @@ from twice import Day, Overwrite, Table
 from twice.cli.status import lines
 from twice.engine.fingerprint import fingerprint, parts
 from twice.engine.status import PartitionStatus, Reason, StepStatus, status
-from twice.ledger import InputRecord, Output, open_ledger
+from twice.ledger import InputRecord, Output, Owner, open_ledger
 from twice.model.scopes import Scope
 from twice.model.windows import Window
 
@@ -137,6 +139,24 @@ def test_failed_running_lost_and_interrupted(story):
     # What holds a good version still holds it; what holds none was not made
     assert (story.states("raw")["2026-04-02"], story.reasons("raw", "2026-04-02")) == ("done", [])
     assert (story.states("raw")["2026-04-06"], story.reasons("raw", "2026-04-06")) == ("failed", ["interrupted"])
+
+
+@pytest.mark.parametrize("claims", [True, False])
+def test_what_a_dead_process_of_this_machine_left_is_not_running(story, claims):
+    child = subprocess.Popen([sys.executable, "-c", "pass"])
+    child.wait()
+    dead = Owner(Owner.here().host, child.pid)
+    for day, owner in ((1, dead), (2, Owner("elsewhere", child.pid)), (3, None)):
+        scope = story.scope(day)
+        run = story.ledger.start_run("shop", scope, owner=owner)
+        row = story.ledger.start_attempt(run, "raw", "lake.a.raw", 1, scope, code="c")
+        if claims:
+            claim = story.ledger.claim("lake.a.raw", [scope], ttl=TTL, run=run, owner=owner)
+            story.ledger.bind_attempt(row, claim, base_version=None, inputs=())
+    assert story.states("raw") == {"2026-04-01": "failed", "2026-04-02": "running", "2026-04-03": "running"}
+    assert story.reasons("raw", "2026-04-01") == ["its process ended without a word"]
+    found = {info.owner: info.status for info in story.ledger.runs()}
+    assert (found[dead], found[Owner("elsewhere", child.pid)], found[Owner.here()]) == ("lost", "running", "running")
 
 
 def test_a_wide_failure_is_seen_in_each_partition_until_it_is_repaired(story):
