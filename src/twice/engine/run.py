@@ -17,6 +17,7 @@ from twice.engine.fingerprint import fingerprint, keep_parts
 from twice.engine.holding import noted
 from twice.engine.interrupts import plain_interrupts
 from twice.engine.job import Job, StepResult
+from twice.engine.recorded_run import end_failed_run, end_run
 from twice.engine.retries import is_transient, wait_hint
 from twice.engine.session import activate
 from twice.errors import Interrupted, RetriesExhausted, ScopeHeld, TransientError, TwiceError
@@ -121,8 +122,13 @@ def execute(
     except TwiceError as error:
         result.status = "held" if isinstance(error, ScopeHeld) else "failed"
         result.error = error
+    except BaseException as error:
+        # Of a store, of Spark or of our own: it is for the caller, and the run has ended.
+        end_failed_run(workshop.ledger, run, error)
+        _tell(workshop, result, "failed", str(error))
+        raise
     error_text = str(result.error) if result.error else ""
-    workshop.ledger.finish_run(run, result.status, error_text)
+    end_run(workshop.ledger, run, result.status, error_text)
     _tell(workshop, result, "finished" if result.status == "done" else "failed", error_text)
     return result
 
@@ -192,14 +198,16 @@ def _step(job: Job) -> StepResult:
             to_go_on="run it again later; exit code 75 tells an orchestrator that it may",
         ) from error
     seconds = time.monotonic() - started
-    state: State = finding.status  # type: ignore[assignment]
+    # Of a shadow readers see nothing yet.
+    built = job.step.shadow_of is not None and finding.status == "published"
+    state: State = "built" if built else finding.status  # type: ignore[assignment]
     told = {**finding.details, "rows": finding.rows, "digest": finding.digest, "seconds": seconds}
     job.tell(state, data=told)
     return StepResult(
         job.step.name,
         job.step.writes.name,
         str(job.target.scope),
-        finding.status,
+        state,
         finding.rows,
         finding.digest,
         finding.version,
