@@ -21,7 +21,7 @@ seconds = 2.5
 [stores.lake]
 type = "iceberg"
 warehouse = "warehouse"
-password = "${LAKE_PASSWORD}"
+catalog = "postgresql://u:${LAKE_PASSWORD}@host/catalog"
 [profiles.default.spark]
 "spark.master" = "local[2]"
 [profiles.prod]
@@ -35,6 +35,7 @@ warehouse = "s3://bucket/lake"
 [profiles.prod.stores.extra]
 type = "iceberg"
 """
+CATALOG = "postgresql://u:s3cret@host/catalog"
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +59,7 @@ def test_a_full_file(write, tmp_path):
     assert (found.profile, found.source, found.root) == ("default", tmp_path / "twice.toml", tmp_path)
     assert found.pipelines == {"shop": "jobs.shop:shop"}
     assert found.ledger == f"sqlite:///{tmp_path}/state/ledger.db"
-    assert found.store("lake").options == {"warehouse": "warehouse", "password": "s3cret"}
+    assert found.store("lake").options == {"warehouse": "warehouse", "catalog": CATALOG}
     assert found.spark == {"spark.master": "local[2]"}
     assert (found.lease, found.on_failure, found.packages) == (timedelta(seconds=2.5), "alerts:notify", None)
 
@@ -68,7 +69,7 @@ def test_a_profile_changes_what_it_names(write, monkeypatch):
     found = config.load(path, "prod")
     assert found.ledger == "postgresql://u:s3cret@host/db"
     assert found.spark == {"spark.sql.shuffle.partitions": "8", "spark.speculation": "true"}
-    assert found.store("lake").options == {"warehouse": "s3://bucket/lake", "password": "s3cret"}
+    assert found.store("lake").options == {"warehouse": "s3://bucket/lake", "catalog": CATALOG}
     assert set(found.stores) == {"lake", "extra"}
     assert found.packages == ("org.example:s3cret:1",)
     monkeypatch.setenv("TWICE_PROFILE", "prod")
@@ -169,6 +170,54 @@ def test_a_broken_file_gets_its_sentence(write, text, sentence, monkeypatch):
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("piplines.a = 'b:c'", "twice.toml has piplines, which twice does not know"),
+        ("[ledger]\nurll = 'x'", "[ledger] of twice.toml has urll, which twice does not know; it knows: url. Did you"),
+        ("[lease]\nsecond = 1", "Did you mean seconds?"),
+        ("[pools.night]\nweigth = 1", "Did you mean weight?"),
+        ("[profiles.default]\nsparks = 1", "Did you mean spark?"),
+        ("[profiles.prod]\npackage = ['a']", "[profiles.prod] of twice.toml has package, which twice does not know"),
+        ("[profiles.prod.ledger]\nurll = 'x'", "[profiles.prod.ledger] of twice.toml has urll"),
+        ("ledger.urll = 'x'\n[profiles.default.ledger]\nurl = 'sqlite:///x'", "[ledger] of twice.toml has urll"),
+        (STORE + "warehose = 'x'", "[stores.lake] of twice.toml has warehose, which twice does not know; it knows: "),
+        (STORE + "warehose = 'x'", "Did you mean warehouse?"),
+        (STORE + "zzz = 'x'", "it knows: catalog, type, warehouse"),
+        (STORE + "a.b = 'x'", "[stores.lake] of twice.toml has a.b, which twice does not know"),
+        ("[stores.app]\ntype = 'sql'\nurll = 'x'", "Did you mean url?"),
+        ("[stores.app]\ntype = 'delta'\nwarehouse = 'x'", "it knows: catalog, path, type"),
+        ("[stores.app]\ntype = 'parquet'\nwarehouse = 'x'", "it knows: path, type"),
+        ("[stores.app]\ntype = 'catalog'\nurl = 'x'", "it knows: catalog, type"),
+        ("[stores.app]\ntype = 'files'\nheader = true", "it knows: format, option.NAME, path, type"),
+        (STORE + "[profiles.prod.stores.lake]\nwarehose = 'x'", "[profiles.prod.stores.lake] of twice.toml has wareho"),
+        ("[profiles.prod.stores.app]\ntype = 'sql'\nurll = 'x'", "[profiles.prod.stores.app] of twice.toml has urll"),
+    ],
+)
+def test_a_misspelt_key_is_refused_in_every_section_and_every_profile(write, text, sentence, monkeypatch):
+    monkeypatch.chdir(write(text).parent)
+    with pytest.raises(ConfigError) as caught:
+        config.load(Path(config.FILE))
+    assert sentence in caught.value.message
+
+
+def test_free_keys_stay_free(write):
+    text = "[stores.drop]\ntype = 'files'\npath = 'in'\nformat = 'csv'\noption.anything = true\n"
+    found = config.load(write(text + '[profiles.default.spark]\n"spark.anything.at.all" = 1'))
+    assert found.store("drop").options["option.anything"] == "true"
+    assert found.spark == {"spark.anything.at.all": "1"}
+
+
+def test_a_profile_may_change_the_type_of_a_store_and_needs_only_its_own_secrets(write):
+    text = (
+        "[stores.app]\ntype = 'sql'\nurl = 'sqlite:///a.db'\n"
+        "[profiles.prod.stores.app]\nurl = 'postgresql://u:${NOT_SET}@h/d'\n"
+        "[profiles.lab.stores.app]\ntype = 'parquet'\n"
+    )
+    assert config.load(write(text)).store("app").options == {"url": "sqlite:///a.db"}
+    assert config.load(write(text), "lab").store("app") == config.StoreConfig("app", "parquet", {})
+
+
 @pytest.mark.parametrize("text", ["tool = 5", "[tool]\ntwice = 5"])
 def test_a_broken_pyproject_gets_its_sentence(write, text):
     with pytest.raises(ConfigError, match="must be a table, not a number"):
@@ -177,7 +226,7 @@ def test_a_broken_pyproject_gets_its_sentence(write, text):
 
 def test_a_missing_variable_says_how_to_give_it(write):
     with pytest.raises(ConfigError) as caught:
-        config.load(write(STORE + "password = '${NOT_SET}'"))
+        config.load(write(STORE + "catalog = '${NOT_SET}'"))
     assert caught.value.to_go_on == "export NOT_SET=…"
 
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from twice.errors import ConfigError
+from twice.errors import ConfigError, only_known
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -26,7 +26,15 @@ _ENV = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _KNOWN = {"pipelines", "stores", "profiles", "ledger", "lease", "on_failure", "pools", "audit"}
 _KNOWN_PROFILE = {"spark", "ledger", "stores", "packages"}
 _LONGEST_LEASE = 86_400
-_STORE_TYPES = ("iceberg", "delta", "parquet", "sql", "files", "catalog")
+# What [stores.*] takes, by its type; `option.NAME` is any setting of Spark's reader.
+_STORE_KEYS: Mapping[str, tuple[str, ...]] = {
+    "iceberg": ("catalog", "warehouse"),
+    "delta": ("catalog", "path"),
+    "parquet": ("path",),
+    "sql": ("url",),
+    "files": ("path", "format", "option.NAME"),
+    "catalog": ("catalog",),
+}
 
 
 @dataclass(frozen=True)
@@ -115,22 +123,19 @@ def _content(path: Path, errors: str = "strict") -> str:
 
 def _build(data: Mapping[str, Any], root: Path, source: Path | None, profile: str) -> Config:
     where = source or "the configuration"
-    _only(data, _KNOWN, f"{where}")
+    only_known(data, _KNOWN, f"{where}")
     profiles = _section(data, "profiles", where)
     if profile not in profiles and profile != "default":
         known = ", ".join(profiles) or "default"
         raise ConfigError(f"no profile {profile!r} in {where}; there are: {known}")
+    for each in profiles:
+        _check_profile(data, _section(profiles, each, where), f"profiles.{each}", where)
     chosen = _section(profiles, profile, where)
-    _only(chosen, _KNOWN_PROFILE, f"[profiles.{profile}] of {where}")
-    stores = {**_section(data, "stores", where)}
-    for name, changed in _section(chosen, "stores", where).items():
-        stores[name] = {**_section(stores, name, where), **_section({name: changed}, name, where)}
-    if not stores:
-        stores = {"lake": {"type": "iceberg"}}
+    stores = _stores(data, chosen, where) or {"lake": {"type": "iceberg"}}
+    only_known(_section(data, "ledger", where), {"url"}, f"[ledger] of {where}")
     ledger = _section(chosen if "ledger" in chosen else data, "ledger", where)
-    _only(ledger, {"url"}, f"[ledger] of {where}")
     lease = _section(data, "lease", where)
-    _only(lease, {"seconds"}, f"[lease] of {where}")
+    only_known(lease, {"seconds"}, f"[lease] of {where}")
     packages = chosen.get("packages")
     if packages is not None and not isinstance(packages, list):
         raise ConfigError(f"packages in [profiles.{profile}] of {where} must be a list of texts")
@@ -153,6 +158,25 @@ def _build(data: Mapping[str, Any], root: Path, source: Path | None, profile: st
     )
 
 
+def _check_profile(data: Mapping[str, Any], profile: Mapping[str, Any], name: str, where: object) -> None:
+    """Refuse unknown keys of a profile, also of one that is not in use; its values may need another environment."""
+    only_known(profile, _KNOWN_PROFILE, f"[{name}] of {where}")
+    only_known(_section(profile, "ledger", where), {"url"}, f"[{name}.ledger] of {where}")
+    stores = _stores(data, profile, where)
+    for store in _section(profile, "stores", where):
+        _checked_store(f"{name}.stores.{store}", stores[store], where)
+
+
+def _stores(data: Mapping[str, Any], profile: Mapping[str, Any], where: object) -> dict[str, Any]:
+    """Return the stores as a profile sees them; one to which it gives another type keeps no other setting."""
+    found = {**_section(data, "stores", where)}
+    for name in (changes := _section(profile, "stores", where)):
+        before, changed = _section(found, name, where), _section(changes, name, where)
+        same = "type" not in before or changed.get("type", before["type"]) == before["type"]
+        found[name] = {**before, **changed} if same else changed
+    return found
+
+
 def _spark(section: Mapping[str, Any], profile: str, where: object) -> dict[str, str]:
     for name, value in section.items():
         if isinstance(value, Mapping):  # TOML reads the dots of a bare key as tables in tables
@@ -164,19 +188,25 @@ def _spark(section: Mapping[str, Any], profile: str, where: object) -> dict[str,
 
 
 def _store(name: str, options: object, where: object) -> StoreConfig:
+    checked = _checked_store(f"stores.{name}", options, where)
+    settings = {k: _setting(v, f"[stores.{name}] {k}", where) for k, v in _dotted(checked) if k != "type"}
+    return StoreConfig(name, checked["type"], settings)
+
+
+def _checked_store(place: str, options: object, where: object) -> Mapping[str, Any]:
     if not isinstance(options, Mapping):
-        raise ConfigError(f"[stores.{name}] in {where} must be a table")
+        raise ConfigError(f"[{place}] in {where} must be a table")
     kind = options.get("type")
-    if kind not in _STORE_TYPES:
-        raise ConfigError(f"[stores.{name}] in {where}: type is {kind!r}; it must be one of: {', '.join(_STORE_TYPES)}")
-    settings = {k: _setting(v, f"[stores.{name}] {k}", where) for k, v in _dotted(options) if k != "type"}
-    return StoreConfig(name, kind, settings)
+    if not isinstance(kind, str) or kind not in _STORE_KEYS:
+        raise ConfigError(f"[{place}] in {where}: type is {kind!r}; it must be one of: {', '.join(_STORE_KEYS)}")
+    only_known((key for key, _ in _dotted(options)), ("type", *_STORE_KEYS[kind]), f"[{place}] of {where}")
+    return options
 
 
 def _pool(name: str, options: object, where: object) -> Pool:
     if not isinstance(options, Mapping):
         raise ConfigError(f"[pools.{name}] in {where} must be a table, such as weight = 2")
-    _only(options, {"weight", "min_share"}, f"[pools.{name}] of {where}")
+    only_known(options, {"weight", "min_share"}, f"[pools.{name}] of {where}")
     for key, least in (("weight", 1), ("min_share", 0)):
         value = options.get(key, least)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -199,13 +229,6 @@ def _section(data: Mapping[str, Any], name: str, where: object) -> Mapping[str, 
         # The value itself is not shown: it may be a URL with a password.
         raise ConfigError(f"[{name}] in {where} must be a table, not a {_kind(section)}")
     return section
-
-
-def _only(section: Mapping[str, Any], known: set[str], where: str) -> None:
-    if unknown := sorted(set(section) - known):
-        raise ConfigError(
-            f"{where} has {', '.join(unknown)}, which twice does not know; it knows: {', '.join(sorted(known))}"
-        )
 
 
 def _kind(value: object) -> str:

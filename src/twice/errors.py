@@ -31,6 +31,8 @@ A message says what happened and to what; `safe` says what the error did not tou
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Collection, Iterable
 from typing import Any
 
 
@@ -170,3 +172,25 @@ class Interrupted(TwiceError):
     """Stopped by Ctrl-C, or with the backfill that it was part of."""
 
     exit_code = 130
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown word: the known one that is spelt almost like it, if any.
+
+    >>> did_you_mean("urll", ["url", "type"]), did_you_mean("x", ["url", "type"])
+    ('. Did you mean url?', '')
+    """
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f". Did you mean {near[0]}?" if near else ""
+
+
+def only_known(keys: Iterable[str], known: Collection[str], where: str) -> None:
+    """Refuse keys of a section of the configuration that have no meaning there; `option.NAME` stands for any name."""
+    free = tuple(name.removesuffix("NAME") for name in known if name.endswith(".NAME"))
+    unknown = sorted(key for key in keys if key not in known and not (free and key.startswith(free)))
+    if unknown:
+        raise ConfigError(
+            f"{where} has {', '.join(unknown)}, which twice does not know; it knows: {', '.join(sorted(known))}"
+            f"{did_you_mean(unknown[0], known)}",
+            safe="nothing was run",
+        )

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import logging
 import sys
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from twice.config import FILE, Config
-from twice.errors import ConfigError, DefinitionError, TwiceError, UsageError
+from twice.errors import ConfigError, DefinitionError, TwiceError, UsageError, did_you_mean
 from twice.model.pipelines import Pipeline
 
 log = logging.getLogger("twice")
@@ -79,7 +78,7 @@ def load_object(config: Config, place: str, what: str) -> Any:
     importlib.invalidate_caches()
     module = _import(module_name, config, what)
     if not hasattr(module, object_name):
-        near = _close(object_name, (name for name in vars(module) if not name.startswith("_")))
+        near = did_you_mean(object_name, (name for name in vars(module) if not name.startswith("_")))
         raise UsageError(f"{what}: the module {module_name} has no {object_name!r}{near}")
     return getattr(module, object_name)
 
@@ -144,9 +143,6 @@ def _unknown(config: Config, text: str) -> UsageError:
             to_go_on=f'add [pipelines] {text} = "module:object" to {config.source or FILE}, or give module:object',
         )
     known = ", ".join(sorted(config.pipelines))
-    return UsageError(f"no pipeline {text!r} in {config.source}; there are: {known}{_close(text, config.pipelines)}")
-
-
-def _close(text: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(text, list(known), n=1)
-    return f". Did you mean {near[0]}?" if near else ""
+    return UsageError(
+        f"no pipeline {text!r} in {config.source}; there are: {known}{did_you_mean(text, config.pipelines)}"
+    )

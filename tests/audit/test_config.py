@@ -64,7 +64,7 @@ def test_dialects_by_folder(project):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[audit]\nselct = []\n", "does not know 'selct'"),
+        ("[audit]\nselct = []\n", "has selct, which twice does not know"),
         ('[audit]\nselect = ["TW999"]\n', "no code of a rule"),
         ('[audit]\nselect = "XX"\n', "no code of a rule"),
         ("[audit]\nselect = [1]\n", "must be a list of texts"),

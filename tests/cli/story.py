@@ -41,7 +41,9 @@ class Story:
         target = self.shop.steps[step].writes.scope(scope)
         return run, self.ledger.start_attempt(run, step, self.shop.steps[step].writes.name, 1, target, code="c")
 
-    def publish(self, step: str, *scopes: Scope, digest: str = "1-a-b-c", code: str = "", inputs=(), rows: int = 1):
+    def publish(
+        self, step: str, *scopes: Scope, digest: str = "1-a-b-c", code: str = "", inputs=(), rows: int = 1, details=None
+    ):
         declared = self.shop.steps[step]
         table = declared.writes
         run, row = self.attempt(step, scopes[0])
@@ -61,7 +63,7 @@ class Story:
             )
             for scope in scopes
         ]
-        self.ledger.record(claim, row, outputs, status="published")
+        self.ledger.record(claim, row, outputs, status="published", details=details)
         self.ledger.finish_run(run, "done")
         return run
 

@@ -170,3 +170,19 @@ def test_the_exit_code_tells_of_data_that_changed(project):
         "shop: nothing to accept: no partition is stale by its code alone",
         "build → lake.core.facts: 2026-04-01 stays stale, run it: lake.raw.orders 2026-04-01 changed",
     ]
+
+
+def test_ctrl_c_is_recorded_as_interrupted_and_accepts_nothing(story, monkeypatch):
+    story.publish("raw", story.scope(1), code="old")
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(story.ledger), "record", interrupt)
+    story.clock.advance(timedelta(seconds=1))
+    with pytest.raises(KeyboardInterrupt):
+        accept(story.ledger, story.shop)
+    info = story.ledger.runs()[0]
+    assert (info.status, [attempt.status for attempt in info.attempts]) == ("interrupted", ["interrupted"])
+    assert story.ledger.leases() == []
+    assert story.states("raw") == {"2026-04-01": "stale"}

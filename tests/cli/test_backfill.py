@@ -91,11 +91,13 @@ def begun(project):
 def test_a_backfill_is_listed_and_shown_from_anywhere(project, begun):
     listed = project.call("backfill", "list")
     assert begun in listed.out
-    assert "3 of 8, 1 failed" in listed.out
-    assert project.call("backfill", "list", "--json").json[0]["id"] == begun
+    assert "3 of 16, 1 failed" in listed.out  # as planned, with the step whose turn has not come
+    found = project.call("backfill", "list", "--json").json[0]
+    assert (found["id"], found["partitions"]) == (begun, 16)
     shown = project.call("backfill", "show", begun[:9]).out
     assert "build → lake.core.facts: 3 of 8 partitions, 10 rows" in shown
     assert "separable: declared" in shown
+    assert "later: 0 of 8 partitions, its turn has not come" in shown
     assert "worker    elsewhere (pid 7)" in shown
     assert "refused: build 2026-01-04: row count at least 1" in shown
     document = project.call("backfill", "show", begun, "--json").json

@@ -83,3 +83,15 @@ def test_bad_words_are_refused(project):
     assert project.call("cost", "--since", "soon").code == 2
     assert project.call("cost", "--by", " ").code == 2
     assert project.call("cost", "nothing").code == 2
+
+
+def test_a_tag_that_no_run_has_is_refused_with_the_nearest(project, spend):
+    spend(10, "orders", 3, project="apollo", requester="ana")
+    spend(1, "orders", 3)
+    said = project.call("cost", "--by", "projct")
+    assert (said.code, said.out) == (2, "")
+    assert "no run has a tag 'projct'; --by takes: backfill, pipeline, step, project, requester" in said.err
+    assert "Did you mean project?" in said.err
+    assert project.call("cost", "--by", "nothing").code == 2
+    assert costs(project, "--by", "project", "--since", "7d") == {"(no project)": (1, 3.0)}
+    assert costs(project, "--by", "backfill") == {"(no backfill)": (2, 6.0)}

@@ -100,6 +100,20 @@ def test_a_range_is_a_forward_loop_and_the_command_line_is_recorded(project, mon
     assert shop.calls[0]["tags"] == {"who": "ana b"}
 
 
+def test_an_accepted_gate_reaches_the_run_the_summary_and_the_command_to_repeat_it(project, monkeypatch):
+    gated = 'write=Overwrite(), dimensions=["tenant"], gates=[gates.row_count(min=5)])'
+    text = (project.folder / f"{project.module}.py").read_text().replace("import Day", "import gates, Day")
+    project.code(text.replace('write=Overwrite(), dimensions=["tenant"])', gated, 1))
+    shop = Shop(project, monkeypatch, [GateFailed("too few rows")])
+    accept = ("--accept", "row count at least 5", "--because", "a holiday")
+    said = project.call("run", "shop", *FOR, "--step", "orders", *accept)
+    assert shop.calls[0]["accept"] == {"orders": {"row count at least 5": "a holiday"}}
+    assert "--accept 'row count at least 5' --because 'a holiday'" in said.err
+    details = {"accepted_gates": [{"gate": "row count at least 5"}]}
+    done = RunResult("1", "shop", "s", "done", [StepResult("orders", "t", "s", "published", 2, details=details)])
+    assert command.summary(done).endswith("orders published (2 rows, accepted: row count at least 5)")
+
+
 def test_a_loop_stops_at_the_first_failure_and_says_how_to_go_on(project, monkeypatch):
     shop = Shop(project, monkeypatch, [None, GateFailed("too few rows", to_go_on="look at the source")])
     said = project.call(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
@@ -11,7 +13,7 @@ from twice import Day, Overwrite, Table
 from twice.cli.status import lines
 from twice.engine.fingerprint import fingerprint, parts
 from twice.engine.status import PartitionStatus, Reason, StepStatus, status
-from twice.ledger import InputRecord, Output, open_ledger
+from twice.ledger import InputRecord, Output, Owner, open_ledger
 from twice.model.scopes import Scope
 from twice.model.windows import Window
 
@@ -19,6 +21,15 @@ from twice.model.windows import Window
 @pytest.fixture
 def story(tmp_path):
     return Story(f"sqlite:///{tmp_path}/ledger.db")
+
+
+def test_a_ledger_that_cannot_exist_is_an_error_and_not_an_empty_status(project):
+    (project.folder / "state").touch()
+    project.toml('[ledger]\nurl = "sqlite:///state/ledger.db"')
+    for command in (["status"], ["runs"], ["cost"], ["leases"]):
+        said = project.call(*command)
+        assert (said.code, said.out) == (3, "")
+        assert f"{project.folder}/state is not a directory" in said.err
 
 
 def test_what_ran_is_done_and_gaps_are_missing(story):
@@ -128,6 +139,24 @@ def test_failed_running_lost_and_interrupted(story):
     # What holds a good version still holds it; what holds none was not made
     assert (story.states("raw")["2026-04-02"], story.reasons("raw", "2026-04-02")) == ("done", [])
     assert (story.states("raw")["2026-04-06"], story.reasons("raw", "2026-04-06")) == ("failed", ["interrupted"])
+
+
+@pytest.mark.parametrize("claims", [True, False])
+def test_what_a_dead_process_of_this_machine_left_is_not_running(story, claims):
+    child = subprocess.Popen([sys.executable, "-c", "pass"])
+    child.wait()
+    dead = Owner(Owner.here().host, child.pid)
+    for day, owner in ((1, dead), (2, Owner("elsewhere", child.pid)), (3, None)):
+        scope = story.scope(day)
+        run = story.ledger.start_run("shop", scope, owner=owner)
+        row = story.ledger.start_attempt(run, "raw", "lake.a.raw", 1, scope, code="c")
+        if claims:
+            claim = story.ledger.claim("lake.a.raw", [scope], ttl=TTL, run=run, owner=owner)
+            story.ledger.bind_attempt(row, claim, base_version=None, inputs=())
+    assert story.states("raw") == {"2026-04-01": "failed", "2026-04-02": "running", "2026-04-03": "running"}
+    assert story.reasons("raw", "2026-04-01") == ["its process ended without a word"]
+    found = {info.owner: info.status for info in story.ledger.runs()}
+    assert (found[dead], found[Owner("elsewhere", child.pid)], found[Owner.here()]) == ("lost", "running", "running")
 
 
 def test_a_wide_failure_is_seen_in_each_partition_until_it_is_repaired(story):
@@ -339,6 +368,7 @@ def test_the_command_prints_what_the_engine_found(project):
             "run": run,
             "open": None,
             "ignored": [],
+            "accepted_gates": [],
         }
     ]
     assert [
@@ -352,3 +382,24 @@ def test_the_command_prints_what_the_engine_found(project):
     assert said.out == (
         "shop: 1 stale (1 by code)\n  orders → lake.raw.orders\n    2026-04-01  stale: the code changed\n"
     )
+
+
+def test_a_gate_that_was_let_through_is_shown_for_the_partition_that_it_let_through(story, project, monkeypatch):
+    for day in (1, 2, 3):
+        story.publish("raw", story.scope(day))
+    known = {"gate": "row count at least 5", "partition": "2026-04-02", "found": "it has 1", "because": "a holiday"}
+    run = story.publish("raw", story.scope(2), details={"accepted_gates": [known]})
+    found = {each.step: each for each in status(story.ledger, story.shop)}["raw"]
+    assert [partition.accepted for partition in found.partitions] == [(), (known,), ()]
+    assert found.partitions[1].to_json()["accepted_gates"] == [known]
+    text = list(lines(story.shop, [found]))
+    assert "    2026-04-02  done; gate accepted: row count at least 5, because a holiday" in text
+    assert story.ledger.run(run).to_json()["accepted_gates"] == [known]
+    monkeypatch.setattr("twice.cli.settings.Settings.ledger_if_any", lambda _: story.ledger)
+    listed = [text for text in project.call("runs").out.splitlines() if "accepted" in text]
+    assert [text.split()[0] for text in listed] == [run]
+    assert "done, accepted: row count at least 5" in listed[0]
+    shown = project.call("show", run).out
+    assert "accepted “row count at least 5” of 2026-04-02 (it has 1), because a holiday" in shown
+    story.publish("raw", story.scope(2))
+    assert status(story.ledger, story.shop)[0].partitions[1].accepted == ()

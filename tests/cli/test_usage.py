@@ -59,6 +59,16 @@ BAD = {
     "two values": (["run", "shop", *FOR, "--set", "tenant=a", "--set", "tenant=b"], "gives tenant two values: a and b"),
     "bad tag": (["run", "shop", *FOR, "--tag", "x"], "--tag 'x' must look like name=value"),
     "negative wait": (["run", "shop", *FOR, "--wait", "-1"], "x>=0"),
+    "unknown gate": (
+        ["run", "shop", *FOR, "--accept", "row count", "--because", "x"],
+        "no step of this run has a gate 'row count'",
+    ),
+    "accept without a reason": (["run", "shop", *FOR, "--accept", "x"], "--because"),
+    "a reason for nothing": (["run", "shop", *FOR, "--because", "x"], "--accept"),
+    "accept for many": (
+        ["run", "shop", "--from", "2026-04-25", "--to", "2026-04-27", "--accept", "x", "--because", "x"],
+        "--accept lets one unit through: give it with --for",
+    ),
     "unknown pipeline": (["run", "shopp", *FOR], "no pipeline 'shopp' in"),
     "near pipeline": (["run", "shopp", *FOR], "there are: shop. Did you mean shop?"),
     "no module": (["run", "nowhere.at.all:shop", *FOR], "there is no module nowhere.at.all in"),
@@ -116,6 +126,7 @@ def test_a_dimension_that_one_step_lacks_is_refused(project):
 BROKEN = {
     "not toml": ("[pipelines\n", "is not valid TOML"),
     "unknown section": ("[piplines]\n", "has piplines, which twice does not know"),
+    "misspelt setting": ('[stores.app]\ntype = "sql"\nurll = "x"\n', "Did you mean url?"),
     "a list": ("pipelines = [1]\n", "[pipelines] in"),
     "no place": ('[pipelines]\nshop = "shop"\n', 'must look like "module:object"'),
     "unknown store": ('[stores.lake]\ntype = "excel"\n', "type is 'excel'; it must be one of: iceberg"),

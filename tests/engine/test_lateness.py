@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from datetime import datetime, timezone
 
 import pytest
 
-from twice import Day, Hour, Overwrite, Pipeline, Table, days
+from twice import Day, Hour, Overwrite, Pipeline, Table, Whole, days
 from twice.engine.lateness import awaited, is_closed
+from twice.engine.plan import plan
 from twice.model.contracts import contracts
 from twice.model.windows import Window
 
@@ -58,6 +60,19 @@ def test_an_hour_waits_for_the_same_days_as_its_day():
         until = hour + 1
         assert closed(house(grain=Hour), full, hour, until)
         assert not closed(house(grain=Hour), full[:-1], hour, until)
+
+
+def test_the_contract_and_the_plan_say_how_far_a_read_looks_for_late_rows():
+    pipeline = house()
+    reach = "lake.a.raw in the window, with late rows from the next 2 days of arrived"
+    assert f"raw = {reach}; plain = lake.a.plain in the window; people = lake.a.people in the window; old = " in (
+        contracts([pipeline])
+    )
+    (stage,) = plan(pipeline, Day.unit("2026-04-10", pipeline.zone))
+    assert f"read raw = {reach}; plain = lake.a.plain in the window;" in stage.text
+    assert stage.to_json()["reads"]["raw"] == reach
+    none = dataclasses.replace(stage, step=dataclasses.replace(stage.step, writes=Table("lake.a.x", write=Whole())))
+    assert "late rows" not in none.text
 
 
 def test_the_contract_says_what_becomes_of_late_rows():

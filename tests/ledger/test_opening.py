@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from twice.errors import LedgerBusy, LedgerError, TransientError, UsageError
-from twice.ledger import dialect, open_ledger, redact
+from twice.ledger import dialect, find_ledger, open_ledger, redact
 from twice.ledger.migrate import SCRIPTS
 from twice.ledger.schema import REVISIONS, VERSION_TABLE, metadata
 from twice.model.scopes import Scope
@@ -78,6 +78,22 @@ def test_nothing_there_and_nothing_to_create(tmp_path):
     (tmp_path / "empty.db").touch()
     assert "there is no ledger at" in refused(f"sqlite:///{tmp_path}/empty.db", create=False)
     assert (tmp_path / "empty.db").stat().st_size == 0
+
+
+def test_a_ledger_that_could_not_be_created_there_is_not_a_project_that_never_ran(tmp_path):
+    (tmp_path / "file").touch()
+    for url in (f"sqlite:///{tmp_path}/file/ledger.db", f"sqlite:///{tmp_path}/file/deeper/ledger.db"):
+        with pytest.raises(LedgerError, match=f"cannot be opened: {tmp_path}/file is not a directory"):
+            find_ledger(url)
+    assert find_ledger(f"sqlite:///{tmp_path}/new/deeper/ledger.db") is None
+    assert [item.name for item in tmp_path.iterdir()] == ["file"]
+
+
+@READ_ONLY
+def test_a_ledger_in_a_folder_that_may_not_be_written_is_not_a_project_that_never_ran(tmp_path):
+    (tmp_path / "locked").mkdir(mode=0o500)
+    with pytest.raises(LedgerError, match="locked is not writable"):
+        find_ledger(f"sqlite:///{tmp_path}/locked/ledger.db")
 
 
 def test_a_ledger_of_a_newer_version_is_left_alone(sqlite_ledger, tmp_path):

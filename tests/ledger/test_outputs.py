@@ -49,6 +49,21 @@ def test_prepared_is_not_yet_published(ledger, day, made, work):
         assert connection.scalar(sa.select(sa.func.count()).select_from(outputs_table)) == 0
 
 
+def test_an_accepted_gate_survives_a_crash_between_publish_and_record(ledger, clock, day, made, work):
+    known = [{"gate": "row count at least 5", "because": "see postgresql://u:s3cret@h/d"}]
+    run, attempt, claim = work(T, [made(T, day(1))])
+    ledger.prepare(claim, attempt, [made(T, day(1))], details={"accepted_gates": known})
+    clock.advance(timedelta(hours=1))
+    after = ledger.claim(T, [day(1)], ttl=MINUTE, run=run)
+    ledger.settle(after.abandoned[0], landed=True, version="7")
+    (info,) = ledger.run(run).attempts
+    assert info.status == "published"
+    assert info.details["adopted"] is True
+    assert info.accepted_gates[0]["gate"] == "row count at least 5"
+    assert "s3cret" not in str(info.details)
+    assert list(ledger.accepted_gates("shop", "revenue")) == [run]
+
+
 def test_a_new_output_supersedes_what_it_covers_and_nothing_else(ledger, day, made, publish):
     publish(made(T, day(1, tenant="a"), rows=1), made(T, day(1, tenant="b"), rows=2), made(T, day(2), rows=3))
     publish(made(T, day(1, tenant="a"), rows=10))

@@ -89,7 +89,8 @@ One row per order.
 | Write pattern | overwrite the scope |
 | Lateness | 3 days |
 | Gates | order_id unique and not null in each partition; status is one of 'a\\|b', 'c'; no rows from: select 1 |
-| Reads | raw = lake.raw.orders in the window, 7 days back; customers = lake.core.customers as of the run |
+| Reads | raw = lake.raw.orders in the window, 7 days back, with late rows from the next 3 \
+days of ingestion_date; customers = lake.core.customers as of the run |
 | Personal columns | none |
 | Mutable columns | none |
 | Not deterministic, because | the source answers as it likes |

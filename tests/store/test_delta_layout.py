@@ -118,9 +118,7 @@ def test_only_where_commits_are_atomic_scopes_are_written_side_by_side(options, 
     assert (settings.root, settings.local, settings.side_by_side) == (root, local, side_by_side)
 
 
-@pytest.mark.parametrize(
-    "options", [{"catalog": "hive"}, {"catalog": "spark", "path": "x"}, {"warehouse": "x"}], ids=str
-)
+@pytest.mark.parametrize("options", [{"catalog": "hive"}, {"catalog": "spark", "path": "x"}], ids=str)
 def test_options_that_mean_nothing_are_refused(options):
     with pytest.raises(ConfigError, match=r"\[stores.w\]"):
         read_settings(StoreConfig("w", "delta", options), Path("/p"))

@@ -11,7 +11,7 @@ import pytest
 from twice import Day, Overwrite, Pipeline, Table
 from twice.config import StoreConfig
 from twice.engine.stores import open_store
-from twice.errors import ConfigError, StoreRefused
+from twice.errors import StoreRefused
 from twice.model.scopes import Scope
 from twice.model.targets import Target
 from twice.model.windows import Window
@@ -115,8 +115,3 @@ def test_writing_to_a_catalog_is_refused(lab, hive):
     pipeline.step(name="facts", reads={"orders": orders(lab)}, writes=target)(lambda orders: orders)
     with pytest.raises(StoreRefused, match="it is only read"):
         lab.run(pipeline, "2026-04-25")
-
-
-def test_an_unknown_setting_is_named(tmp_path):
-    with pytest.raises(ConfigError, match="has url; it may have: catalog"):
-        open_store(StoreConfig("hive", "catalog", {"url": "x"}), tmp_path)

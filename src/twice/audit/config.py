@@ -13,7 +13,7 @@ from typing import Any
 from twice.audit.findings import Severity
 from twice.audit.keeping import kept
 from twice.audit.languages.sql.dialects import DIALECTS
-from twice.errors import ConfigError, UsageError
+from twice.errors import ConfigError, UsageError, only_known
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -138,9 +138,7 @@ def _read(file: Path) -> AuditConfig | None:
 
 
 def _build(section: Mapping[str, Any], where: str, file: Path) -> AuditConfig:
-    unknown = sorted(set(section) - _KNOWN)
-    if unknown:
-        raise ConfigError(f"{where} does not know {unknown[0]!r}; there are: {', '.join(sorted(_KNOWN))}")
+    only_known(section, _KNOWN, where)
     found = AuditConfig(root=file.resolve().parent, source=file)
     if "select" in section:
         found = replace(found, select=codes(_texts(section["select"], "select", where), f"select in {where}"))

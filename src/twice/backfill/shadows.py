@@ -13,6 +13,7 @@ from twice.content.difference import Difference, difference
 from twice.content.filters import scope_filter
 from twice.engine.interrupts import plain_interrupts
 from twice.engine.live import Live
+from twice.engine.recorded_run import end_failed_run, end_run
 from twice.engine.run import job_of
 from twice.engine.shadowing import remove, shadows_of
 from twice.engine.swapping import Swap, built, superseded, swap
@@ -136,9 +137,7 @@ class ShadowOf:
                         shadow = ledger.table_swapped(info.id, table, made.version)
                         done.append(made)
         except BaseException as error:
-            status = "held" if isinstance(error, ScopeHeld) else "failed"
-            status = "interrupted" if isinstance(error, KeyboardInterrupt) else status
-            ledger.finish_run(run, status, str(error))
+            end_failed_run(ledger, run, error)
             if isinstance(error, KeyboardInterrupt):
                 raise Interrupted(
                     f"the swap of backfill {info.id} was interrupted: {len(shadow.swapped)} of {len(shadow.tables)} "
@@ -147,7 +146,7 @@ class ShadowOf:
                     to_go_on=command,
                 ) from None
             raise
-        ledger.finish_run(run, "done")
+        end_run(ledger, run, "done")
         return done
 
     def _swap(self, wanted: Swap, run: str, *, force: bool) -> Swapped:

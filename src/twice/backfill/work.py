@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from twice.backfill.sizing import MOST, adapted, cut
 from twice.backfill.spans import neighbours
+from twice.engine.recorded_run import end_run
 from twice.engine.run import run_stage
 from twice.engine.vouching import Vouch
 from twice.errors import (
@@ -133,7 +134,7 @@ class Worker:
     def _done(self, chunk: Chunk, run: str, result: StepResult, *, check: bool) -> Outcome:
         ledger, units = self.workshop.ledger, self._units(chunk)
         first = next(iter(result.refused.values()), "")
-        ledger.finish_run(run, "failed" if result.refused else "done", first)
+        end_run(ledger, run, "failed" if result.refused else "done", first)
         vouch = self.vouches.get(chunk.stage)
         done = ledger.finish_chunk(
             chunk,
@@ -155,10 +156,10 @@ class Worker:
         ledger = self.workshop.ledger
         held = isinstance(error, ScopeHeld)
         if self.abandoned():
-            ledger.finish_run(run, "interrupted", "the backfill was stopped")
+            end_run(ledger, run, "interrupted", "the backfill was stopped")
             ledger.put_back(chunk)
             return Outcome("waiting", "abandoned")
-        ledger.finish_run(run, "held" if held else "failed", str(error))
+        end_run(ledger, run, "held" if held else "failed", str(error))
         units = self._units(chunk)
         apart = held and chunk.tries >= _HELD_TOGETHER and len(units) > 1 and self._is_claimed_by_window(step)
         waits = (held and chunk.tries < _HELD_TRIES) or (isinstance(error, LeaseLost) and chunk.tries < _LOST_TRIES)

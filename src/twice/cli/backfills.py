@@ -129,7 +129,7 @@ def _far(info: BackfillInfo) -> str:
     failed = info.count("failed") + info.count("blocked")
     more = f", {failed} failed" if failed else ""
     running = f", {info.count('running')} running" if info.count("running") else ""
-    return f"{info.count('done')} of {sum(tally.total for tally in info.tallies)}{running}{more}"
+    return f"{info.count('done')} of {info.partitions}{running}{more}"
 
 
 def _shadow_lines(shadow: Shadow) -> Iterator[str]:
@@ -160,3 +160,5 @@ def _lines(info: BackfillInfo) -> Iterator[str]:
         far = f"{tally.done} of {tally.total} partitions, {tally.rows} rows" if tally else "nothing to do"
         yield f"  {step['step']} → {step['table']}: {far}"
         yield f"    {step['why']}"
+    for name, count in info.to_come.items():
+        yield f"  {name}: 0 of {count} partitions, its turn has not come"

@@ -9,12 +9,13 @@ import click
 from twice.cli.options import span
 from twice.cli.output import json_option, print_json, print_table, print_text
 from twice.cli.settings import Settings, pass_settings
-from twice.errors import UsageError
+from twice.errors import UsageError, did_you_mean
 from twice.loading import find_pipeline
 
 if TYPE_CHECKING:
-    from twice.ledger import Cost
+    from twice.ledger import Cost, Ledger
 
+_WORDS = ("backfill", "pipeline", "step")
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
@@ -39,6 +40,8 @@ def cost(settings: Settings, pipeline: str | None, by: str, since: str | None, a
     name = find_pipeline(settings.config, pipeline).name if pipeline else None
     within = span(since, "--since") if since else None
     ledger = settings.ledger_if_any()
+    if ledger:
+        _check(ledger, by.strip())
     found = ledger.costs(by.strip(), since=within, pipeline=name) if ledger else []
     if as_json:
         print_json({"by": by.strip(), "since": since, "costs": [line.to_json() for line in found]})
@@ -50,6 +53,16 @@ def cost(settings: Settings, pipeline: str | None, by: str, since: str | None, a
         if unmeasured := sum(line.unmeasured for line in found):
             count = f"{unmeasured} attempt{'' if unmeasured == 1 else 's'}"
             print_text(f"{count} used no Spark, or ended without telling what was used")
+
+
+def _check(ledger: Ledger, by: str) -> None:
+    """Refuse a word that no run has as a tag; before the first run any word may become one."""
+    if by in _WORDS or not ledger.has_attempts():
+        return
+    tags = ledger.tag_names()
+    if by not in tags:
+        known = [*_WORDS, *(tag for tag in tags if tag not in _WORDS)]
+        raise UsageError(f"no run has a tag {by!r}; --by takes: {', '.join(known)}{did_you_mean(by, known)}")
 
 
 def _line(cost: Cost) -> list[object]:

@@ -56,6 +56,7 @@ def _draw(columns: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
 STYLES = {
     "done": "green",
     "published": "green",
+    "built": "green",
     "unchanged": "green",
     "fresh": "green",
     "ok": "green",

@@ -15,11 +15,13 @@ from twice.cli.output import json_option, print_json, print_text
 from twice.cli.problems import report_error
 from twice.cli.progress import progress
 from twice.cli.settings import Settings, pass_settings
+from twice.engine.accepted_gates import accepted_gates
 from twice.engine.plan import Stage, plan
 from twice.errors import TwiceError, UsageError
 from twice.loading import find_pipeline
 
 if TYPE_CHECKING:
+    from twice.engine.job import StepResult
     from twice.engine.run import RunResult, Workshop
     from twice.model.pipelines import Pipeline
 
@@ -40,6 +42,8 @@ class Request:
     skip_fresh: bool
     wait: float
     accept_late: bool = False
+    accept: Sequence[str] = ()
+    because: str = ""
 
     @property
     def command(self) -> str:
@@ -71,6 +75,10 @@ class Request:
             parts.append("--skip-fresh")
         if self.accept_late:
             parts.append("--accept-late")
+        for gate in self.accept:
+            parts += ["--accept", gate]
+        if self.because:
+            parts += ["--because", self.because]
         if self.wait:
             parts += ["--wait", f"{self.wait:g}"]
         return shlex.join(parts)
@@ -91,6 +99,9 @@ class Request:
 @click.option(
     "--accept-late", is_flag=True, help='Make closed units of tables with late="fail" anew, late rows included.'
 )
+@click.option("--accept", multiple=True, metavar="GATE",
+              help="Let this gate fail once, in this run; may be given several times.")  # fmt: skip
+@click.option("--because", default="", metavar="TEXT", help="Why --accept is right; recorded with the run.")
 @json_option
 @pass_settings
 def run(
@@ -106,6 +117,8 @@ def run(
     skip_fresh: bool,
     wait: float,
     accept_late: bool,
+    accept: tuple[str, ...],
+    because: str,
     as_json: bool,
 ) -> None:
     """Bring PIPELINE up to date for one unit of its grain, or for several in a row.
@@ -117,12 +130,20 @@ def run(
     twice run shop --for 2026-04-25
     twice run shop --for 2026-04-25 --step revenue --explain
     twice run shop --from 2026-04-01 --to 2026-05-01 --skip-fresh
+    twice run shop --for 2026-12-25 --accept "row count at least 100" --because "the shop was closed"
     """
     dimensions, kept_tags = pairs(sets, "--set"), pairs(tags, "--tag")
     found = find_pipeline(settings.config, pipeline)
     windows = units(found, for_, from_, to)
     plans = [plan(found, window, dimensions=dimensions, steps=steps or None) for window in windows]
-    request = Request(settings, pipeline, found, plans, steps, dimensions, kept_tags, skip_fresh, wait, accept_late)
+    if accept and for_ is None:
+        raise UsageError(
+            "--accept lets one unit through: give it with --for", to_go_on="--for X instead of --from, --to"
+        )
+    accepted_gates(plans[0], accept, because)
+    request = Request(
+        settings, pipeline, found, plans, steps, dimensions, kept_tags, skip_fresh, wait, accept_late, accept, because
+    )
     if explain:
         _explain(request, as_json=as_json)
         return
@@ -179,8 +200,13 @@ def execute_all(request: Request, *, as_json: bool, workshop: Workshop | None = 
 
 def summary(result: RunResult) -> str:
     """Say in one line how a run ended."""
-    steps = ", ".join(f"{step.step} {step.status} ({step.rows} rows)" for step in result.steps)
+    steps = ", ".join(f"{step.step} {step.status} ({step.rows} rows{_accepted(step)})" for step in result.steps)
     return f"run {result.run} of {result.pipeline} {result.scope}: {result.status}" + (f": {steps}" if steps else "")
+
+
+def _accepted(step: StepResult) -> str:
+    gates = dict.fromkeys(each["gate"] for each in step.accepted_gates)
+    return f", accepted: {'; '.join(gates)}" if gates else ""
 
 
 def _loop(request: Request, workshop: Workshop, results: list[RunResult]) -> TwiceError | None:
@@ -194,6 +220,7 @@ def _loop(request: Request, workshop: Workshop, results: list[RunResult]) -> Twi
             skip_fresh=request.skip_fresh,
             wait=request.wait,
             accept_late=request.accept_late,
+            accept=accepted_gates(stages, request.accept, request.because),
             command=request.command,
             tags=request.tags,
         )

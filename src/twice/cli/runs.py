@@ -35,7 +35,7 @@ def runs(settings: Settings, pipeline: str | None, limit: int, as_json: bool) ->
     elif not found:
         print_text("no runs yet")
     else:
-        rows = [[run.id, run.pipeline, run.scope, run.status, moment(run.started_at), _took(run)] for run in found]
+        rows = [[run.id, run.pipeline, run.scope, _status(run), moment(run.started_at), _took(run)] for run in found]
         print_table(["run", "pipeline", "scope", "status", "started", "seconds"], rows)
 
 
@@ -79,6 +79,11 @@ def outputs_of(ledger: Ledger, attempt: AttemptInfo) -> list[Output]:
     return [output for output in found if output.run == attempt.run and output.token == attempt.token]
 
 
+def _status(run: RunInfo) -> str:
+    gates = dict.fromkeys(each["gate"] for each in run.accepted_gates)
+    return f"{run.status}, accepted: {'; '.join(gates)}" if gates else run.status
+
+
 def _took(run: RunInfo) -> str:
     return f"{(run.finished_at - run.started_at).total_seconds():.1f}" if run.finished_at else ""
 
@@ -99,6 +104,8 @@ def _lines(run: RunInfo) -> Iterator[str]:
 
 
 def _attempt(attempt: AttemptInfo, outputs: list[Output]) -> Iterator[str]:
+    from twice.ledger import ACCEPTED_GATES
+
     yield f"  {attempt.step} → {attempt.table}, {attempt.scope}, attempt {attempt.number}: {attempt.status}"
     for record in attempt.inputs:
         yield f"    read {record.name} = {record.table} ({record.mode}) at version {record.version or 'none'}"
@@ -106,8 +113,11 @@ def _attempt(attempt: AttemptInfo, outputs: list[Output]) -> Iterator[str]:
         yield f"    wrote version {attempt.version}" + (f", {attempt.rows} rows" if attempt.rows is not None else "")
     for output in outputs:
         yield f"    holds {output.scope}: {output.rows} rows, digest {output.digest}"
+    for each in attempt.accepted_gates:
+        yield f"    accepted “{each['gate']}” of {each['partition']} ({each['found']}), because {each['because']}"
     for name, value in attempt.details.items():
-        yield f"    {name} {value}"
+        if name != ACCEPTED_GATES:
+            yield f"    {name} {value}"
     if attempt.error:
         weather = " (transient)" if attempt.transient else ""
         yield f"    error{weather} " + attempt.error.replace("\n", "\n      ")

@@ -150,12 +150,13 @@ def _counts(steps: Sequence[StepStatus], *, only_stale: bool) -> str:
 
 
 def _alike(partition: PartitionStatus) -> object:
-    if not partition.reasons and not partition.ignored:
+    if not partition.reasons and not partition.ignored and not partition.accepted:
         return partition.scope.dimensions, partition.state, partition.open
     reasons, ignored = (
         tuple((reason.kind, reason.subject) for reason in each) for each in (partition.reasons, partition.ignored)
     )
-    return partition.scope.dimensions, partition.state, partition.open, reasons, ignored
+    accepted = tuple((each["gate"], each["because"]) for each in partition.accepted)
+    return partition.scope.dimensions, partition.state, partition.open, reasons, ignored, accepted
 
 
 def _group(same: Sequence[PartitionStatus]) -> str:
@@ -169,6 +170,8 @@ def _group(same: Sequence[PartitionStatus]) -> str:
         text += f": {why}"
     if left := _together([partition.ignored for partition in same]):
         text += f"; late and left out: {left}"
+    for each in first.accepted:
+        text += f"; gate accepted: {each['gate']}, because {each['because']}"
     return text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 
 import click
@@ -14,17 +15,29 @@ from twice.loading import load_pipelines
 
 @click.command(short_help="Put back what a run replaced.")
 @click.argument("run")
+@click.option("--step", "steps", multiple=True, metavar="S", help="Only this step; may be given several times.")
+@click.option("--table", "tables", multiple=True, metavar="T", help="Only this table; may be given several times.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be put back.")
 @json_option
 @pass_settings
-def undo(settings: Settings, run: str, yes: bool, dry_run: bool, as_json: bool) -> None:
+def undo(
+    settings: Settings,
+    run: str,
+    steps: tuple[str, ...],
+    tables: tuple[str, ...],
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     """Put every scope that RUN published back to what it held before, as a new publish.
 
-    Nothing else changes. A scope that another run has replaced since is refused.
+    Nothing else changes. A scope that another run has replaced since is refused, and so is a table in
+    a store that keeps no earlier versions: --table and --step undo the others.
 
     \b
     twice undo 06ksm4 --dry-run
+    twice undo 06ksm4 --table lake.core.facts
     """
     ledger = settings.ledger_if_any()
     if ledger is None:
@@ -39,13 +52,14 @@ def undo(settings: Settings, run: str, yes: bool, dry_run: bool, as_json: bool) 
     if not yes and not dry_run:
         if not sys.stdin.isatty():
             raise UsageError(
-                f"undoing run {info.id} ({info.pipeline} {info.scope}) needs a yes", to_go_on=f"twice undo {run} --yes"
+                f"undoing run {info.id} ({info.pipeline} {info.scope}) needs a yes",
+                to_go_on=shlex.join(["twice", *settings.arguments, "--yes"]),
             )
         click.confirm(f"Undo run {info.id} of {info.pipeline}, {info.scope}?", abort=True, err=True)
     with settings.workshop() as shop:
         from twice.engine.undo import undo as work
 
-        done = work(shop, pipelines, info.id, dry_run=dry_run)
+        done = work(shop, pipelines, info.id, steps=steps, tables=tables, dry_run=dry_run)
     if as_json:
         print_json([result.to_json() for result in done])
         return

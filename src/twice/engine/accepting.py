@@ -13,8 +13,9 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from twice.engine.fingerprint import fingerprint, keep_parts
+from twice.engine.recorded_run import recorded_run
 from twice.engine.status import PartitionStatus, StepStatus, status
-from twice.errors import PermanentError, ScopeHeld
+from twice.errors import PermanentError
 from twice.model.scopes import Scope
 from twice.model.windows import Window
 
@@ -72,14 +73,10 @@ def accept(
     todo = [step for step in found if step.accepted]
     if dry_run or not todo:
         return None, found
-    run = ledger.start_run(pipeline.name, _hull([p for step in todo for p in step.accepted]), command=command)
-    try:
+    scope = _hull([p for step in todo for p in step.accepted])
+    with recorded_run(ledger, pipeline.name, scope, command=command) as run:
         for step in todo:
             _accept(ledger, pipeline.find(step.step), step.accepted, run)
-    except BaseException as error:
-        ledger.finish_run(run, "held" if isinstance(error, ScopeHeld) else "failed", str(error))
-        raise
-    ledger.finish_run(run, "done")
     return run, found
 
 
@@ -110,7 +107,8 @@ def _accept(ledger: Ledger, step: Step, partitions: Sequence[PartitionStatus], r
             ledger.record(claim, row, [*outputs, *beside], status="accepted", details={"accepted": len(outputs)})
         except BaseException as error:
             # Not `failed`: the partitions are as good or stale as they were.
-            ledger.finish_attempt(row, "held", error=str(error))
+            status = "interrupted" if isinstance(error, KeyboardInterrupt) else "held"
+            ledger.finish_attempt(row, status, error=str(error))
             raise
 
 

@@ -10,6 +10,7 @@ from py4j.protocol import Py4JError
 
 from twice import config as configuration
 from twice.engine import session
+from twice.engine.accepted_gates import accepted_gates
 from twice.engine.events import Listener, ignore
 from twice.engine.plan import plan
 from twice.engine.run import RunResult, Workshop, execute
@@ -39,6 +40,8 @@ def run(
     skip_fresh: bool = False,
     wait: float = 0.0,
     accept_late: bool = False,
+    accept: Sequence[str] = (),
+    because: str = "",
     tags: Mapping[str, str] | None = None,
     config: Config | None = None,
     spark: SparkSession | None = None,
@@ -48,12 +51,23 @@ def run(
     """Bring a pipeline up to date for one window, in one run; raise what stopped it.
 
     `for_` is one partition of the pipeline's grain, or any `Window` made of whole partitions;
-    `from_` and `to` (exclusive) give a window of several partitions as one scope.
+    `from_` and `to` (exclusive) give a window of several partitions as one scope. `accept` names gates
+    that may fail in this run; `because` says why, and is recorded with it.
     """
     window = _window(pipeline, for_, from_, to)
     stages = plan(pipeline, window, dimensions=dimensions, steps=steps)
+    accepted = accepted_gates(stages, accept, because)
     with workshop(config or configuration.load(), spark=spark, ledger=ledger, listener=listener) as shop:
-        result = execute(shop, pipeline, stages, skip_fresh=skip_fresh, wait=wait, accept_late=accept_late, tags=tags)
+        result = execute(
+            shop,
+            pipeline,
+            stages,
+            skip_fresh=skip_fresh,
+            wait=wait,
+            accept_late=accept_late,
+            accept=accepted,
+            tags=tags,
+        )
     if result.error:
         raise result.error
     return result

@@ -19,6 +19,7 @@ from twice.engine.solo import compare_alone
 from twice.engine.staging import Staged, stage
 from twice.errors import LedgerBusy
 from twice.failpoints import fail_point
+from twice.ledger import ACCEPTED_GATES
 
 if TYPE_CHECKING:
     from twice.engine.gating import Verdict
@@ -68,6 +69,7 @@ def gate(job: Job, staged: Staged) -> Verdict:
     else:
         verdict = freshness.content_after(job, staged)
         verdict.remarks += staged.source.remarks
+        verdict.accepted += staged.source.accepted
     fail_point("gate.passed")
     job.tell("gated", data={"rows": verdict.rows})
     return verdict
@@ -110,14 +112,19 @@ def commit(
     look_again()
     heartbeat.require()
     # Saved before the commit, so that whoever finds the commit without its record can complete it.
-    job.ledger.prepare(claim, row, described(files, None))
+    job.ledger.prepare(claim, row, described(files, None), details=_accepted(verdict))
     notes = {"twice.run": job.run, "twice.step": f"{job.pipeline.name}.{job.step.name}"}
     version = job.store.publish(job.session, staged.stage, changed, notes, remember)
     fail_point("publish.committed")
     return _found(job, "published", described(files, version), verdict, details)
 
 
+def _accepted(verdict: Verdict) -> dict[str, object]:
+    return {ACCEPTED_GATES: verdict.accepted} if verdict.accepted else {}
+
+
 def _found(job: Job, status: str, outputs: list[Output], verdict: Verdict, details: dict[str, object]) -> Finding:
+    details |= _accepted(verdict)
     refused = {partition: error.message for partition, error in verdict.refused.items()}
     if refused:
         details["refused"] = {job.target.name(partition): reason for partition, reason in refused.items()}

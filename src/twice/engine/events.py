@@ -15,6 +15,7 @@ State = Literal[
     "staged",
     "gated",
     "published",
+    "built",
     "unchanged",
     "fresh",
     "superseded",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,21 +26,37 @@ if TYPE_CHECKING:
     from twice.store.protocol import Stage
 
 _ENOUGH = 3
+# As many failures as a message names.
+_SHOWN = 20
 _SAFE = "nothing was published; the last good version stays readable"
 
 
 @dataclass
 class Verdict:
-    """What the gates saw: the content of each partition, remarks that stop nothing, and what was refused."""
+    """What the gates saw: the content of each partition, remarks that stop nothing, and what was refused.
+
+    `accepted` lists what gates found and the run lets through all the same, with the reason.
+    """
 
     digests: dict[Scope, Digest]
     remarks: list[str] = field(default_factory=list)
     refused: dict[Scope, PermanentError] = field(default_factory=dict)
+    accepted: list[dict[str, str]] = field(default_factory=list)
 
     @property
     def rows(self) -> int:
         """Rows of all partitions."""
         return sum(digest.rows for digest in self.digests.values())
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What one gate found in one partition."""
+
+    gate: g.Gate
+    partition: Scope
+    what: str
+    samples: Sequence[Mapping[str, object]] = ()
 
 
 def refuse_strays(job: Job, stage: Stage) -> None:
@@ -72,11 +89,7 @@ def judge(job: Job, rows: DataFrame, *, check_keys: bool = True, unique: bool = 
     if job.partial and check_keys and len(found) > 1:
         _judge_apart(job, rows, found, _without_needless(job, rows, gates), verdict)
     else:
-        if check_keys:
-            refuse_bad_keys(job, rows, found)
-        for partition, seen in found.items():
-            for gate in gates:
-                _apply(job, gate, partition, seen, rows, verdict)
+        _stop(job, bad_keys(job, rows, found) if check_keys else [], _failures(job, gates, found, rows, verdict))
     if inexact := order_sensitive(rows.schema):
         verdict.remarks.append(f"{', '.join(inexact)}: sums of float and double depend on row order; decimal does not")
     return verdict
@@ -91,11 +104,11 @@ def _judge_apart(
 ) -> None:
     """Judge each partition by itself, in order; what is refused leaves the verdict, unless nothing is left."""
     for partition, seen in found.items():
+        alone = {partition: seen}
+        bad = seen.null_keys or seen.duplicate_keys
         try:
-            if seen.null_keys or seen.duplicate_keys:
-                refuse_bad_keys(job, _only(job, rows, partition), {partition: seen})
-            for gate in gates:
-                _apply(job, gate, partition, seen, rows, verdict)
+            keys = bad_keys(job, _only(job, rows, partition), alone) if bad else []
+            _stop(job, keys, _failures(job, gates, alone, rows, verdict))
         except (GateFailed, KeyViolation) as error:
             verdict.refused[partition] = error
             del verdict.digests[partition]
@@ -117,10 +130,9 @@ def _without_needless(job: Job, rows: DataFrame, gates: Sequence[g.Gate]) -> lis
 
 def judge_growth(job: Job, verdict: Verdict) -> None:
     """Apply the row-count gates that compare a merged table with what it held before."""
-    for gate in job.step.writes.gates:
-        if isinstance(gate, g.RowCountChange):
-            for partition, digest in verdict.digests.items():
-                _judge_change(job, gate, partition, digest.rows, verdict)
+    gates = [gate for gate in job.step.writes.gates if isinstance(gate, g.RowCountChange)]
+    found = {partition: PartitionProfile(digest, violations={}) for partition, digest in verdict.digests.items()}
+    _stop(job, [], _failures(job, gates, found, None, verdict))
 
 
 def profiled(
@@ -153,29 +165,40 @@ def profiled(
     return merged
 
 
-def refuse_bad_keys(
-    job: Job, rows: DataFrame, found: Mapping[Scope, PartitionProfile], *, where: str = "the result"
-) -> None:
+def refuse_bad_keys(job: Job, rows: DataFrame, found: Mapping[Scope, PartitionProfile], *, where: str) -> None:
     """Refuse duplicate and null business keys, by name."""
+    _stop(job, bad_keys(job, rows, found, where=where), [])
+
+
+def bad_keys(
+    job: Job, rows: DataFrame, found: Mapping[Scope, PartitionProfile], *, where: str = "the result"
+) -> list[KeyViolation]:
+    """Return what is wrong with the business keys: nulls, and keys that occur more than once."""
     table = job.step.writes
+    problems = []
     nulls = sum(seen.null_keys for seen in found.values())
     if nulls:
         samples = null_key_samples(rows, table.partition_columns, table.key, LIMIT)
-        raise KeyViolation(
-            f"{table.name}: {nulls} row{'s' if nulls != 1 else ''} of {where} of step {job.step.name} have a null in "
-            f"the business key ({', '.join(table.key)}):{rows_text(table, samples)}",
-            safe=_SAFE,
-            to_go_on="filter or repair these rows in the step",
+        problems.append(
+            KeyViolation(
+                f"{table.name}: {nulls} row{'s' if nulls != 1 else ''} of {where} of step {job.step.name} have a null "
+                f"in the business key ({', '.join(table.key)}):{rows_text(table, samples)}",
+                safe=_SAFE,
+                to_go_on="filter or repair these rows in the step",
+            )
         )
     duplicates = sum(seen.duplicate_keys for seen in found.values())
     if duplicates:
         samples = duplicate_samples(rows, table.partition_columns, table.key, LIMIT)
-        raise KeyViolation(
-            f"{table.name}: {duplicates} business key{'s' if duplicates != 1 else ''} ({', '.join(table.key)}) occur "
-            f"more than once in {where} of step {job.step.name}:{rows_text(table, samples)}",
-            safe=_SAFE,
-            to_go_on="deduplicate in the step by a version that decides, or correct key= of the table",
+        problems.append(
+            KeyViolation(
+                f"{table.name}: {duplicates} business key{'s' if duplicates != 1 else ''} ({', '.join(table.key)}) "
+                f"occur more than once in {where} of step {job.step.name}:{rows_text(table, samples)}",
+                safe=_SAFE,
+                to_go_on="deduplicate in the step by a version that decides, or correct key= of the table",
+            )
         )
+    return problems
 
 
 def _violations(job: Job, rows: DataFrame) -> dict[str, Column]:
@@ -203,27 +226,51 @@ def _outside(value: Column, gate: g.Range) -> Column:
     return low | high
 
 
-def _apply(job: Job, gate: g.Gate, partition: Scope, seen: PartitionProfile, rows: DataFrame, verdict: Verdict) -> None:
+def _failures(
+    job: Job,
+    gates: Sequence[g.Gate],
+    found: Mapping[Scope, PartitionProfile],
+    rows: DataFrame | None,
+    verdict: Verdict,
+) -> list[Failure]:
+    """Apply every gate to every partition; return what they found and the run does not accept."""
+    failures = []
+    for partition, seen in found.items():
+        for gate in gates:
+            failure = _apply(job, gate, partition, seen, rows, verdict)
+            if failure is None:
+                continue
+            if because := job.accepted_gates.get(gate.text):
+                known = {"gate": gate.text, "partition": job.target.name(partition), "found": failure.what}
+                verdict.accepted.append({**known, "because": because})
+            else:
+                failures.append(failure)
+    return failures
+
+
+def _apply(
+    job: Job, gate: g.Gate, partition: Scope, seen: PartitionProfile, rows: DataFrame | None, verdict: Verdict
+) -> Failure | None:
     count = seen.digest.rows
-    if isinstance(gate, g.NotNull | g.Accepted | g.Range):
-        if bad := seen.violations.get(gate.text, 0):
-            wrong = _only(job, rows, partition).where(_violations(job, rows)[gate.text])
-            raise _failed(job, gate, partition, f"{bad} of {count} rows fail", _few(wrong))
-    elif isinstance(gate, g.RowCount):
-        if (gate.min is not None and count < gate.min) or (gate.max is not None and count > gate.max):
-            raise _failed(job, gate, partition, f"it has {count}")
-    elif isinstance(gate, g.RowCountChange):
-        _judge_change(job, gate, partition, count, verdict)
-    else:
-        _ask(job, gate, partition, _only(job, rows, partition))
+    if isinstance(gate, g.RowCountChange):
+        return _judge_change(job, gate, partition, count, verdict)
+    if isinstance(gate, g.RowCount):
+        wrong = (gate.min is not None and count < gate.min) or (gate.max is not None and count > gate.max)
+        return Failure(gate, partition, f"it has {count}") if wrong else None
+    assert rows is not None  # noqa: S101 - only counts are judged without rows
+    if not isinstance(gate, g.NotNull | g.Accepted | g.Range):
+        return _ask(job, gate, partition, _only(job, rows, partition))
+    if bad := seen.violations.get(gate.text, 0):
+        failing = _only(job, rows, partition).where(_violations(job, rows)[gate.text])
+        return Failure(gate, partition, f"{bad} of {count} rows fail", _few(failing))
+    return None
 
 
-def _ask(job: Job, gate: g.Unique | g.Sql | g.Check, partition: Scope, rows: DataFrame) -> None:
+def _ask(job: Job, gate: g.Unique | g.Sql | g.Check, partition: Scope, rows: DataFrame) -> Failure | None:
     """Apply a gate that needs a query of its own."""
     if isinstance(gate, g.Unique):
-        if repeated := duplicate_samples(rows, (), gate.columns, LIMIT):
-            raise _failed(job, gate, partition, "some values occur more than once", repeated)
-        return
+        repeated = duplicate_samples(rows, (), gate.columns, LIMIT)
+        return Failure(gate, partition, "some values occur more than once", repeated) if repeated else None
     if isinstance(gate, g.Sql):
         rows.createOrReplaceTempView("staged")
         said: object = job.session.sql(gate.query)
@@ -233,16 +280,17 @@ def _ask(job: Job, gate: g.Unique | g.Sql | g.Check, partition: Scope, rows: Dat
         if found := _few(said):
             if job.step.writes.personal:  # a column that the query made may hold a personal value
                 found = [{k: v if k in rows.columns else "(personal)" for k, v in row.items()} for row in found]
-            raise _failed(job, gate, partition, "it returned rows", found)
+            return Failure(gate, partition, "it returned rows", found)
     elif isinstance(said, str) or said is False:
-        raise _failed(job, gate, partition, said or "it said no")
+        return Failure(gate, partition, said or "it said no")
+    return None
 
 
 def _few(rows: DataFrame) -> list[dict[str, object]]:
     return [row.asDict(recursive=True) for row in rows.limit(LIMIT).collect()]
 
 
-def _judge_change(job: Job, gate: g.RowCountChange, partition: Scope, count: int, verdict: Verdict) -> None:
+def _judge_change(job: Job, gate: g.RowCountChange, partition: Scope, count: int, verdict: Verdict) -> Failure | None:
     table = job.step.writes.name
     before = job.ledger.output(table, partition)
     if before is not None and before.rows:
@@ -251,12 +299,13 @@ def _judge_change(job: Job, gate: g.RowCountChange, partition: Scope, count: int
         history = _row_history(job, gate, partition, verdict)
         if len(history) < _ENOUGH:
             verdict.remarks.append(f"{gate.text}: not judged, only {len(history)} earlier partitions are known")
-            return
+            return None
         usual, of_what = float(statistics.median(history)), f"in the last {len(history)} partitions"
     low, high = usual * (1 - gate.ratio), usual * (1 + gate.ratio)
-    if not low <= count <= high:
-        change = f"{count / usual - 1:+.0%}" if usual else "from none"
-        raise _failed(job, gate, partition, f"it has {count}, usual {of_what} was {usual:g} ({change})")
+    if low <= count <= high:
+        return None
+    change = f"{count / usual - 1:+.0%}" if usual else "from none"
+    return Failure(gate, partition, f"it has {count}, usual {of_what} was {usual:g} ({change})")
 
 
 def _row_history(job: Job, gate: g.RowCountChange, partition: Scope, verdict: Verdict) -> list[int]:
@@ -276,13 +325,27 @@ def _only(job: Job, rows: DataFrame, partition: Scope) -> DataFrame:
     return rows.where(partition_filter(job.target, partition)) if len(job.target.partitions) > 1 else rows
 
 
-def _failed(
-    job: Job, gate: g.Gate, partition: Scope, what: str, samples: list[dict[str, object]] | None = None
-) -> GateFailed:
-    table = job.step.writes
-    return GateFailed(
-        f"{table.name}, {job.target.name(partition)}: the gate “{gate.text}” stopped step {job.step.name}: {what}"
-        + (f":{rows_text(table, samples)}" if samples else ""),
+def _stop(job: Job, keys: Sequence[KeyViolation], failures: Sequence[Failure]) -> None:
+    """Stop with one error that names everything that was found; bad keys are never accepted, and go first."""
+    if not keys and not failures:
+        return
+    shown = [error.message for error in keys] + [_text(job, failure) for failure in failures[:_SHOWN]]
+    if len(failures) > _SHOWN:
+        shown.append(f"and {len(failures) - _SHOWN} more")
+    message = "\n".join(shown)
+    if keys:
+        raise KeyViolation(message, safe=_SAFE, to_go_on="; ".join(error.to_go_on for error in keys))
+    gates = dict.fromkeys(failure.gate.text for failure in failures)
+    accept = " ".join(f"--accept {shlex.quote(gate)}" for gate in gates)
+    raise GateFailed(
+        message,
         safe=_SAFE,
-        to_go_on="correct the input or the step, or the gate if this is the new normal; then run it again",
+        to_go_on="correct the input or the step, or the gate if this is the new normal; then run it again. "
+        f'If the result is odd but right, let it through once: twice run … {accept} --because "…"',
     )
+
+
+def _text(job: Job, failure: Failure) -> str:
+    table, name = job.step.writes, job.target.name(failure.partition)
+    samples = f":{rows_text(table, failure.samples)}" if failure.samples else ""
+    return f"{table.name}, {name}: the gate “{failure.gate.text}” stopped step {job.step.name}: {failure.what}{samples}"

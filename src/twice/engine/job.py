@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from py4j.protocol import Py4JError
 
@@ -49,6 +49,8 @@ class Job:
     vouch: Vouch = field(default_factory=Vouch)
     pool: str | None = None
     accept_late: bool = False
+    # The reason for each gate that this run lets through.
+    accepted_gates: Mapping[str, str] = field(default_factory=dict)
     anew: bool = False
     # Whether nobody waits for the result any more.
     abandoned: Callable[[], bool] = lambda: False
@@ -112,6 +114,11 @@ class StepResult:
     error: str = ""
     details: Mapping[str, object] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def accepted_gates(self) -> Sequence[Mapping[str, str]]:
+        """What its gates found and the run let through."""
+        return cast("Sequence[Mapping[str, str]]", self.details.get("accepted_gates", ()))
 
     def to_json(self) -> dict[str, object]:
         """Return the result as JSON scalars."""

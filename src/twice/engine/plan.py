@@ -27,7 +27,7 @@ class Stage:
         """The stage in words."""
         table = self.step.writes
         assert table.write is not None  # noqa: S101 - a produced table has a pattern
-        reads = "; ".join(f"{name} = {read.text}" for name, read in self.step.reads.items()) or "the outside"
+        reads = "; ".join(f"{name} = {text}" for name, text in self._reads().items()) or "the outside"
         count = len(self.target.partitions)
         return (
             f"{self.step.name}: read {reads} → {table.write.text} {self.target.scope} of {table.name} "
@@ -43,9 +43,12 @@ class Stage:
             "pattern": type(self.step.writes.write).__name__,
             "scope": self.target.scope.to_json(),
             "partitions": [self.target.name(partition) for partition in self.target.partitions],
-            "reads": {name: read.text for name, read in self.step.reads.items()},
+            "reads": self._reads(),
             "gates": [gate.text for gate in self.step.writes.gates],
         }
+
+    def _reads(self) -> dict[str, str]:
+        return {name: read.reach(self.step.writes.lateness) for name, read in self.step.reads.items()}
 
 
 def plan(

@@ -23,6 +23,7 @@ from twice.engine.inputs import Pinned, bind, pin, records, require_unmoved
 from twice.engine.interrupts import plain_interrupts
 from twice.engine.job import Job
 from twice.engine.plan import Stage
+from twice.engine.recorded_run import recorded_run
 from twice.engine.run import job_of
 from twice.engine.samples import LIMIT, rows_text
 from twice.engine.staging import Staged, judge_source
@@ -119,17 +120,11 @@ def rebuild(workshop: Workshop, plan: Rebuild, *, command: str = "") -> RebuildR
     """Compute every window anew, and replace the table by what they make together, in one commit."""
     pipeline, step = plan.pipeline, plan.step
     scope = Scope(plan.hull)
-    run = workshop.ledger.start_run(pipeline.name, scope, command=command, tags={"rebuild": step.writes.name})
-    try:
-        with plain_interrupts():
-            stage = Stage(step, scope, Target.of(step.writes, scope, pipeline.zone))
-            with noted(job_of(workshop, pipeline, stage, run)) as job:
-                finding = _replace(job, plan)
-    except BaseException as error:
-        status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-        workshop.ledger.finish_run(run, status, str(error))
-        raise
-    workshop.ledger.finish_run(run, "done")
+    tags = {"rebuild": step.writes.name}
+    with recorded_run(workshop.ledger, pipeline.name, scope, command=command, tags=tags) as run, plain_interrupts():
+        stage = Stage(step, scope, Target.of(step.writes, scope, pipeline.zone))
+        with noted(job_of(workshop, pipeline, stage, run)) as job:
+            finding = _replace(job, plan)
     return RebuildResult(run, step.writes.name, len(plan.windows), finding.status, finding.rows, finding.version)
 
 

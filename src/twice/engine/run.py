@@ -17,6 +17,7 @@ from twice.engine.fingerprint import fingerprint, keep_parts
 from twice.engine.holding import noted
 from twice.engine.interrupts import plain_interrupts
 from twice.engine.job import Job, StepResult
+from twice.engine.recorded_run import end_failed_run, end_run
 from twice.engine.retries import is_transient, wait_hint
 from twice.engine.session import activate
 from twice.errors import Interrupted, RetriesExhausted, ScopeHeld, TransientError, TwiceError
@@ -24,6 +25,7 @@ from twice.errors import Interrupted, RetriesExhausted, ScopeHeld, TransientErro
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from twice.engine.accepted_gates import AcceptedGates
     from twice.engine.outputs import Finding
     from twice.engine.plan import Stage
     from twice.engine.stores import Stores
@@ -81,10 +83,14 @@ def execute(
     skip_fresh: bool = False,
     wait: float = 0.0,
     accept_late: bool = False,
+    accept: AcceptedGates | None = None,
     command: str = "",
     tags: Mapping[str, str] | None = None,
 ) -> RunResult:
-    """Execute a plan; the first step that fails ends the run, and what it read stays as it is."""
+    """Execute a plan; the first step that fails ends the run, and what it read stays as it is.
+
+    `accept` names gates that may fail in this run, with the reason.
+    """
     scope = stages[0].scope
     run = workshop.ledger.start_run(pipeline.name, scope, command=command, tags=tags)
     result = RunResult(run, pipeline.name, str(scope))
@@ -95,7 +101,14 @@ def execute(
                 workshop.stores.of(stage.step.writes)
             for stage in stages:
                 done = run_stage(
-                    workshop, pipeline, stage, run, skip_fresh=skip_fresh, wait=wait, accept_late=accept_late
+                    workshop,
+                    pipeline,
+                    stage,
+                    run,
+                    skip_fresh=skip_fresh,
+                    wait=wait,
+                    accept_late=accept_late,
+                    accept=(accept or {}).get(stage.step.name, {}),
                 )
                 result.steps.append(done)
         result.status = "done"
@@ -109,8 +122,13 @@ def execute(
     except TwiceError as error:
         result.status = "held" if isinstance(error, ScopeHeld) else "failed"
         result.error = error
+    except BaseException as error:
+        # Of a store, of Spark or of our own: it is for the caller, and the run has ended.
+        end_failed_run(workshop.ledger, run, error)
+        _tell(workshop, result, "failed", str(error))
+        raise
     error_text = str(result.error) if result.error else ""
-    workshop.ledger.finish_run(run, result.status, error_text)
+    end_run(workshop.ledger, run, result.status, error_text)
     _tell(workshop, result, "finished" if result.status == "done" else "failed", error_text)
     return result
 
@@ -128,6 +146,7 @@ def run_stage(
     vouch: Vouch | None = None,
     pool: str | None = None,
     accept_late: bool = False,
+    accept: Mapping[str, str] | None = None,
     anew: bool = False,
     abandoned: Callable[[], bool] = lambda: False,
 ) -> StepResult:
@@ -141,7 +160,7 @@ def run_stage(
     """
     job = job_of(workshop, pipeline, stage, run)
     job = dataclasses.replace(job, skip_fresh=skip_fresh, wait=wait, accept_late=accept_late, anew=anew)
-    job = dataclasses.replace(job, abandoned=abandoned)
+    job = dataclasses.replace(job, abandoned=abandoned, accepted_gates=accept or {})
     return _step(dataclasses.replace(job, partial=partial, solo=solo, vouch=vouch or job.vouch, pool=pool))
 
 
@@ -179,14 +198,16 @@ def _step(job: Job) -> StepResult:
             to_go_on="run it again later; exit code 75 tells an orchestrator that it may",
         ) from error
     seconds = time.monotonic() - started
-    state: State = finding.status  # type: ignore[assignment]
+    # Of a shadow readers see nothing yet.
+    built = job.step.shadow_of is not None and finding.status == "published"
+    state: State = "built" if built else finding.status  # type: ignore[assignment]
     told = {**finding.details, "rows": finding.rows, "digest": finding.digest, "seconds": seconds}
     job.tell(state, data=told)
     return StepResult(
         job.step.name,
         job.step.writes.name,
         str(job.target.scope),
-        finding.status,
+        state,
         finding.rows,
         finding.digest,
         finding.version,

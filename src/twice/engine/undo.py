@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,9 @@ from twice.engine.freshness import known_outputs
 from twice.engine.gating import Verdict, profiled
 from twice.engine.holding import held, noted
 from twice.engine.job import Job
+from twice.engine.recorded_run import recorded_run
 from twice.engine.staging import Staged
-from twice.errors import StoreRefused, UsageError
+from twice.errors import StoreRefused, UsageError, did_you_mean
 from twice.model.scopes import Scope
 from twice.model.targets import Target
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class UndoResult:
-    """One scope of one table, put back."""
+    """One scope of one table, put back; or left as the run published it, and `why`."""
 
     step: str
     table: str
@@ -37,10 +39,13 @@ class UndoResult:
     version: str | None
     status: str
     rows: int = 0
+    why: str = ""
 
     @property
     def text(self) -> str:
         """The result in words."""
+        if self.why:
+            return f"{self.table}, {self.scope}: {self.status} as the run published it: {self.why}"
         before = f"version {self.version}" if self.version else "nothing"
         return f"{self.table}, {self.scope}: {self.status} to {before} ({self.rows} rows)"
 
@@ -50,12 +55,18 @@ class UndoResult:
 
 
 def undo(
-    workshop: Workshop, pipelines: Mapping[str, Pipeline], run_id: str, *, dry_run: bool = False
+    workshop: Workshop,
+    pipelines: Mapping[str, Pipeline],
+    run_id: str,
+    *,
+    steps: Sequence[str] = (),
+    tables: Sequence[str] = (),
+    dry_run: bool = False,
 ) -> list[UndoResult]:
-    """Put every scope that a run published back to what it was, last step first.
+    """Put every scope that a run published back to what it was, last step first; or only some `steps` and `tables`.
 
     All scopes are checked before the first one is touched: a scope that has changed since, or
-    whose earlier version has expired, is refused.
+    whose earlier version has expired, is refused. What is left out is reported as it stays.
     """
     info = workshop.ledger.run(run_id)
     if info.pipeline not in pipelines:
@@ -66,8 +77,8 @@ def undo(
         raise UsageError(f"run {info.id} published nothing, so there is nothing to undo")
     published.sort(key=lambda attempt: list(pipeline.steps).index(attempt.step), reverse=True)
     jobs = [(_job(workshop, pipeline, attempt, info.id), attempt) for attempt in published]
-    for job, _ in jobs:
-        _require_history(job)
+    jobs, left = _chosen(jobs, info.id, steps, tables)
+    _require_history([job for job, _ in jobs], info.id)
     # An undo that was killed halfway goes on where it stopped.
     jobs = [(job, attempt) for job, attempt in jobs if not _undone_before(job, attempt)]
     if not jobs:
@@ -75,18 +86,42 @@ def undo(
     for job, attempt in jobs:
         _require_untouched(job, attempt, info.id)
     if dry_run:
-        return [_result(job, attempt, "would go back", _rows_before(job, attempt)) for job, attempt in jobs]
-    run = workshop.ledger.start_run(pipeline.name, info.scope, command=f"twice undo {info.id}", tags={"undo": info.id})
-    done = []
-    try:
-        for job, attempt in jobs:
-            done.append(_restore(replace(job, run=run), attempt, info.id))
-    except BaseException as error:
-        status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-        workshop.ledger.finish_run(run, status, str(error))
-        raise
-    workshop.ledger.finish_run(run, "done")
-    return done
+        return [_result(job, attempt, "would go back", _rows_before(job, attempt)) for job, attempt in jobs] + left
+    command, tags = f"twice undo {info.id}", {"undo": info.id}
+    with recorded_run(workshop.ledger, pipeline.name, info.scope, command=command, tags=tags) as run:
+        done = [_restore(replace(job, run=run), attempt, info.id) for job, attempt in jobs]
+    return done + left
+
+
+def _chosen(
+    jobs: list[tuple[Job, AttemptInfo]], run: str, steps: Sequence[str], tables: Sequence[str]
+) -> tuple[list[tuple[Job, AttemptInfo]], list[UndoResult]]:
+    """Part what is to be undone from what stays; without a choice, all of it is."""
+    made = {"step": [job.step.name for job, _ in jobs], "table": [job.step.writes.name for job, _ in jobs]}
+    for kind, names in (("step", steps), ("table", tables)):
+        for name in names:
+            if name not in made[kind]:
+                raise UsageError(
+                    f"run {run} published no {kind} {name!r}; it published: {', '.join(made[kind])}"
+                    f"{did_you_mean(name, made[kind])}",
+                    safe="nothing was undone",
+                )
+    if not steps and not tables:
+        return jobs, []
+    chosen, left = [], []
+    for job, attempt in jobs:
+        if job.step.name in steps or job.step.writes.name in tables:
+            chosen.append((job, attempt))
+        else:
+            stays = _result(job, attempt, "stays", attempt.rows or 0)
+            left.append(replace(stays, why=_no_history(job) or "it was not chosen"))
+    return chosen, left
+
+
+def _no_history(job: Job) -> str:
+    """Say why a table cannot go back; nothing where it can."""
+    abilities = job.store.abilities
+    return "" if abilities.history else f"a {abilities.kind} store keeps no earlier versions"
 
 
 def _job(workshop: Workshop, pipeline: Pipeline, attempt: AttemptInfo, run: str) -> Job:
@@ -108,13 +143,18 @@ def _job(workshop: Workshop, pipeline: Pipeline, attempt: AttemptInfo, run: str)
     )
 
 
-def _require_history(job: Job) -> None:
-    if not job.store.abilities.history:
-        raise StoreRefused(
-            f"{job.step.writes.name}: a {job.store.abilities.kind} store keeps no earlier versions to go back to",
-            safe="nothing was undone",
-            to_go_on="correct the input or the step, and run the date again: its scope is replaced as a whole",
-        )
+def _require_history(jobs: Sequence[Job], run: str) -> None:
+    """Refuse tables that cannot go back, before anything does; name what can."""
+    without = [job for job in jobs if _no_history(job)]
+    if not without:
+        return
+    rest = [f"--table {shlex.quote(job.step.writes.name)}" for job in jobs if not _no_history(job)]
+    others = f"undo the other tables: twice undo {run} {' '.join(rest)}; here " if rest else ""
+    raise StoreRefused(
+        "; ".join(f"{job.step.writes.name}: {_no_history(job)} to go back to" for job in without),
+        safe="nothing was undone",
+        to_go_on=f"{others}correct the input or the step, and run the date again: its scope is replaced as a whole",
+    )
 
 
 def _require_untouched(job: Job, attempt: AttemptInfo, run: str) -> None:

@@ -11,9 +11,11 @@ from twice.ledger.infos import AttemptInfo, Health, LeaseInfo, PruneReport, Revi
 from twice.ledger.moving import MoveReport
 from twice.ledger.opening import Ledger, find_ledger, open_ledger, revision_at
 from twice.ledger.redaction import redact
+from twice.ledger.runs import ACCEPTED_GATES
 from twice.ledger.values import Abandoned, Claim, InputRecord, Output, Owner
 
 __all__ = [
+    "ACCEPTED_GATES",
     "Abandoned",
     "AttemptInfo",
     "BackfillInfo",

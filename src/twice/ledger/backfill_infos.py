@@ -156,6 +156,18 @@ class BackfillInfo:
     tallies: tuple[Tally, ...]
     shadow: Shadow | None = None
 
+    @property
+    def to_come(self) -> Mapping[str, int]:
+        """Partitions of the steps whose turn has not come, as planned."""
+        known = {tally.step for tally in self.tallies} | {str(note["step"]) for note in self.plan}
+        last = self.plan[-1].get("to_come", {}) if self.plan else {}
+        return {step: count for step, count in last.items() if step not in known}
+
+    @property
+    def partitions(self) -> int:
+        """All partitions that it is to make."""
+        return sum(tally.total for tally in self.tallies) + sum(self.to_come.values())
+
     def count(self, state: str) -> int:
         """Sum up one state over all steps."""
         return sum(getattr(tally, state) for tally in self.tallies)
@@ -176,5 +188,6 @@ class BackfillInfo:
             "finished_at": self.finished_at.isoformat() if self.finished_at else None,
             "workers": [worker.to_json() for worker in self.workers],
             "steps": [tally.to_json() for tally in self.tallies],
+            "partitions": self.partitions,
             "shadow": self.shadow.to_json() if self.shadow else None,
         }

@@ -75,6 +75,26 @@ class Costs(Book):
         found = [_line(row, by) for row in rows]
         return sorted(found, key=lambda each: (-each.total["executor_seconds"], each.name))
 
+    def tag_names(self) -> list[str]:
+        """Name the tags that runs with an attempt have, in order."""
+        with self._read() as connection:
+            if connection.dialect.name == "postgresql":
+                name = sa.func.json_object_keys(sa.cast(runs.c.tags, sa.JSON)).label("key")
+                query = sa.select(name).where(runs.c.id.in_(sa.select(attempts.c.run)))
+            else:
+                tags = sa.func.json_each(runs.c.tags).table_valued("key")
+                query = (
+                    sa.select(tags.c.key)
+                    .select_from(runs.join(tags, sa.true()))
+                    .where(runs.c.id.in_(sa.select(attempts.c.run)))
+                )
+            return sorted(connection.scalars(query.distinct()))
+
+    def has_attempts(self) -> bool:
+        """Tell whether anything has run yet."""
+        with self._read() as connection:
+            return connection.execute(sa.select(attempts.c.id).limit(1)).first() is not None
+
 
 def _line(row: Any, by: str) -> Cost:
     total = {measure: float(getattr(row, measure)) for measure in MEASURES}

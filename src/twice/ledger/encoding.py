@@ -30,7 +30,15 @@ def storable(text: str) -> str:
 
 def details_text(details: Mapping[str, object]) -> str:
     """Write details without the passwords that may be in them."""
-    return to_text({name: redact(item) if isinstance(item, str) else item for name, item in details.items()})
+    return to_text({name: _redacted(item) for name, item in details.items()})
+
+
+def _redacted(item: object) -> object:
+    if isinstance(item, str):
+        return redact(item)
+    if isinstance(item, Mapping):
+        return {name: _redacted(below) for name, below in item.items()}
+    return [_redacted(below) for below in item] if isinstance(item, list | tuple) else item
 
 
 def scope_columns(scope: Scope) -> dict[str, object]:

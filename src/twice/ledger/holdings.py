@@ -5,6 +5,7 @@ Windows come as texts of whole seconds in UTC, `2026-04-25T00:00:00`: they sort,
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timezone
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ import sqlalchemy as sa
 
 from twice.ledger.book import Book
 from twice.ledger.outputs import touching
+from twice.ledger.runs import ACCEPTED_GATES
 from twice.ledger.schema import CURRENT, attempts, input_sets, outputs
 from twice.model.windows import Window
 
@@ -99,6 +101,22 @@ class Holdings(Book):
         with self._read() as connection:
             rows = connection.execute(query.where(c.id.in_(newest)).order_by(c.id)).all()
         return list(map(LastAttempt._make, rows))
+
+    def accepted_gates(self, pipeline: str, step: str) -> dict[str, list[dict[str, str]]]:
+        """Return what runs of a step published although a gate had failed, by run."""
+        c = attempts.c
+        query = sa.select(c.run, c.details).where(
+            c.pipeline == pipeline,
+            c.step == step,
+            c.status.in_(("published", "unchanged")),
+            c.details.contains(f'"{ACCEPTED_GATES}"', autoescape=True),
+        )
+        with self._read() as connection:
+            rows = connection.execute(query).all()
+        found: dict[str, list[dict[str, str]]] = {}
+        for run, details in rows:
+            found.setdefault(run, []).extend(json.loads(details).get(ACCEPTED_GATES, ()))
+        return found
 
 
 def _chosen(table: str, window: Window | None) -> list[sa.ColumnElement[bool]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import cast
 
+from twice.ledger.runs import ACCEPTED_GATES
 from twice.ledger.values import InputRecord, Owner
 from twice.model.scopes import Scope
 
@@ -64,6 +66,11 @@ class AttemptInfo:
     started_at: datetime
     finished_at: datetime | None
 
+    @property
+    def accepted_gates(self) -> Sequence[Mapping[str, str]]:
+        """What its gates found and its run let through."""
+        return cast("Sequence[Mapping[str, str]]", self.details.get(ACCEPTED_GATES, ()))
+
     def to_json(self) -> dict[str, object]:
         return {
             "id": self.id,
@@ -104,6 +111,12 @@ class RunInfo:
     finished_at: datetime | None
     attempts: tuple[AttemptInfo, ...]
 
+    @property
+    def accepted_gates(self) -> list[Mapping[str, str]]:
+        """What gates found and the run let through: the last attempt of each step counts."""
+        last = {attempt.step: attempt for attempt in self.attempts}
+        return [each for attempt in last.values() for each in attempt.accepted_gates]
+
     def to_json(self) -> dict[str, object]:
         return {
             "id": self.id,
@@ -114,6 +127,7 @@ class RunInfo:
             "owner": self.owner.to_json(),
             "status": self.status,
             "error": self.error,
+            "accepted_gates": [dict(each) for each in self.accepted_gates],
             "started_at": _iso(self.started_at),
             "finished_at": _iso(self.finished_at),
             "attempts": [attempt.to_json() for attempt in self.attempts],

@@ -21,7 +21,7 @@ from twice.ledger.outputs import (
     supersede,
     touching,
 )
-from twice.ledger.runs import ATTEMPT_ENDS, end_attempt
+from twice.ledger.runs import ATTEMPT_ENDS, add_details, end_attempt
 from twice.ledger.schema import CURRENT, PENDING, RECORDED, claims, outputs
 from twice.ledger.values import Claim, Output
 from twice.model.scopes import Scope
@@ -31,13 +31,22 @@ from twice.model.windows import Window
 class Publishing(Book):
     """The part of the ledger that knows what every partition holds."""
 
-    def prepare(self, claim: Claim, attempt: int, outputs: Sequence[Output]) -> None:
-        """Save what is about to be published, so that a successor can adopt it."""
+    def prepare(
+        self,
+        claim: Claim,
+        attempt: int,
+        outputs: Sequence[Output],
+        *,
+        details: Mapping[str, object] | None = None,
+    ) -> None:
+        """Save what is about to be published, so that a successor can adopt it; `details` stay with the attempt."""
         _check(claim, outputs)
         with self._write() as connection:
             keep(connection, claim, attempt=attempt)
             forget(connection, claim.table, claim.token)
             self._insert(connection, claim, outputs, PENDING)
+            if details:
+                add_details(connection, attempt, details)
 
     def record(
         self,

@@ -29,6 +29,8 @@ _WITH_CLAIM = (
         claims.c.expires_at.label("claim_expires_at"),
         runs.c.status.label("run_status"),
         runs.c.seen_at.label("run_seen_at"),
+        runs.c.host.label("run_host"),
+        runs.c.pid.label("run_pid"),
     )
     .join(runs, runs.c.id == attempts.c.run)
     .outerjoin(claims, sa.and_(claims.c.table_name == attempts.c.table_name, claims.c.token == attempts.c.token))
@@ -100,7 +102,7 @@ class Reading(Book):
                 command=row.command,
                 tags=json.loads(row.tags),
                 owner=Owner(row.host, row.pid),
-                status=_run_status(row.status, row.seen_at, now, lives=row.id in alive),
+                status=_run_status(row.status, Owner(row.host, row.pid), row.seen_at, now, lives=row.id in alive),
                 error=row.error,
                 started_at=row.started_at,
                 finished_at=row.finished_at,
@@ -149,18 +151,20 @@ def _touches(window: Window) -> sa.ColumnElement[bool]:
     return sa.or_(attempts.c.window_start.is_(None), touching(window, attempts))
 
 
-def _run_status(stored: str, seen_at: datetime, now: datetime, *, lives: bool) -> str:
-    if stored != "running" or lives or now - seen_at <= SILENCE:
+def _run_status(stored: str, owner: Owner, seen_at: datetime, now: datetime, *, lives: bool) -> str:
+    if stored != "running":
         return stored
-    return "lost"
+    heard = lives or now - seen_at <= SILENCE
+    return "running" if heard and not owner.is_gone else "lost"
 
 
 def _attempt_status(row: Any, now: datetime, *, lives: bool) -> str:
     if row.status != "running":
         return str(row.status)
+    owner = Owner(row.run_host, row.run_pid)
     if row.claim_state == LIVE:
-        return "running" if row.claim_expires_at > now else "lost"
+        return "running" if row.claim_expires_at > now and not owner.is_gone else "lost"
     if row.claim_state in (TAKEN, SETTLED):
         return "lost"
     # No claim yet, or one that just ended: as alive as its run.
-    return "running" if _run_status(row.run_status, row.run_seen_at, now, lives=lives) == "running" else "lost"
+    return "running" if _run_status(row.run_status, owner, row.run_seen_at, now, lives=lives) == "running" else "lost"

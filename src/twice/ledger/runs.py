@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
@@ -24,6 +25,8 @@ ATTEMPT_ENDS = frozenset(
 # Crockford's digits: sortable, and none is mistaken for another.
 # What marks an attempt that was no work of its own.
 PART = "inside"
+# What an attempt's gates found and its run let through: gate, partition, found, because.
+ACCEPTED_GATES = "accepted_gates"
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 _EPOCH = datetime(2020, 1, 1, tzinfo=timezone.utc)
 
@@ -208,13 +211,20 @@ def end_attempt(
         "transient": transient,
         "finished_at": now,
     }
-    if details is not None:
-        values["details"] = details_text(details)
     if rows is not None:
         values |= {"row_count": rows, "version": version}
-    connection.execute(
+    changed = connection.execute(
         sa.update(attempts).where(attempts.c.id == attempt, attempts.c.status.not_in(sorted(unless))).values(**values)
     )
+    if details and changed.rowcount:
+        add_details(connection, attempt, details)
+
+
+def add_details(connection: sa.Connection, attempt: int, details: Mapping[str, object]) -> None:
+    """Keep something about an attempt, beside what is kept already."""
+    before = connection.scalar(sa.select(attempts.c.details).where(attempts.c.id == attempt))
+    text = details_text({**json.loads(before or "{}"), **details})
+    connection.execute(sa.update(attempts).where(attempts.c.id == attempt).values(details=text))
 
 
 def _check(status: str, known: frozenset[str], what: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -47,6 +48,8 @@ class SqliteDatabase(Database):
             if not self.path.exists():
                 if create:
                     self.path.parent.mkdir(parents=True, exist_ok=True)
+                else:
+                    _require_room(self.path)
                 return create
             if 0 < self.path.stat().st_size < _SMALLEST:
                 raise explain("file is not a database", self.path)
@@ -130,6 +133,15 @@ def _begin(connection: sa.Connection) -> None:
     # A deferred transaction that turns into a writer fails at once, whatever the timeout is.
     write = connection.get_execution_options().get("twice_write", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def _require_room(path: Path) -> None:
+    """Refuse a place where no run could create the ledger: that it is not there does not mean that nothing ran."""
+    folder = next(above for above in path.parents if above.exists())
+    if not folder.is_dir():
+        raise _unusable(path, f"{folder} is not a directory")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise _unusable(path, f"it does not exist, and {folder} is not writable")
 
 
 def _unusable(path: Path, why: str) -> LedgerError:

@@ -33,6 +33,19 @@ class Owner:
         inside = "" if space == _FIRST_SPACE else "/" + space.removeprefix("pid:")
         return cls(socket.gethostname() + started + inside, os.getpid())
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was a process of this machine and has ended; of other machines nothing is known."""
+        if self.host != Owner.here().host:
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            return False
+        return False
+
     def __str__(self) -> str:
         return f"{self.host} (pid {self.pid})"
 

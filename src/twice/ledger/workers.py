@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -15,20 +14,7 @@ def live_workers(connection: sa.Connection, backfill: str, now: datetime) -> lis
     """Name the processes that work on a backfill: heard of lately, and not known to be gone."""
     query = sa.select(workers).where(workers.c.backfill == backfill, workers.c.expires_at > now)
     owners = [Owner(row.host, row.pid) for row in connection.execute(query.order_by(workers.c.id))]
-    return [owner for owner in owners if not _gone(owner)]
-
-
-def _gone(owner: Owner) -> bool:
-    """Tell whether a process of this machine has ended; of others nothing is known."""
-    if owner.host != Owner.here().host:
-        return False
-    try:
-        os.kill(owner.pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
+    return [owner for owner in owners if not owner.is_gone]
 
 
 def register(connection: sa.Connection, backfill: str, owner: Owner, until: datetime) -> None:

@@ -62,7 +62,8 @@ def _facts(pipeline: Pipeline, table: Table, producer: Step | None) -> Iterator[
         after = "" if table.late == "reopen" else f", then {table.late}"
         yield "Lateness", (str(table.lateness) if table.lateness else "none") + after
         yield "Gates", "; ".join(_gates(table)) or "none"
-        yield "Reads", "; ".join(f"{name} = {read.text}" for name, read in producer.reads.items()) or "the outside"
+        reads = (f"{name} = {read.reach(table.lateness)}" for name, read in producer.reads.items())
+        yield "Reads", "; ".join(reads) or "the outside"
     if table.schema:
         yield "Schema", str(table.schema)
     yield "Personal columns", ", ".join(table.personal) or "none"

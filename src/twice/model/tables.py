@@ -223,6 +223,15 @@ class Read:
         back = f", {self.lookback} back" if self.lookback else ""
         return f"{self.table.name} in the window{back}"
 
+    def reach(self, lateness: Duration) -> str:
+        """Say the read in words, and how far it looks for rows that come late."""
+        table = self.table
+        if self.mode != "window" or not lateness or table.partition is None:
+            return self.text
+        if table.event_time in (None, table.partition.column):
+            return self.text
+        return f"{self.text}, with late rows from the next {lateness} of {table.partition.column}"
+
     def cut(self, window: Window, lateness: Duration, zone: ZoneInfo) -> Cut:
         """Return the bounds of what the step sees for a run's window."""
         if self.mode != "window":

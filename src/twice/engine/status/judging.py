@@ -116,7 +116,15 @@ class _Judge:
                     continue  # runs for single dimension values have lines of their own
                 scope = Scope(slot.scope.window, dimensions) if dimensions else slot.scope
                 now = files.get(scope) if files else None
-                yield self._judged(slot.label + suffix, scope, holding, attempt, now)
+                found = self._judged(slot.label + suffix, scope, holding, attempt, now)
+                yield self._with_accepted(found, holding) if self.record.accepted and holding else found
+
+    def _with_accepted(self, found: PartitionStatus, holding: Holding) -> PartitionStatus:
+        """Add the gates that failed for what a partition holds, and were let through."""
+        accepted = self.record.accepted.get(holding.run or "", ())
+        # A run for all dimension values names the partition without them.
+        mine = (each for each in accepted if f"{found.name} ".startswith(f"{each['partition']} "))
+        return found._replace(accepted=tuple(mine))
 
     def _judged(
         self, name: str, scope: Scope, holding: Holding | None, attempt: LastAttempt | None, files: str | None

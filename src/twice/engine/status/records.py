@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -77,6 +77,8 @@ class Record:
     inputs: Mapping[str, str]
     attempts: Sequence[LastAttempt]
     complete: bool = False
+    # What gates found and a run let through, by run.
+    accepted: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -92,7 +94,8 @@ class Record:
             holdings.setdefault(holding.dimensions, {})[holding[:2]] = holding
         inputs = ledger.input_texts(step.writes.name, limit) if holdings else {}
         attempts = _alive(ledger, ledger.newest_attempts(pipeline.name, step.name, window))
-        return cls(step, holdings, inputs, attempts, complete=limit is None)
+        accepted = ledger.accepted_gates(pipeline.name, step.name)
+        return cls(step, holdings, inputs, attempts, complete=limit is None, accepted=accepted)
 
     def read(self, holding: Holding) -> list[Mapping[str, Any]]:
         """Return the inputs that a partition was made from, as the ledger writes them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -54,7 +54,8 @@ class PartitionStatus(NamedTuple):
     """One partition of one step's table; there may be hundreds of thousands.
 
     `open` tells whether it still waits for late rows, None where nothing can be late. `ignored` is what arrived too
-    late and, by the table's own policy, changes nothing.
+    late and, by the table's own policy, changes nothing. `accepted` lists the gates that failed for what it holds and
+    that its run let through.
     """
 
     name: str
@@ -65,6 +66,7 @@ class PartitionStatus(NamedTuple):
     run: str | None = None
     open: bool | None = None
     ignored: tuple[Reason, ...] = ()
+    accepted: tuple[Mapping[str, str], ...] = ()
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -76,6 +78,7 @@ class PartitionStatus(NamedTuple):
             "run": self.run,
             "open": self.open,
             "ignored": [reason.to_json() for reason in self.ignored],
+            "accepted_gates": [dict(each) for each in self.accepted],
         }
 
 

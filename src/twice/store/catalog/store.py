@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from twice.errors import ConfigError, StoreRefused
+from twice.errors import StoreRefused
 from twice.model.names import quote
 from twice.store.protocol import CANNOT_TELL, Abilities
 
@@ -39,8 +39,6 @@ class CatalogSource:
     )
 
     def __init__(self, config: StoreConfig) -> None:
-        if unknown := sorted(set(config.options) - {"catalog"}):
-            raise ConfigError(f"[stores.{config.name}] has {', '.join(unknown)}; it may have: catalog")
         self._catalog = config.options.get("catalog", "spark_catalog")
 
     def name(self, table: Table) -> str:

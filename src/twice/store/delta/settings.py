@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from twice.config import StoreConfig
 
 EXTENSIONS = "io.delta.sql.DeltaSparkSessionExtension"
-_OPTIONS = {"catalog", "path"}
 # Places where a commit of Delta's log is atomic for writers in several processes without further set-up.
 _ATOMIC = {"abfs", "abfss", "adl", "gs", "hdfs", "wasb", "wasbs"}
 
@@ -37,8 +36,6 @@ class Settings:
 
 def read_settings(store: StoreConfig, root: Path) -> Settings:
     """Read a store's options; a relative path is seen from the configuration file."""
-    if unknown := sorted(set(store.options) - _OPTIONS):
-        raise ConfigError(f"[stores.{store.name}] has {', '.join(unknown)}; it may have: catalog, path")
     catalog, path = store.options.get("catalog"), store.options.get("path")
     if catalog is not None and (catalog != "spark" or path is not None):
         raise ConfigError(

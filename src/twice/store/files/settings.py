@@ -36,11 +36,9 @@ class FilesSettings:
 
 
 def read_settings(store: StoreConfig, root: Path) -> FilesSettings:
-    """Read a store's settings; what is missing or unknown is said."""
+    """Read a store's settings; what is missing is reported."""
     where = f"[stores.{store.name}]"
     own = {name: value for name, value in store.options.items() if not name.startswith(_PREFIX)}
-    if unknown := sorted(set(own) - {"path", "format"}):
-        raise ConfigError(f"{where} has {', '.join(unknown)}; it may have: path, format and option.NAME")
     if not own.get("path"):
         raise ConfigError(f"{where} needs path: the folder that holds the files", to_go_on='add path = "landing"')
     if own.get("format") not in FORMATS:

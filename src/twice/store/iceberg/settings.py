@@ -12,13 +12,10 @@ if TYPE_CHECKING:
     from twice.config import StoreConfig
 
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
-_OPTIONS = {"catalog", "warehouse"}
 
 
 def spark_settings(store: StoreConfig, root: Path) -> dict[str, str]:
     """Return what Spark needs to know to reach the store's catalog."""
-    if unknown := sorted(set(store.options) - _OPTIONS):
-        raise ConfigError(f"[stores.{store.name}] has {', '.join(unknown)}; it may have: catalog, warehouse")
     catalog = store.options.get("catalog", "sqlite:///.twice/catalog.db")
     if catalog == "spark":  # configured by the cluster, or under [profiles.*.spark]
         return {}

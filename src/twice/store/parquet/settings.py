@@ -20,8 +20,6 @@ _PATTERN = re.compile(r"[{}\[\]*?\\]")
 
 def root_of(store: StoreConfig, root: Path) -> str:
     """Return the store's folder: an absolute path of this machine, or an address with its scheme."""
-    if unknown := sorted(set(store.options) - {"path"}):
-        raise ConfigError(f"[stores.{store.name}] has {', '.join(unknown)}; it may have: path")
     path = store.options.get("path", f".twice/{store.name}")
     if odd := _PATTERN.search(path):
         raise ConfigError(

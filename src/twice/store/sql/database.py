@@ -216,10 +216,6 @@ class Database:
 
 def open_database(store: StoreConfig, root: Path) -> Database:
     """Open the database that a store's settings name; an embedded one lies below the configuration's folder."""
-    if unknown := sorted(set(store.options) - {"url"}):
-        raise ConfigError(
-            f"[stores.{store.name}] has {', '.join(unknown)}, which a sql store does not know; it knows: url"
-        )
     text = store.options.get("url", "")
     example = f'[stores.{store.name}] url = "sqlite:///serving.db" or "postgresql://user:${{PASSWORD}}@host/database"'
     try:

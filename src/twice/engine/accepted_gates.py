@@ -1,0 +1,54 @@
+"""Gates that one run lets through, because its user says that an odd result is right, and why.
+
+Only gates that a table declares: keys, scope and schema are what the tables stand on, and are always checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from twice.engine.plan import Stage
+from twice.errors import UsageError, did_you_mean
+
+# The reason for each accepted gate, by step and by the gate's name.
+AcceptedGates = Mapping[str, Mapping[str, str]]
+
+
+def accepted_gates(stages: Sequence[Stage], names: Sequence[str], because: str) -> AcceptedGates:
+    """Find the gates of a run by their names; `STEP: GATE` where several steps have one of that name."""
+    because = because.strip()
+    if names and not because:
+        raise UsageError("a gate that is accepted needs a reason", to_go_on='add --because "…"')
+    if because and not names:
+        raise UsageError("a reason needs the gate that it is for", to_go_on='add --accept "GATE"')
+    found: dict[str, dict[str, str]] = {}
+    for name in names:
+        step, gate = _find(stages, name)
+        found.setdefault(step, {})[gate] = because
+    return found
+
+
+def _find(stages: Sequence[Stage], name: str) -> tuple[str, str]:
+    gates = [(stage.step.name, gate.text) for stage in stages for gate in stage.step.writes.gates]
+    matches = [(step, gate) for step, gate in gates if name in (gate, f"{step}: {gate}")]
+    if not matches:
+        known = list(dict.fromkeys(gate for _, gate in gates))
+        raise UsageError(
+            f"no step of this run has a gate {name!r}; the gates are: {', '.join(known) or 'none'}"
+            f"{did_you_mean(name, known)}",
+            safe="nothing was run; keys, scope and schema are always checked and cannot be accepted",
+        )
+    steps = list(dict.fromkeys(step for step, _ in matches))
+    if len(steps) > 1:
+        raise UsageError(
+            f"the steps {' and '.join(steps)} have a gate {name!r}",
+            safe="nothing was run",
+            to_go_on=f'say which one: --accept "{steps[0]}: {name}"',
+        )
+    if len(matches) > 1:
+        raise UsageError(
+            f"step {steps[0]} has several gates {name!r}",
+            safe="nothing was run",
+            to_go_on="give the functions of its checks different names",
+        )
+    return matches[0]

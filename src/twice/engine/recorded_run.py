@@ -1,0 +1,57 @@
+"""A run in the ledger, from its start to its end: whatever ends it, that is written down."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from twice.errors import Interrupted, LedgerBusy, LedgerError, ScopeHeld
+
+if TYPE_CHECKING:
+    from twice.ledger import Ledger
+    from twice.model.scopes import Scope
+
+
+@contextmanager
+def recorded_run(
+    ledger: Ledger,
+    pipeline: str,
+    scope: Scope,
+    *,
+    command: str = "",
+    tags: Mapping[str, str] | None = None,
+) -> Iterator[str]:
+    """Begin a run and yield its id; it is done when the block ends, and else ends as the error says."""
+    run = ledger.start_run(pipeline, scope, command=command, tags=tags)
+    try:
+        yield run
+    except BaseException as error:
+        end_failed_run(ledger, run, error)
+        raise
+    end_run(ledger, run, "done")
+
+
+def end_failed_run(ledger: Ledger, run: str, error: BaseException) -> None:
+    """Write down what ended a run; where the ledger cannot take it, the run's silence says that it is lost."""
+    with contextlib.suppress(LedgerError):
+        end_run(ledger, run, how_it_ended(error), str(error) or type(error).__name__)
+
+
+def end_run(ledger: Ledger, run: str, status: str, error: str = "") -> None:
+    """Write down how a run ended; tried twice, because Ctrl-C or a busy ledger may come in between."""
+    try:
+        ledger.finish_run(run, status, error)
+    except BaseException as problem:
+        # The first end counts: a second one does no harm.
+        ledger.finish_run(run, status, error)
+        if not isinstance(problem, LedgerBusy):
+            raise
+
+
+def how_it_ended(error: BaseException) -> str:
+    """Return the status of a run that an error ended."""
+    if isinstance(error, KeyboardInterrupt | Interrupted):
+        return "interrupted"
+    return "held" if isinstance(error, ScopeHeld) else "failed"

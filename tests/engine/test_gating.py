@@ -1,0 +1,65 @@
+"""Gates on staged rows: all that fail are reported, and a run may let one of them through on the record."""
+
+from __future__ import annotations
+
+import pytest
+
+from twice import Day, Overwrite, Pipeline, Table, gates
+from twice.errors import GateFailed, KeyViolation, UsageError
+
+pytestmark = pytest.mark.spark
+
+DAY = "2026-04-25"
+FEW, LOW, LAW = "row count at least 5", "amount at least 0", "check looks_right"
+
+
+def looks_right(rows):
+    return "the till was closed" if rows.count() < 3 else None
+
+
+def shop(lab, key: str = "n") -> Pipeline:
+    pipeline = Pipeline("shop", grain=Day)
+    checks = [gates.row_count(min=5), gates.range("amount", min=0), gates.check(looks_right), gates.not_null("n")]
+    facts = Table(lab.name("facts"), partition=Day("d"), key=[key], write=Overwrite(), gates=checks)
+    query = "select cast(:window_start as date) d, n, k, n * -1.0 amount from values (1, 7), (2, 7) as t(n, k)"
+    pipeline.sql("facts", reads={}, writes=facts, query=query)
+    return pipeline
+
+
+def test_every_gate_that_fails_is_reported_at_once(lab):
+    with pytest.raises(GateFailed) as stopped:
+        lab.run(shop(lab), DAY)
+    said = stopped.value.message
+    assert f"{DAY}: the gate “{FEW}” stopped step facts: it has 2" in said
+    assert f"{DAY}: the gate “{LOW}” stopped step facts: 2 of 2 rows fail" in said
+    assert f"{DAY}: the gate “{LAW}” stopped step facts: the till was closed" in said
+    assert "n is not null" not in said
+    assert f"--accept '{FEW}' --accept '{LOW}' --accept '{LAW}' --because" in stopped.value.to_go_on
+    assert lab.ledger.run(lab.ledger.runs()[0].id).error.startswith(said)
+
+
+def test_an_accepted_gate_lets_one_run_through_and_stays_on_the_record(lab):
+    with pytest.raises(GateFailed) as stopped:
+        lab.run(shop(lab), DAY, accept=[FEW, LOW], because="the shop was closed")
+    assert FEW not in stopped.value.message
+    assert LAW in stopped.value.message
+    done = lab.run(shop(lab), DAY, accept=[FEW, LOW, LAW], because="the shop was closed")
+    assert len(lab.rows("facts")) == 2
+    (info,) = lab.ledger.run(done.run).attempts
+    assert info.details["accepted_gates"] == [
+        {"gate": FEW, "partition": DAY, "found": "it has 2", "because": "the shop was closed"},
+        {"gate": LOW, "partition": DAY, "found": "2 of 2 rows fail", "because": "the shop was closed"},
+        {"gate": LAW, "partition": DAY, "found": "the till was closed", "because": "the shop was closed"},
+    ]
+    with pytest.raises(GateFailed, match=FEW):  # the next run is judged again
+        lab.run(shop(lab), DAY)
+
+
+def test_keys_are_reported_with_the_gates_and_never_accepted(lab):
+    with pytest.raises(KeyViolation) as stopped:
+        lab.run(shop(lab, key="k"), DAY, accept=[LOW, LAW], because="the shop was closed")
+    assert "1 business key (k) occur more than once" in stopped.value.message
+    assert f"the gate “{FEW}” stopped step facts" in stopped.value.message
+    assert LAW not in stopped.value.message
+    with pytest.raises(UsageError, match="no step of this run has a gate 'k unique'"):
+        lab.run(shop(lab, key="k"), DAY, accept=["k unique"], because="the shop was closed")
