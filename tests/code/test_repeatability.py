@@ -217,6 +217,16 @@ def test_an_instance_that_was_made_at_import_may_have_looked_at_the_environment(
     ]
 
 
+def test_a_constant_that_is_made_from_itself_is_read_once(project):
+    step = """
+        LIMITS = [1]
+        LIMITS = LIMITS + [2]
+        def step(window):
+            return LIMITS
+    """
+    assert project.found(step, environment=True) == []
+
+
 def test_code_without_source_is_named(project):
     step = """
         exec("def made(rows):\\n    return rows")

@@ -127,11 +127,13 @@ class _Reader:
             bound = frozenset(_bound(node)) - set(inside)
             scope = _Scope(file, {k: v for k, v in names.items() if k not in inside}, {**file.imports, **inside}, bound)
             for part in node.body if isinstance(node.body, list) else [node.body]:
-                self._scan(part, scope, self._kinds)
+                self._scan(part, scope, running=True)
             for default in [*node.args.defaults, *filter(None, node.args.kw_defaults)]:
-                self._scan(default, scope, _AT_IMPORT)
+                self._scan(default, scope)
 
-    def _scan(self, node: ast.AST, scope: _Scope, kinds: frozenset[str]) -> None:
+    def _scan(self, node: ast.AST, scope: _Scope, *, running: bool = False) -> None:
+        """Look at code that is called by the step or, if it is not running, was called when its module was imported."""
+        kinds = self._kinds if running else _AT_IMPORT
         for parts, used, call in _uses(node):
             self._mentioned.update(parts[1:])
             if not parts[0]:
@@ -141,7 +143,7 @@ class _Reader:
             if found:
                 text = ast.unparse(call or used)
                 self.found.add(Place(scope.file.name, used.lineno, text, _WHY[min(found)]))
-            elif kinds is self._kinds:
+            elif running:
                 self._refer(parts, scope)
 
     def _refer(self, parts: list[str], scope: _Scope) -> None:
@@ -149,7 +151,7 @@ class _Reader:
         root, *rest = parts
         owner, value, file = None, scope.value(root), scope.file
         if root in file.constants and root not in scope.bound:
-            self._scan(file.constants[root], _Scope(file, scope.names, file.imports), _AT_IMPORT)
+            self._scan(file.constants[root], _Scope(file, scope.names, file.imports))
         full = scope.imported.get(root, "")
         if value is not None and full and not isinstance(value, types.ModuleType):
             self._constant(sys.modules.get(full.rpartition(".")[0]), full.rpartition(".")[2])
@@ -168,7 +170,7 @@ class _Reader:
             return
         file = read(str(module.__file__), module.__package__ or "")
         if file is not None and name in file.constants:
-            self._scan(file.constants[name], _Scope(file, vars(module), file.imports), _AT_IMPORT)
+            self._scan(file.constants[name], _Scope(file, vars(module), file.imports))
 
     def _note_unloaded(self, full: str) -> None:
         """A module of the project that is imported only when the step runs cannot be read before."""
@@ -209,7 +211,7 @@ class _Reader:
         node = file.classes.get(kind.__qualname__) if file else None
         for statement in node.body if node else []:
             if file and isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
-                self._scan(statement.value, _Scope(file, vars(module), file.imports), _AT_IMPORT)
+                self._scan(statement.value, _Scope(file, vars(module), file.imports))
 
     def _methods(self, owner: type) -> Iterator[types.FunctionType]:
         for name, member in vars(owner).items():
