@@ -8,6 +8,7 @@ TwiceError
 ├── LedgerError           exit 3   the ledger cannot be read, or is newer than this package
 ├── PermanentError        exit 3   the same run would fail again
 │   ├── StepFailed                 the step's own code raised, or returned something unusable
+│   ├── WriteRefused               the step's own code tried to write
 │   ├── NotDeterministic           the step asks the clock or a random source
 │   ├── OutOfScope                 rows of another partition, or of none
 │   ├── KeyViolation               duplicate or null business keys
@@ -102,8 +103,12 @@ class StepFailed(PermanentError):
     """The step's own code raised, or returned something that is no result."""
 
 
+class WriteRefused(PermanentError):
+    """The step's own code tried to write; the write was not carried out."""
+
+
 class NotDeterministic(PermanentError):
-    """The step's plan asks the clock, a random source or a row counter."""
+    """The step's plan or code asks the clock, a random source, a row counter or the environment."""
 
 
 class OutOfScope(PermanentError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as F
 
+from tests.meanwhile import meanwhile
 from twice import Day, Hour, Month, Overwrite, QuarterHour, Retry, Whole
 from twice.engine.api import run as engine_run
 from twice.errors import KeyViolation, OutOfScope, SchemaRefused, StepFailed
@@ -176,7 +177,7 @@ def test_an_input_that_is_edited_by_hand_while_it_is_read_is_read_as_it_was_or_a
     @daily.pipeline.step(reads={"rows": daily.table}, writes=summary, retry=Retry(wait_initial=0))
     def summed(rows):
         if not calls:
-            ground.place.edit("t", 10, n=100)
+            meanwhile(lambda: ground.place.edit("t", 10, n=100))
         calls.append(1)
         return rows.groupBy("d").agg(F.sum("n").alias("id"))
 

@@ -41,7 +41,8 @@ def pipeline(kind: str, raw: str, target: str) -> Pipeline:
     else:
         step = {"held": held, "slow": slow}.get(kind, copied)
         retry = Retry(attempts=1) if kind == "once" else Retry()
-        made.step(reads={"raw": source}, writes=table, retry=retry)(step)
+        asks = "" if step is copied else "the environment names the file that it waits for"
+        made.step(reads={"raw": source}, writes=table, retry=retry, nondeterministic=asks)(step)
     return made
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
+from tests.meanwhile import meanwhile
 from twice import Day, InsertOnly, Merge, Overwrite, Pipeline, Table, Whole, Window, gates
 from twice.engine.status import status
 from twice.errors import GateFailed, SchemaRefused, StepFailed, TwiceError
@@ -85,7 +86,7 @@ def test_unchanged_is_said_of_the_table_as_it_is_now(lab):
     @pipeline.extract(writes=table)
     def fetch(window: Window, spark: SparkSession) -> DataFrame:
         if meddle:
-            lab.spark.sql(meddle.pop())
+            meanwhile(lambda: lab.spark.sql(meddle.pop()))
         return spark.createDataFrame([tuple(row(1, ONE).values())], SCHEMA)
 
     lab.run(pipeline, ONE)

@@ -200,7 +200,7 @@ def test_nothing_is_read_or_written_while_a_step_is_only_looked_at(ground):
         return orders.groupBy("order_date").pivot("customer_id", [1, 2]).sum("amount")
 
     jobs = ground.jobs()
-    assert ground.of(written).reason == "reads rows while it is called: writeTo()"
+    assert ground.of(written).reason == "changes something while it is called: writeTo()"
     assert not ground.lab.spark.catalog.tableExists(ground.lab.name("copy"))
     assert ground.of(fetched).reason == "reads rows while it is called: toPandas()"
     assert ground.of(pivoted).reason == "reads rows while it is called: pivot()"

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
+from tests.meanwhile import meanwhile
 from twice import Day, Overwrite, Pipeline, Table, as_of_join, days
 from twice.errors import DefinitionError, NotDeterministic, SchemaRefused, StoreRefused, UsageError
 from twice.model.contracts import contracts
@@ -331,8 +332,8 @@ def test_s48_an_input_that_is_republished_meanwhile_is_read_at_its_pinned_versio
     def out(raw, other):
         before = raw.count()
         if not once.moved:
-            lake.sql("update {space}.raw set n = n + 1000")
-            lake.sql("delete from {space}.other")
+            meanwhile(lambda: lake.sql("update {space}.raw set n = n + 1000"))
+            meanwhile(lambda: lake.sql("delete from {space}.other"))
             once.moved = True
         assert raw.count() == before
         return raw.join(other.select("id", F.col("n").alias("m")), "id")

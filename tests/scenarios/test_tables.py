@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql import functions as F
 
+from tests.meanwhile import meanwhile
 from twice import Day, Merge, Overwrite, Pipeline, Table, gates, key_hash, testing
 from twice.engine.maintain import maintain
 from twice.engine.undo import undo
@@ -124,10 +125,11 @@ def test_s46_expiry_between_two_batches_loses_no_batch(lab, lake, monkeypatch):
         for number in range(30):
             if number == 20 and made.expired < made.times:  # twenty rows are staged by now
                 made.expired += 1
-                lake.sql(
+                expire = (
                     f"call lake.system.expire_snapshots(table => '{lab.space}.landed', "
                     "older_than => timestamp'2100-01-01', retain_last => 1)"
                 )
+                meanwhile(lambda expire=expire: lake.sql(expire))
             yield {"id": number, "d": window.start.date()}
 
     lab.run(pipeline, DAY)

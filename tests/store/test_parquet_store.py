@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from tests.meanwhile import meanwhile
 from twice import Day, Hour, Merge, Overwrite, Pipeline, Table, Whole
 from twice import config as configuration
 from twice.config import StoreConfig
@@ -360,7 +361,7 @@ def test_an_input_that_moves_while_it_is_read_is_a_conflict_and_read_again(yard)
         if not moved:
             moved.append(True)
             rows = rows.localCheckpoint()
-            yard.run(of_day(source, "(1, 'b')"))
+            meanwhile(lambda: yard.run(of_day(source, "(1, 'b')")))
         return rows
 
     result = yard.run(made)

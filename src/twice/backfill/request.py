@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from twice.engine.guard import inspect_code
 from twice.errors import UsageError
 from twice.model.patterns import InsertOnly, Merge
 from twice.model.pipelines import Pipeline
@@ -137,6 +138,8 @@ def chosen(pipeline: Pipeline, request: Request) -> list[Step]:
         raise UsageError(f"pipeline {pipeline.name} has no steps")
     names = {pipeline.find(name).name for name in request.steps} if request.steps else set(pipeline.steps)
     steps = [step for step in pipeline.ordered() if step.name in names]
+    for step in steps:
+        inspect_code(step)
     for name in request.dimensions:
         if name not in pipeline.dimensions:
             known = ", ".join(sorted(pipeline.dimensions)) or "none"

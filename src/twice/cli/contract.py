@@ -10,6 +10,7 @@ import click
 
 from twice.cli.output import json_option, print_json
 from twice.cli.settings import Settings, pass_settings
+from twice.engine.guard import code_facts
 from twice.errors import UsageError
 from twice.loading import find_pipeline, load_pipelines
 from twice.model.contracts import contracts
@@ -43,7 +44,7 @@ def contract(
             f"{config.source or 'there is no twice.toml here or above, and so it'} names no pipelines",
             to_go_on="twice contract module:object",
         )
-    text = contracts(found)
+    text = contracts(found, code_facts)
     if check:
         _check(check, text, shlex.join(["twice", "contract", *pipelines, "--write", str(check)]), as_json=as_json)
     elif write:

@@ -15,7 +15,8 @@ from pyspark.sql import types as T
 
 from twice.content.keys import expand_keys
 from twice.content.nullability import plain
-from twice.engine.guard import inspect_plan
+from twice.engine.guard import inspect_code, inspect_plan
+from twice.engine.only_reading import only_reading
 from twice.engine.problems import said
 from twice.errors import Interrupted, SchemaRefused, StepFailed, TwiceError
 from twice.model.framework import FRAMEWORK_COLUMNS, LOADED_AT_COLUMN, WINDOW_COLUMN
@@ -31,6 +32,7 @@ _SLICE = 0.5
 
 def batches(job: Job, bound: Mapping[str, DataFrame]) -> Iterator[DataFrame]:
     """Yield the step's result: one DataFrame, or for an extract of rows several, each of bounded size."""
+    inspect_code(job.step)
     result = _call(job, bound)
     if isinstance(result, DataFrame):
         yield _checked(job, result)
@@ -54,7 +56,8 @@ def _call(job: Job, bound: Mapping[str, DataFrame]) -> Any:
         markers = {"window_start": window.start, "window_end": window.end}
         query = expand_keys(step.query)
         try:
-            return job.session.sql(query, args={n: F.lit(v) for n, v in markers.items() if f":{n}" in query})
+            with only_reading(step, job.session):
+                return job.session.sql(query, args={n: F.lit(v) for n, v in markers.items() if f":{n}" in query})
         except PySparkException as error:
             raise _failed(job, error) from error
     assert step.function is not None  # noqa: S101 - a step has a function or a query
@@ -63,7 +66,8 @@ def _call(job: Job, bound: Mapping[str, DataFrame]) -> Any:
         _pace(job)  # a function that does not spread its calls makes one
     arguments = {**bound, **{name: offered[name] for name in step.wants}}
     try:
-        return step.function(**arguments)
+        with only_reading(step, job.session):
+            return step.function(**arguments)
     except TwiceError:
         raise
     except Exception as error:
@@ -103,7 +107,8 @@ def _row_batches(job: Job, rows: Iterable[Mapping[str, object]]) -> Iterator[Dat
     first = True
     while True:
         try:
-            batch = list(islice(iterator, _BATCH))
+            with only_reading(job.step, job.session):
+                batch = list(islice(iterator, _BATCH))
         except TwiceError:
             raise
         except Exception as error:

@@ -20,9 +20,10 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
+
+from twice.code.project import is_ours, unwrapped
 
 if TYPE_CHECKING:
     from twice.ledger import Ledger
@@ -89,7 +90,7 @@ def _contract(step: Step) -> str:
 
 
 def _collect(thing: Any, seen: dict[str, str]) -> None:
-    thing = _unwrapped(thing)
+    thing = unwrapped(thing)
     name = f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', getattr(thing, '__name__', ''))}"
     if isinstance(thing, types.FunctionType):
         name += f":{thing.__code__.co_firstlineno - _first_line(thing)}"  # lambdas of one scope share their name
@@ -100,7 +101,7 @@ def _collect(thing: Any, seen: dict[str, str]) -> None:
         _collect_function(thing, name, seen)
     elif isinstance(thing, type):
         for member in vars(thing).values():
-            inner = _unwrapped(getattr(member, "__func__", member))
+            inner = unwrapped(getattr(member, "__func__", member))
             if isinstance(inner, types.FunctionType):
                 _collect_function(inner, name, seen)
 
@@ -127,25 +128,15 @@ def _first_line(function: types.FunctionType) -> int:
     return code.co_firstlineno if code is not None else function.__code__.co_firstlineno
 
 
-def _unwrapped(thing: Any) -> Any:
-    """Look through decorators that say what they wrap, partials and Spark's user-defined functions."""
-    for _ in range(20):
-        inner = getattr(thing, "__wrapped__", None) or getattr(thing, "func", None)
-        if not callable(inner) or isinstance(thing, type):
-            return thing
-        thing = inner
-    return thing
-
-
 def _follow(name: str, value: Any, owner: str, seen: dict[str, str]) -> None:
     if isinstance(value, functools.partial):
         seen.setdefault(f"{owner}:{name}", _stable([value.args, value.keywords]))
-    value = _unwrapped(value)
+    value = unwrapped(value)
     if isinstance(value, types.ModuleType):
         _follow_module(value, seen)
     elif isinstance(value, types.FunctionType | type):
         module = sys.modules.get(value.__module__)
-        if module is not None and _is_ours(getattr(module, "__file__", None)):
+        if module is not None and is_ours(getattr(module, "__file__", None)):
             _collect(value, seen)
     elif isinstance(value, (*_SCALARS, *_CONTAINERS, Enum, re.Pattern)):
         seen.setdefault(f"{owner}:{name}", _stable(value))
@@ -154,7 +145,7 @@ def _follow(name: str, value: Any, owner: str, seen: dict[str, str]) -> None:
 def _follow_module(module: types.ModuleType, seen: dict[str, str]) -> None:
     """Take a module of the project as a whole, and the project's modules that it imports."""
     name = f"module {module.__name__}"
-    if name in seen or not _is_ours(getattr(module, "__file__", None)):
+    if name in seen or not is_ours(getattr(module, "__file__", None)):
         return
     seen[name] = _module_syntax(module)
     for imported in _imports(module):
@@ -195,18 +186,6 @@ def _names(code: types.CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _names(constant)
-
-
-def _is_ours(file: str | None) -> bool:
-    """Tell whether a file belongs to the user's project: not installed, not Python's own, not twice."""
-    if file is None:
-        return False
-    path = Path(file).resolve()
-    if {"site-packages", "dist-packages"} & set(path.parts):
-        return False
-    return not any(
-        path.is_relative_to(Path(root).resolve()) for root in (sys.base_prefix + "/lib", Path(__file__).parent.parent)
-    )
 
 
 def _syntax(thing: Any) -> str:

@@ -1,16 +1,18 @@
-"""The wall-clock guard: what a step's plan must not ask.
+"""The wall-clock guard: what a step's code and its plan must not ask.
 
 The analysed plan still holds `current_date()` and its like; after optimisation they are
 literals. Spark's own `deterministic` flag is true for them, so the classes are looked at.
-Words such as `date'today'` are literals as soon as a query is parsed, so its text is looked at.
+Words such as `date'today'` are literals as soon as a text is parsed, so the text is looked at: of a SQL step, and of
+each expression that a Python step lets Spark parse.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from twice.code.repeatability import read_code
 from twice.content.calls import typed_literals
 from twice.errors import NotDeterministic
 
@@ -37,20 +39,45 @@ _FORBIDDEN = {
     "SparkPartitionID": "depends on how rows are spread over tasks",
     "InputFileName": "depends on how rows are spread over files",
     "Sample": "is random",
+    "CallMethodViaReflection": "calls Java code that may answer anything",
+    "TryReflect": "calls Java code that may answer anything",
 }
 # What Spark turns into the time of the query when it is cast to a date or a timestamp.
 _CLOCK_WORDS = frozenset({"now", "today", "tomorrow", "yesterday"})
 _CLOCK_TYPES = frozenset({"date", "timestamp", "timestamp_ntz", "timestamp_ltz"})
 
 
+def inspect_code(step: Step) -> None:
+    """Refuse a step whose own code asks what no rerun can repeat, before anything is started.
+
+    An extract may look at the environment, which says where the source is and how to log in there.
+    """
+    if step.function is None or step.nondeterministic:
+        return
+    if found := read_code(step.function, environment=step.kind == "extract").found:
+        raise not_deterministic(step, [(f"{each.where}: {each.text}", each.why) for each in found])
+
+
+def code_facts(step: Step) -> Iterator[tuple[str, str]]:
+    """Say in the contract which code of a step cannot be read, so that a clock in it would not be found."""
+    if step.function is None:
+        return
+    if unread := read_code(step.function, environment=step.kind == "extract").unread:
+        yield "Code that is not read for clocks", f"no source for {', '.join(unread)}"
+
+
 def inspect_plan(step: Step, result: DataFrame) -> None:
     """Refuse a result whose plan reads the clock, is random, or numbers rows by task."""
-    found = sorted({*forbidden(result), *_clock_literals(step.query or "")})
-    if not found or step.nondeterministic:
-        return
-    listed = "; ".join(f"{text} {why}" for text, why in found)
-    raise NotDeterministic(
-        f"step {step.name}: {listed}. A rerun would give other rows",
+    found = [*forbidden(result), *clock_literals(step.query or "")]
+    if found and not step.nondeterministic:
+        raise not_deterministic(step, found)
+
+
+def not_deterministic(step: Step, found: Iterable[tuple[str, str]], where: str = "") -> NotDeterministic:
+    """Return the refusal of what was found, each with what is wrong about it."""
+    listed = "; ".join(f"{text} {why}" for text, why in sorted(set(found)))
+    return NotDeterministic(
+        f"step {step.name}: {where + ': ' if where else ''}{listed}. A rerun would give other rows",
         safe="nothing was staged",
         to_go_on="use the run's window (take `window` as an argument, or :window_start in SQL) and key_of(…) for keys; "
         'if it must stay, say why: nondeterministic="…"',
@@ -83,7 +110,8 @@ def _is_suspicious(found: object) -> bool:
     return any(map(_is_suspicious, found.values()))
 
 
-def _clock_literals(query: str) -> Iterator[tuple[str, str]]:
+def clock_literals(query: str) -> Iterator[tuple[str, str]]:
+    """Yield the typed literals of a SQL text that Spark replaces by the time at which it parses them."""
     for kind, text in typed_literals(query):
         if kind in _CLOCK_TYPES and _is_clock_word(text):
             yield f"{kind}'{text}'", "reads the clock"

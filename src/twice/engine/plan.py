@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from twice.engine.guard import inspect_code
 from twice.errors import UsageError
 from twice.model.patterns import InsertOnly, Merge
 from twice.model.pipelines import Pipeline
@@ -67,6 +68,7 @@ def plan(
     stages = []
     for step in pipeline.ordered():
         if step.name in chosen:
+            inspect_code(step)
             _check_dimensions(pipeline, step, scope)
             if step.depends_on_past and len(units) > 1:
                 raise UsageError(

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from twice.model.pipelines import Pipeline
 from twice.model.steps import Step
 from twice.model.tables import Table
 
+# Yields what is known about a step besides its definition, as rows of a contract.
+More = Callable[[Step], Iterable[tuple[str, str]]]
 
-def contracts(pipelines: Sequence[Pipeline]) -> str:
+
+def contracts(pipelines: Sequence[Pipeline], more: More = lambda _: ()) -> str:
     """Return the contracts of all tables; equal definitions give equal text.
 
     >>> from twice import Day, Pipeline
     >>> print(contracts([Pipeline("shop", grain=Day)]).splitlines()[0])
     # Contracts of shop
     """
-    return "\n".join("\n".join(_pipeline(pipeline)) + "\n" for pipeline in pipelines)
+    return "\n".join("\n".join(_pipeline(pipeline, more)) + "\n" for pipeline in pipelines)
 
 
-def _pipeline(pipeline: Pipeline) -> Iterator[str]:
+def _pipeline(pipeline: Pipeline, more: More) -> Iterator[str]:
     yield f"# Contracts of {pipeline.name}"
     yield ""
     if pipeline.description:
@@ -28,10 +31,10 @@ def _pipeline(pipeline: Pipeline) -> Iterator[str]:
     yield f"One run owns one {pipeline.grain}, in the time zone {pipeline.zone.key}."
     for table in pipeline.tables():
         yield ""
-        yield from _table(pipeline, table)
+        yield from _table(pipeline, table, more)
 
 
-def _table(pipeline: Pipeline, table: Table) -> Iterator[str]:
+def _table(pipeline: Pipeline, table: Table, more: More) -> Iterator[str]:
     producer = pipeline.producer(table)
     yield f"## {table.name}"
     yield ""
@@ -40,7 +43,7 @@ def _table(pipeline: Pipeline, table: Table) -> Iterator[str]:
         yield ""
     yield "| | |"
     yield "|---|---|"
-    for name, text in _facts(pipeline, table, producer):
+    for name, text in (*_facts(pipeline, table, producer), *(more(producer) if producer is not None else ())):
         yield f"| {name} | {_cell(text)} |"
 
 

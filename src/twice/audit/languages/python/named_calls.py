@@ -12,7 +12,6 @@ from twice.audit.languages.python import (
     effects,
     lakes,
     merging,
-    names,
     orchestration,
     orm,
     reading_data,
@@ -35,6 +34,7 @@ from twice.audit.languages.python.values import (
     origins_of,
     plain,
 )
+from twice.code.origins import origin_of
 
 if TYPE_CHECKING:
     from twice.audit.languages.python.interpreter import Interpreter
@@ -63,9 +63,7 @@ def named_call(
     """Call something by its full name."""
     last = dotted.rpartition(".")[2]
     first = plain(arguments[0]) if arguments else None
-    kind = names.origin_of(
-        dotted, len(arguments) + len(keywords) if dotted != "datetime.datetime.now" else 0, first or ""
-    )
+    kind = origin_of(dotted, len(arguments) + len(keywords) if dotted != "datetime.datetime.now" else 0, first or "")
     if kind is not None:
         made = interp.origin(kind, dotted if dotted.count(".") < 2 else ".".join(dotted.split(".")[-2:]), node)
         inner = origins_of(arguments[0]) if arguments and kind != "clock" else NONE

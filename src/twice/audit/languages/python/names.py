@@ -7,63 +7,6 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from twice.audit.expressions import OriginKind
-
-_CLOCKS = re.compile(
-    r"^(datetime\.datetime\.(now|utcnow|today)|datetime\.date\.today|date\.today|datetime\.(now|utcnow|today)|time\.(time|time_ns|ctime|localtime|gmtime|strftime|asctime)"
-    r"|pendulum\.(now|today|yesterday|tomorrow)|pandas\.(Timestamp|datetime)\.(now|today|utcnow)|arrow\.(now|utcnow)|django\.utils\.timezone\.now"
-    r"|airflow\.utils\.timezone\.(utcnow|now)|airflow\.utils\.dates\.days_ago|.*\bdays_ago|whenever\.\w+\.now(_in_system_tz)?|maya\.now|delorean\.utcnow|.*\.utcnow)$"
-)
-_READS_MOMENT = frozenset({"pandas.to_datetime", "numpy.datetime64", "pandas.Timestamp", "dateparser.parse"})
-_CLOCK_TAKES_MOMENT = frozenset({"time.ctime", "time.localtime", "time.gmtime", "time.asctime"})
-_RANDOM = re.compile(
-    r"^(uuid\.uuid[147]|random\.(random|randint|choice|choices|sample|shuffle|uniform|randrange|getrandbits|gauss)|secrets\.\w+|os\.urandom|shortuuid\.uuid|ulid\.(new|ULID)|nanoid\.generate"
-    r"|numpy\.random\.(rand|randn|randint|random|choice|uniform|normal|permutation|shuffle)|ksuid\.\w+|bson\.ObjectId|cuid\.\w+)$"
-)
-_ENVIRONMENT = re.compile(
-    r"^(os\.(getcwd|uname|getlogin)|socket\.(gethostname|getfqdn)|platform\.node|getpass\.getuser|pathlib\.Path\.(cwd|home))$"
-)
-_LISTING = re.compile(
-    r"^(os\.(listdir|scandir|walk)|glob\.i?glob|pathlib\.Path\.(glob|rglob|iterdir)|dbutils\.fs\.ls|mssparkutils\.fs\.ls)$"
-)
-_FILE_TIME = re.compile(r"^os\.path\.(getmtime|getctime|getatime)$|^os\.stat$")
-
-CLOCK_STRINGS = frozenset({"now", "today"})
-
-
-def origin_of(name: str, arguments: int, first: str = "") -> OriginKind | None:
-    """Return what kind of origin a call of that full name is, if it is one.
-
-    >>> origin_of("datetime.datetime.now", 0), origin_of("uuid.uuid5", 2), origin_of("time.localtime", 1)
-    ('clock', None, None)
-    """
-    found = _kind_of(name)
-    if found == "clock":
-        if name in _CLOCK_TAKES_MOMENT and arguments:
-            return None
-        return None if name == "time.strftime" and arguments > 1 else "clock"
-    if name in _READS_MOMENT and first.lower() in CLOCK_STRINGS:
-        return "clock"
-    return found
-
-
-@lru_cache(maxsize=4096)
-def _kind_of(name: str) -> OriginKind | None:
-    if _CLOCKS.match(name):
-        return "clock"
-    if _RANDOM.match(name):
-        return "random"
-    if name == "hash":
-        return "hash"
-    if _ENVIRONMENT.match(name):
-        return "environment"
-    if _LISTING.match(name):
-        return "listing"
-    if _FILE_TIME.match(name):
-        return "file"
-    return None
-
-
 # What Airflow hands to a task by name.
 LOGICAL = frozenset({"ds", "ts", "execution_date", "logical_date", "data_interval_start", "data_interval_end", "ds_nodash", "next_ds", "prev_ds", "yesterday_ds", "tomorrow_ds", "ts_nodash", "next_execution_date", "prev_execution_date", "partition_key"})  # fmt: skip
 LOG_METHODS = frozenset(
