@@ -156,6 +156,11 @@ def _quiet_pyspark() -> None:
         PySparkLogger.getLogger(name).setLevel("CRITICAL")
 
 
+def is_stopped(session: SparkSession) -> bool:
+    """Tell whether the session's Spark was stopped: PySpark then forgets its handle into the JVM."""
+    return session.sparkContext._jsc is None
+
+
 def activate(session: SparkSession) -> None:
     """Give a thread that has no active session this one: Spark finds catalogs by the active one's settings."""
     assert session._jvm is not None  # noqa: S101 - a classic session has one
