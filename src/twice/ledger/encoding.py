@@ -30,7 +30,15 @@ def storable(text: str) -> str:
 
 def details_text(details: Mapping[str, object]) -> str:
     """Write details without the passwords that may be in them."""
-    return to_text({name: redact(item) if isinstance(item, str) else item for name, item in details.items()})
+    return to_text(_redacted(details))
+
+
+def _redacted(value: object) -> object:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        return {name: _redacted(item) for name, item in value.items()}
+    return [_redacted(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def scope_columns(scope: Scope) -> dict[str, object]:
