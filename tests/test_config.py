@@ -262,3 +262,18 @@ def test_a_file_that_cannot_be_read(write, monkeypatch):
     monkeypatch.setattr(Path, "read_text", refuse)
     with pytest.raises(ConfigError, match=r"twice.toml cannot be read: Permission denied"):
         config.load(path)
+
+
+def test_a_variable_of_a_failure_command_is_left_to_the_shell(write, monkeypatch):
+    monkeypatch.setenv("CHANNEL", "ops; touch executed")
+    assert config.load(write('on_failure = "notify ${CHANNEL}"')).on_failure == "notify ${CHANNEL}"
+
+
+def test_a_variable_of_a_failure_function_is_filled_in(write, monkeypatch):
+    monkeypatch.setenv("TEAM", "alerts")
+    assert config.load(write('on_failure = "${TEAM}.hooks:notify"')).on_failure == "alerts.hooks:notify"
+
+
+def test_a_variable_that_a_failure_command_misses_is_an_error(write):
+    with pytest.raises(ConfigError, match=r"on_failure in .* uses \$\{NO_SUCH_NAME\}"):
+        config.load(write('on_failure = "notify ${NO_SUCH_NAME}"'))

@@ -21,6 +21,7 @@ else:  # Python 3.10 has no TOML reader of its own
 FILE = "twice.toml"
 # [tool.twice.audit] alone is a project that is only audited.
 _IN_PYPROJECT = re.compile(r"^\s*\[tool\.twice(\]|\.(?!audit\b))", re.MULTILINE)
+FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _PLACE = re.compile(r"[^\s:]+:[^\s:]+")
 _ENV = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _KNOWN = {"pipelines", "stores", "profiles", "ledger", "lease", "on_failure", "pools", "audit"}
@@ -153,7 +154,7 @@ def _build(data: Mapping[str, Any], root: Path, source: Path | None, profile: st
         spark=_spark(_section(chosen, "spark", where), profile, where),
         packages=None if packages is None else tuple(_text(name, "packages", where) for name in packages),
         lease=timedelta(seconds=_seconds(lease.get("seconds", 60), where)),
-        on_failure=_text(data.get("on_failure", ""), "on_failure", where),
+        on_failure=_hook(data.get("on_failure", ""), where),
         pools={name: _pool(name, options, where) for name, options in _section(data, "pools", where).items()},
     )
 
@@ -256,6 +257,15 @@ def _text(value: object, name: str, where: object) -> str:
         return os.environ[match[1]]
 
     return _ENV.sub(fill, value)
+
+
+def _hook(value: object, where: object) -> str:
+    """Return `module:function` with `${NAME}` filled in, or a command as it is: the shell expands its variables.
+
+    A value that were put into the command here would be read as part of it: what stands after a `;` would be run.
+    """
+    filled = _text(value, "on_failure", where)
+    return filled if FUNCTION.fullmatch(filled) else str(value)
 
 
 def _seconds(value: object, where: object) -> float:

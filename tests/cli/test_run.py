@@ -170,6 +170,19 @@ def test_a_python_hook_gets_the_failed_run(project, monkeypatch):
     assert told["command"] == "twice run shop --for 2026-04-25"
 
 
+def test_a_recorded_command_shows_no_secret(project, monkeypatch):
+    shop = Shop(project, monkeypatch, [GateFailed("too few rows")])
+    monkeypatch.setenv("WAREHOUSE_PASSWORD", "hunter2-of-the-lake")
+    project.toml("on_failure = 'cat > told.json'\n[stores.lake]\ntype = 'iceberg'\npassword = '${WAREHOUSE_PASSWORD}'")
+    secrets = ["--tag", "api_key=abc def", "--tag", "note=hunter2-of-the-lake", "--tag", "requester=ana"]
+    project.call("run", "shop", *FOR, *secrets)
+    told = json.loads((project.folder / "told.json").read_text())
+    for text in (told["command"], str(shop.calls)):
+        assert "abc def" not in text
+        assert "hunter2" not in text
+        assert "ana" in text
+
+
 def test_a_shell_hook_gets_it_on_standard_input(project, monkeypatch):
     project.toml('on_failure = "cat > told.json; echo heard"')
     Shop(project, monkeypatch, [GateFailed("too few rows")])

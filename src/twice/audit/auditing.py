@@ -58,14 +58,14 @@ def audit_text(
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     try:
         job = read_file(path, text, dialect=config.dialect_of(path), neighbour=neighbour)
+    except RecursionError:
+        job = Job(path, "python" if is_python(path, text) else "sql", text)
+        job.problems.append(Problem("is nested too deep to be followed", Place(1), whole_file=True))
     except Exception as error:  # noqa: BLE001 - one strange file must not stop the audit of the others
         job = Job(path, "python" if is_python(path, text) else "sql", text)
         job.problems.append(
             Problem(f"twice could not follow it ({type(error).__name__}: {_first(error)})", Place(1), whole_file=True)
         )
-    except RecursionError:
-        job = Job(path, "python" if is_python(path, text) else "sql", text)
-        job.problems.append(Problem("is nested too deep to be followed", Place(1), whole_file=True))
     if test is not None:
         job.is_test = test
     known = rules()

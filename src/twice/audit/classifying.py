@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 
 from twice.audit.expressions import Expr, Origin
 from twice.audit.model import Context, Job, Mode, Use, Write, same_table
@@ -191,6 +192,35 @@ def _visit(expr: Expr, *, fallback: bool, beside: str) -> Iterator[tuple[Expr, O
         return
     for arg in (*expr.args, *expr.partition_by, *(order.expr for order in expr.order_by)):
         yield from _visit(arg, fallback=fallback, beside=beside)
+
+
+# Variables stand for each other: what one of them stands for may double with every line of a file.
+_MOST_NODES = 200
+_MOST_LEAVES = 40
+
+
+def bounded(expr: Expr) -> Expr:
+    """Return an expression, or what matters of one that is too large to be followed wherever it stands.
+
+    Of a large one its origins, sub-queries, parameters and columns are kept, each once, without what is around them.
+    """
+    if not expr.is_larger_than(_MOST_NODES):
+        return expr
+    leaves: dict[tuple[object, ...], Expr] = {}
+    for node, origin, fallback, _ in _visit(expr, fallback=False, beside=""):
+        marked = replace(origin, fallback=origin.fallback or fallback)
+        leaves.setdefault((marked,), _alone(node, frozenset({marked})))
+    for node in expr.walk():
+        if node.query is not None or node.kind == "param":
+            leaves.setdefault((node.kind, node.name, id(node.query)), _alone(node, node.origins))
+    for node in expr.walk():
+        if node.kind == "column":
+            leaves.setdefault((node.kind, node.name, node.table), _alone(node, node.origins))
+    return Expr("other", "combined", tuple(islice(leaves.values(), _MOST_LEAVES)), expr.place)
+
+
+def _alone(node: Expr, origins: frozenset[Origin]) -> Expr:
+    return replace(node, args=(), partition_by=(), order_by=(), origins=origins)
 
 
 def _is_given(expr: Expr) -> bool:

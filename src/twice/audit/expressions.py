@@ -126,6 +126,7 @@ class Expr:
         return frozenset([origin.kind for node in self.walk() for origin in node.origins])
 
     def _walk_into_queries(self) -> Iterator[Expr]:
+        entered: set[int] = set()  # one query may stand in many places, and queries in it in many places of it
         stack = [self]
         while stack:
             node = stack.pop()
@@ -133,7 +134,8 @@ class Expr:
             stack.extend(reversed(node.args))
             stack.extend(reversed(node.partition_by))
             stack.extend(order.expr for order in reversed(node.order_by))
-            if node.query is not None:
+            if node.query is not None and id(node.query) not in entered:
+                entered.add(id(node.query))
                 stack.extend(node.query.expressions())
 
     @kept
@@ -173,6 +175,15 @@ class Expr:
                 yield from arg.conjuncts()
         else:
             yield self
+
+    def is_larger_than(self, count: int) -> bool:
+        """Tell whether it has more nodes than that, without looking at many more."""
+        stack = [self]
+        while stack and count >= 0:
+            node = stack.pop()
+            count -= 1
+            stack.extend((*node.args, *node.partition_by, *(order.expr for order in node.order_by)))
+        return count < 0
 
     @property
     def is_constant(self) -> bool:

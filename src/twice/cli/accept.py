@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -52,7 +51,7 @@ def accept(
     if ledger is not None:
         from twice.engine import accepting
 
-        command = shlex.join(["twice", *settings.arguments])
+        command = settings.command
         run, results = accepting.accept(ledger, found, start, end, steps=steps, command=command, dry_run=dry_run)
     if as_json:
         print_json({"pipeline": found.name, "run": run, "dry_run": dry_run, "steps": [s.to_json() for s in results]})

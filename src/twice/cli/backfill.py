@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shlex
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from twice.cli.backfills import cancel, find, list_, pause, set_, show, watch
-from twice.cli.options import pairs
+from twice.cli.options import pairs, tags_of
 from twice.cli.output import json_option, print_json, print_text
 from twice.cli.plans import lines as plan_lines
 from twice.cli.settings import Settings, pass_settings
@@ -129,7 +128,7 @@ def start(
         parallel=parallel,
         chunk=_chunk(chunk),
         pool=_known_pool(settings.config, pool),
-        tags=pairs(tags, "--tag"),
+        tags=tags_of(tags, settings.secrets),
         refetch=refetch,
         accept_late=accept_late,
         shadow=shadow,
@@ -144,7 +143,7 @@ def start(
     with told(settings, as_json=as_json) as tell, settings.workshop(_details(settings, as_json=as_json)) as workshop:
         from twice.backfill.api import Project
 
-        summary = Project(workshop, found, tell, shlex.join(["twice", *settings.arguments])).start(request)
+        summary = Project(workshop, found, tell, settings.command).start(request)
     _end(settings, summary, as_json=as_json)
 
 
@@ -199,7 +198,7 @@ def resume(settings: Settings, backfill_id: str, new_code: bool, restart: bool, 
     if info.workers and changed:
         raise at_work(info.id, info.workers, option)
     with told(settings, as_json=as_json) as tell, settings.workshop(_details(settings, as_json=as_json)) as workshop:
-        command = shlex.join(["twice", *settings.arguments])
+        command = settings.command
         summary = Project(workshop, found, tell, command).go_on(info, new_code=new_code, restart=restart)
     _end(settings, summary, as_json=as_json)
 
@@ -241,7 +240,7 @@ def _tell_hook(settings: Settings, summary: Summary) -> None:
     """Tell `on_failure` once of everything that a backfill could not make."""
     from twice.engine.hooks import on_failure
 
-    told = summary.to_json() | {"command": shlex.join(["twice", *settings.arguments]), "error": summary.error}
+    told = summary.to_json() | {"command": settings.command, "error": summary.error}
     if problem := on_failure(settings.config, told):
         log.error("the failure hook failed: %s", problem)
 

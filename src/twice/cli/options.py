@@ -40,6 +40,13 @@ def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     return found
 
 
+def tags_of(texts: Sequence[str], secrets: Sequence[str]) -> dict[str, str]:
+    """Read `--tag name=value`; a tag is kept and shown, so the value of a secret is hidden at once."""
+    from twice.ledger.redaction import redacted_pairs
+
+    return redacted_pairs(pairs(texts, "--tag"), secrets)
+
+
 def units(pipeline: Pipeline, for_: str | None, from_: str | None, to: str | None) -> list[Window]:
     """Read the windows of a command line, one per run, oldest first."""
     if for_ is not None and (from_ is not None or to is not None):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -51,7 +50,7 @@ def rebuild(settings: Settings, table: str, yes: bool, dry_run: bool, as_json: b
             )
         click.confirm(f"Rebuild {plan.text}?", abort=True, err=True)
     with settings.workshop() as shop:
-        result = work(shop, plan, command=shlex.join(["twice", *settings.arguments]))
+        result = work(shop, plan, command=settings.command)
     print_json(result.to_json()) if as_json else print_text(result.text)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from twice.cli.options import pairs, units
+from twice.cli.options import pairs, tags_of, units
 from twice.cli.output import json_option, print_json, print_text
 from twice.cli.problems import report_error
 from twice.cli.progress import progress
@@ -48,7 +48,7 @@ class Request:
     @property
     def command(self) -> str:
         """The command line, as a shell reads it."""
-        return shlex.join(["twice", *self.settings.arguments])
+        return self.settings.command
 
     def label(self, index: int) -> str:
         """Name the unit of a run as `--for` and `--from` read it."""
@@ -132,7 +132,7 @@ def run(
     twice run shop --from 2026-04-01 --to 2026-05-01 --skip-fresh
     twice run shop --for 2026-12-25 --accept "row count at least 100" --because "the shop was closed"
     """
-    dimensions, kept_tags = pairs(sets, "--set"), pairs(tags, "--tag")
+    dimensions, kept_tags = pairs(sets, "--set"), tags_of(tags, settings.secrets)
     found = find_pipeline(settings.config, pipeline)
     windows = units(found, for_, from_, to)
     plans = [plan(found, window, dimensions=dimensions, steps=steps or None) for window in windows]

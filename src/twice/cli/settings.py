@@ -39,6 +39,21 @@ class Settings:
         """The configuration, read once."""
         return load(self.config_file, self.profile)
 
+    @cached_property
+    def command(self) -> str:
+        """The command line as it is recorded: without the secrets of the configuration, and those named on it."""
+        from twice.ledger.redaction import redacted_command
+
+        return redacted_command(["twice", *self.arguments], self.secrets)
+
+    @cached_property
+    def secrets(self) -> tuple[str, ...]:
+        """The passwords and keys of the configuration."""
+        from twice.ledger.redaction import secrets_in
+
+        named = [("", self.config.ledger), *self.config.spark.items()]
+        return secrets_in([*named, *(item for store in self.config.stores.values() for item in store.options.items())])
+
     @property
     def json_logs(self) -> bool:
         """Whether progress and errors are JSON lines."""

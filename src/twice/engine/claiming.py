@@ -11,6 +11,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from twice.engine.heartbeat import lease_lost
+from twice.engine.session import is_stopped
 from twice.errors import LeaseLost, LedgerError, ScopeHeld, TransientError, TwiceError, UsageError
 from twice.failpoints import fail_point
 from twice.ledger import Owner
@@ -54,16 +55,28 @@ def claimed(job: Job) -> Scope:
 def give_up(job: Job, claim: Claim) -> None:
     """Leave no stage and no lease behind; what cannot be cleaned now, the next claim recovers."""
     try:
-        landed = job.store.fence(job.session, job.step.writes, claim.token)
-        if landed is None:
-            job.ledger.release(claim)
-        elif job.ledger.holds(claim):
-            # The commit is in the table, only its record failed: complete it.
-            job.ledger.settle(job.ledger.take_over(claim.table, claim.token), landed=True, version=landed)
-    except (TwiceError, Py4JError, PySparkException, OSError, AttributeError):
-        # Abandoned, and said so: the next claim on this scope settles it without waiting for the lease.
-        with suppress(TwiceError, OSError):
-            job.ledger.take_over(claim.table, claim.token)
+        _fence_own(job, claim)
+    except (TwiceError, Py4JError, PySparkException, OSError):
+        _abandon(job, claim)
+    except AttributeError:
+        if not is_stopped(job.session):  # PySpark has no better error for a session that was stopped
+            raise
+        _abandon(job, claim)
+
+
+def _fence_own(job: Job, claim: Claim) -> None:
+    landed = job.store.fence(job.session, job.step.writes, claim.token)
+    if landed is None:
+        job.ledger.release(claim)
+    elif job.ledger.holds(claim):
+        # The commit is in the table, only its record failed: complete it.
+        job.ledger.settle(job.ledger.take_over(claim.table, claim.token), landed=True, version=landed)
+
+
+def _abandon(job: Job, claim: Claim) -> None:
+    """Give the claim up, so that the next claim on this scope settles it without waiting for the lease."""
+    with suppress(TwiceError, OSError):
+        job.ledger.take_over(claim.table, claim.token)
 
 
 def replaced(job: Job, claim: Claim, error: BaseException) -> LeaseLost | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 
 from twice.content.java import items_of
+from twice.engine.session import is_stopped
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -28,7 +29,9 @@ def priced(job: Job, finding: Finding) -> Finding:
 
 def measured(job: Job) -> dict[str, float]:
     """Sum what the attempt's Spark jobs used so far; empty, if it started none or Spark cannot say."""
-    with contextlib.suppress(Py4JError, OSError, AttributeError):
+    if is_stopped(job.session):
+        return {}
+    with contextlib.suppress(Py4JError, OSError):
         return _sum(job.session.sparkContext, job.group)
     return {}
 

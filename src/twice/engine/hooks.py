@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from twice.config import FUNCTION
 from twice.errors import TwiceError
 from twice.loading import load_object
 
 if TYPE_CHECKING:
     from twice.config import Config
 
-_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _SECONDS = 60
 
 
@@ -22,11 +21,11 @@ def on_failure(config: Config, run: Mapping[str, object]) -> str:
     """Hand a failed run to `on_failure` of the configuration; return what went wrong with that, or nothing.
 
     `module:function` gets the run as a dict; anything else is a shell command that gets it as
-    JSON on its standard input.
+    JSON on its standard input, and expands `${NAME}` from the environment itself.
     """
     if not config.on_failure:
         return ""
-    if _FUNCTION.fullmatch(config.on_failure):
+    if FUNCTION.fullmatch(config.on_failure):
         return _call(config, run)
     return _shell(config, run)
 

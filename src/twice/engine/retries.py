@@ -1,7 +1,8 @@
-"""Weather or not: which errors are tried again, and how long to wait.
+"""Which errors are transient and tried again, and how long to wait.
 
 Transient: lost executors, failed fetches, network and timeouts, SQLSTATE classes 08, 40, 53 and
-57P, HTTP 408, 429 and 5xx, lost races. Everything else is permanent, in particular whatever the
+57P, HTTP 408, 429 and 5xx, lost races. Of several errors in a chain the first decides that is
+known to be one or the other. Everything else is permanent, in particular whatever the
 step's own function raises, unless it is one of those or declared with `transient=`.
 """
 
@@ -13,9 +14,10 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 
+from twice.engine.http_errors import is_transient_http
 from twice.errors import LeaseLost, PermanentError, ScopeHeld, TransientError, TwiceError
 
-_JAVA_WEATHER = re.compile(
+_TRANSIENT_JAVA = re.compile(
     r"ExecutorLostFailure|FetchFailed|MetadataFetchFailed|Executor heartbeat timed out|Lost task .*executor"
     r"|java\.net\.(SocketTimeout|Connect|NoRouteToHost|UnknownHost|Socket)Exception"
     r"|java\.util\.concurrent\.TimeoutException|java\.io\.InterruptedIOException|Connection reset|Broken pipe"
@@ -26,7 +28,6 @@ _JAVA_WEATHER = re.compile(
     r"|SparkContext was shut down|Job \d+ cancelled because SparkContext",
 )
 _SQLSTATE = re.compile(r"SQLSTATE:?\s*(08|40|53|57P)\w*")
-_HTTP_WEATHER = frozenset({408, 425, 429, 500, 502, 503, 504})
 _NO_SPACE = 28
 
 
@@ -39,7 +40,8 @@ def is_transient(error: BaseException, declared: tuple[type[BaseException], ...]
         return cause is not None and not isinstance(cause, TwiceError) and is_transient(cause, declared)
     if isinstance(error, TwiceError | LeaseLost | ScopeHeld):
         return False
-    return any(_is_weather(link, declared) for link in _chain(error))
+    verdicts = (_verdict(link, declared) for link in _chain(error))
+    return next((verdict for verdict in verdicts if verdict is not None), False)
 
 
 def wait_hint(error: BaseException) -> float | None:
@@ -60,33 +62,21 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         link, seen = link.__cause__ or link.__context__, seen + 1
 
 
-def _is_weather(error: BaseException, declared: tuple[type[BaseException], ...]) -> bool:
+def _verdict(error: BaseException, declared: tuple[type[BaseException], ...]) -> bool | None:
+    """Tell whether one error is transient; None, if it alone does not say."""
     if declared and isinstance(error, declared):
         return True
-    status = http_status(error)
-    if status is not None:
-        return status in _HTTP_WEATHER
+    http = is_transient_http(error)
+    if http is not None:
+        return http
     # Py4JNetworkError: Spark's JVM did not answer, or is gone.
     if isinstance(error, ConnectionError | TimeoutError) or type(error).__name__ == "Py4JNetworkError":
         return True
-    if type(error).__module__.split(".")[0] in {"requests", "httpx", "urllib3", "urllib"}:
-        return "ssl" not in type(error).__name__.lower()
     if _is_java(error):
         text = str(error)
-        return bool(_JAVA_WEATHER.search(text) or _SQLSTATE.search(text))
+        return True if _TRANSIENT_JAVA.search(text) or _SQLSTATE.search(text) else None
     state = getattr(error, "sqlstate", None) or getattr(getattr(error, "orig", None), "sqlstate", None)
-    return isinstance(state, str) and state.startswith(("08", "40", "53", "57P"))
-
-
-def http_status(error: BaseException) -> int | None:
-    """Return the HTTP status that an error carries, whichever library it comes from."""
-    response = getattr(error, "response", None)
-    for holder in (response, error):
-        for name in ("status_code", "status", "code"):
-            value = getattr(holder, name, None)
-            if isinstance(value, int) and 100 <= value < 600:
-                return value
-    return None
+    return True if isinstance(state, str) and state.startswith(("08", "40", "53", "57P")) else None
 
 
 def _is_java(error: BaseException) -> bool:

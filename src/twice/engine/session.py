@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import hashlib
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -70,7 +73,7 @@ def _pools_file(config: Config) -> Path:
     name = hashlib.sha256(text.encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"twice-pools-{os.getuid()}"
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
+        folder = _private(folder)
         file = folder / f"{name}.xml"
         partial = folder / f".{name}.{os.getpid()}"
         partial.write_text(text, encoding="utf-8")
@@ -82,6 +85,18 @@ def _pools_file(config: Config) -> Path:
             to_go_on="make space there, or set TMPDIR to another directory",
         ) from None
     return file
+
+
+def _private(folder: Path) -> Path:
+    """Return a folder that only this user can write to: the one of that name, or a new one if another user made it."""
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()  # not stat: a link of another user leads to wherever that user likes
+    if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022:
+        return folder
+    made = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=folder.parent))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
 
 
 def _submitted() -> bool:
@@ -154,6 +169,11 @@ def _quiet_pyspark() -> None:
         return
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel("CRITICAL")
+
+
+def is_stopped(session: SparkSession) -> bool:
+    """Tell whether the session's Spark was stopped: PySpark then forgets its handle into the JVM."""
+    return session.sparkContext._jsc is None
 
 
 def activate(session: SparkSession) -> None:

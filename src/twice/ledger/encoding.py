@@ -30,15 +30,15 @@ def storable(text: str) -> str:
 
 def details_text(details: Mapping[str, object]) -> str:
     """Write details without the passwords that may be in them."""
-    return to_text({name: _redacted(item) for name, item in details.items()})
+    return to_text(_redacted(details))
 
 
-def _redacted(item: object) -> object:
-    if isinstance(item, str):
-        return redact(item)
-    if isinstance(item, Mapping):
-        return {name: _redacted(below) for name, below in item.items()}
-    return [_redacted(below) for below in item] if isinstance(item, list | tuple) else item
+def _redacted(value: object) -> object:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        return {name: _redacted(item) for name, item in value.items()}
+    return [_redacted(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def scope_columns(scope: Scope) -> dict[str, object]:

@@ -13,6 +13,7 @@ from twice.errors import LedgerError, UsageError
 from twice.ledger.book import Book, saw, store_inputs
 from twice.ledger.dialect import insert_missing
 from twice.ledger.encoding import details_text, scope_columns, storable, to_text
+from twice.ledger.redaction import redacted_pairs
 from twice.ledger.schema import attempts, runs
 from twice.ledger.values import InputRecord, Owner
 from twice.model.scopes import Scope
@@ -52,7 +53,7 @@ class Runs(Book):
                 "pipeline": pipeline,
                 **scope_columns(scope),
                 "command": storable(command),
-                "tags": to_text(dict(tags or {})),
+                "tags": to_text(redacted_pairs(tags or {})),
                 "host": owner.host,
                 "pid": owner.pid,
                 "status": "running",

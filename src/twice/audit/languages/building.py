@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from twice.audit.classifying import classify, handed
+from twice.audit.classifying import bounded, classify, handed, watermark_of
 from twice.audit.expressions import Expr, Order, Origin, replaced
 from twice.audit.languages.sql.items import Control, Item, Read
 from twice.audit.model import Job, Mode, Target, Write, same_table
@@ -45,6 +45,7 @@ class JobBuilder:
     _commits: int = 0
     _guard: str = ""
     _appends: Counter[str] = field(default_factory=Counter)
+    _assigned: dict[int, Query] = field(default_factory=dict)  # what variables stand for, bound where they were set
 
     def new_transaction(self) -> int:
         """Return a number for a new transaction."""
@@ -107,15 +108,14 @@ class JobBuilder:
             return
         if expr.query is not None:
             self.bind(expr.query)
-            from twice.audit.classifying import watermark_of
-
+            self._assigned[id(expr.query)] = expr.query
             watermark = watermark_of(expr.query)
             if watermark is not None:
                 expr = replace(expr, origins=frozenset({watermark}), query=None, kind="python", name=item.name)
         if guard and f"@{item.name}" in guard.lower() and "null" in guard.lower():
             expr = replaced(expr, lambda node: replace(node, origins=frozenset(replace(one, fallback=True) for one in node.origins)) if node.origins else None)  # fmt: skip
         if expr.kind != "other" or expr.args:
-            self.variables[item.name] = self._filled(expr)
+            self.variables[item.name] = bounded(self._filled(expr))
 
     def add_write(self, write: Write) -> None:
         """Add one statement, behind all that are there."""
@@ -162,8 +162,16 @@ class JobBuilder:
             self.variables = known
 
     def _bind(self, query: Query) -> None:
-        for one in query.walk():
+        seen: set[int] = set()
+        stack = [query]
+        while stack:
+            one = stack.pop()
+            if id(one) in seen or id(one) in self._assigned:
+                continue
+            seen.add(id(one))
+            stack.extend(inner for top in one.expressions() for inner in top.subqueries)
             one.sources = [self._bound(source, query) for source in one.sources]
+            stack.extend((*one.branches, *(source.query for source in one.sources if source.query is not None)))
             if self.variables:
                 one.filters = [self._filled(item) for item in one.filters]
                 one.columns = [Column(item.name, self._filled(item.expr), item.place) for item in one.columns]

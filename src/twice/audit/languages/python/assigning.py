@@ -7,9 +7,11 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from twice.audit.classifying import bounded
 from twice.audit.languages.python import frames
 from twice.audit.languages.python.values import (
     Choice,
+    Col,
     Const,
     Entries,
     Frame,
@@ -26,12 +28,14 @@ from twice.audit.languages.python.values import (
 if TYPE_CHECKING:
     from twice.audit.languages.python.interpreter import Interpreter
 
+_MOST_PIECES = 500
 _FRAME_NAME = re.compile(r"^(df|frame|dataframe)\w*$|_(df|frame|dataframe)$")
 
 
 def assign(interp: Interpreter, target: ast.expr, value: Value, node: ast.AST) -> None:
     """Bind a name, an attribute or an item."""
     if isinstance(target, ast.Name):
+        value = _bounded(value)
         if isinstance(value, Choice):
             value = _renamed(value, target.id)
         if (not value.name and not isinstance(value, (Const, Text))) or type(value) is Value:
@@ -69,6 +73,15 @@ def assign(interp: Interpreter, target: ast.expr, value: Value, node: ast.AST) -
             owner.attributes[text] = value
         elif text and ("os.environ" in interp.source(target.value) or "conf" in interp.source(target.value)):
             interp.job.settings[text.lower()] = (plain(value) or "").lower()
+
+
+def _bounded(value: Value) -> Value:
+    """Return a value that may be used in the next one, and that in the next, without growing beyond all bounds."""
+    if isinstance(value, Col):
+        return replace(value, expr=bounded(value.expr))
+    if isinstance(value, Text) and len(value.pieces) > _MOST_PIECES:
+        return Value(origins=origins_of(value), name=value.name)
+    return value
 
 
 def _is_pandas_like(interp: Interpreter, owner: Value) -> bool:
