@@ -58,7 +58,12 @@ def spark_settings(store: StoreConfig, root: Path) -> dict[str, str]:
         # Delta's parser does not know parameter markers; so Spark binds them after parsing, as it did before 4.1.
         "spark.sql.legacy.parameterSubstitution.constantsOnly": "true",
     }
+    # Each scope has a transaction id. As long as the checksum of a version lists them all, a claim needs no Spark job to
+    # read its own; by default that ends at a hundred, a daily table's first quarter.
+    found["spark.databricks.delta.setTransactionsInCrc.maxAllowed"] = "1000"
     if read_settings(store, root).local:
         # The log of a table on one disk is small; by default Delta reads it in fifty tasks.
         found["spark.databricks.delta.snapshotPartitions"] = "2"
+        # The same for the list of its files, which by default ends at fifty.
+        found["spark.databricks.delta.allFilesInCrc.thresholdNumFiles"] = "500"
     return found
