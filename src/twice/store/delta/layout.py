@@ -76,8 +76,9 @@ def conditions(target: Target) -> list[str]:
 
 def inside(target: Target, partition: Mapping[str, object]) -> bool:
     """Tell whether a file's partition meets these conditions."""
-    if any(str(partition.get(name)) != value for name, value in target.scope.dimensions):
-        return False
+    for name, wanted in target.scope.dimensions:
+        if partition.get(name) is None or str(partition[name]) != wanted:
+            return False
     if not (bounds := target.bounds()) or not target.table.partition:
         return True
     value = partition.get(target.table.partition.column)
