@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types as T
 
-from twice import Day, Overwrite, Table, Window
+from twice import Day, Merge, Overwrite, Table, Window
 from twice.config import StoreConfig
 from twice.engine import jars
 from twice.engine.stores import spark_settings
@@ -20,7 +20,7 @@ from twice.model.names import TableName
 from twice.model.scopes import Scope
 from twice.model.targets import Target
 from twice.store.delta.claims import application
-from twice.store.delta.layout import Layout, conditions, literal, place
+from twice.store.delta.layout import Layout, conditions, inside, literal, place
 from twice.store.delta.places import Places, folder
 from twice.store.delta.settings import Settings, read_settings
 
@@ -100,6 +100,25 @@ def test_a_file_belongs_to_a_partition_of_the_target_or_to_none():
     assert place(target, {"d": date(2026, 4, 25), "tenant": "bolt"}) is None
     assert place(target, {"d": date(2026, 4, 25), "tenant": None}) is None
     assert place(target, {"d": date(2026, 4, 25)}) is None
+
+
+def test_a_file_lies_inside_a_scope_as_the_conditions_say():
+    table = Table("w.s.t", partition=Day("d"), dimensions=["tenant"], write=Overwrite())
+    one = Target.of(table, Scope(DAY, (("tenant", "None"),)), ZoneInfo("UTC"))
+    assert inside(one, {"d": date(2026, 4, 25), "tenant": "None"})
+    for other in (
+        {"d": date(2026, 4, 24), "tenant": "None"},
+        {"d": date(2026, 4, 26), "tenant": "None"},
+        {"d": None, "tenant": "None"},
+        {"d": "not a date", "tenant": "None"},
+        {"d": date(2026, 4, 25), "tenant": None},
+        {"d": date(2026, 4, 25), "tenant": "acme"},
+    ):
+        assert not inside(one, other), other
+    every = Target.of(table, Scope(DAY), ZoneInfo("UTC"))
+    assert inside(every, {"d": date(2026, 4, 25), "tenant": None})
+    whole = Target.of(Table("w.s.t", key=["id"], write=Merge(version="u")), Scope(DAY), ZoneInfo("UTC"))
+    assert inside(whole, {})
 
 
 @pytest.mark.parametrize(

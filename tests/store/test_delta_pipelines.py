@@ -15,6 +15,7 @@ from twice.engine.maintain import maintain
 from twice.engine.undo import undo
 from twice.errors import Conflict, MergeRefused, OutOfScope, SchemaRefused, StoreRefused, TransientError
 from twice.model.names import TableName, quote
+from twice.store.delta import jvm
 from twice.store.delta.places import Places
 from twice.store.delta.settings import Settings
 
@@ -91,6 +92,24 @@ class Yard:
         return self.lab.run(pipeline, for_, **how).steps[0].status
 
     @contextmanager
+    def counted(self, monkeypatch) -> Iterator[dict[str, int]]:
+        """Count the Spark jobs and the calls to Java of a block, and the commits of its table."""
+        scheduler, client = self.spark.sparkContext._jsc.sc().dagScheduler(), self.spark._jvm._gateway_client
+        send, sent = client.send_command, []
+
+        def counting(command, *how, **named):
+            if not command.startswith("m\nd\n"):  # what Python forgets is forgotten in Java whenever it comes to it
+                sent.append(command)
+            return send(command, *how, **named)
+
+        found: dict[str, int] = {}
+        jobs, commits = scheduler.numTotalJobs(), len(self.log())
+        with monkeypatch.context() as patched:
+            patched.setattr(client, "send_command", counting)
+            yield found
+        found |= {"jobs": scheduler.numTotalJobs() - jobs, "commits": len(self.log()) - commits, "calls": len(sent)}
+
+    @contextmanager
     def untouched(self, table: str = "t") -> Iterator[None]:
         before = self.rows(table=table), self.log(table)
         yield
@@ -135,6 +154,52 @@ def test_s02_a_rerun_is_no_new_commit_and_an_empty_day_is_one(yard):
     # A day that never had rows makes no version.
     with yard.untouched():
         assert yard.run(pipeline, AFTER) == "unchanged"
+
+
+def test_a_small_table_takes_no_spark_job_beside_those_for_its_rows(yard, monkeypatch):
+    pipeline = yard.pipeline()
+    yard.feed(rows_of(DAY, 3))
+    yard.run(pipeline)
+    yard.feed(rows_of(DAY, 3, 1))
+    # One job writes the rows, three read them back: their keys and digest.
+    with yard.counted(monkeypatch) as changed:
+        assert yard.run(pipeline) == "published"
+    assert (changed["jobs"], changed["commits"]) == (4, 1)
+    with yard.counted(monkeypatch) as unchanged:
+        assert yard.run(pipeline) == "unchanged"
+    assert (unchanged["jobs"], unchanged["commits"]) == (4, 0)
+    assert changed["calls"] < 1200
+    assert unchanged["calls"] < 1200
+
+
+def test_what_is_read_from_a_checksum_is_what_the_log_says(yard):
+    merged = yard.pipeline("m", key=["id"], write=Merge(version="u"))
+    pipeline = yard.pipeline()
+    for count in (3, 5, 0, 4):
+        yard.feed(rows_of(DAY, count, count))
+        yard.run(pipeline)
+    yard.feed(rows_of(DAY, 4))
+    yard.run(merged)
+    yard.feed(rows_of(DAY, 2, 3))
+    yard.run(merged)
+    for table, rows in (("t", 4), ("m", 4)):
+        # Delta's own checks: tokens and totals, then the list of files, each from the log.
+        log = jvm.log_at(yard.spark, yard.places.path(TableName.parse(yard.name(table))))
+        live = jvm.snapshot(yard.spark, log)
+        assert live.validateChecksum(getattr(live, "validateChecksum$default$1")())
+        assert live.validateFileListAgainstCRC(live.checksumOpt().get(), jvm.none(yard.spark))
+        assert len(yard.rows(table=table)) == rows
+    # Another writer leaves no checksum: the log is read instead.
+    path = yard.lab.config.root / yard.places.path(TableName.parse(yard.name()))
+    for file in path.glob("_delta_log/*.crc"):
+        file.unlink()
+    jvm.logs(yard.spark).clearCache()
+    with yard.untouched():
+        yard.feed(rows_of(DAY, 4, 4))
+        assert yard.run(pipeline) == "unchanged"
+    yard.feed(rows_of(DAY, 2))
+    assert yard.run(pipeline) == "published"
+    assert len(yard.rows()) == 2
 
 
 @pytest.mark.full

@@ -66,6 +66,9 @@ class Bench:
         log = self.store._places.log(self.session, self.table.id)
         return int(jvm.snapshot(self.session, log).version())
 
+    def path(self) -> str:
+        return self.store._places.path(self.table.id)
+
     def fingerprints(self):
         return self.store.files(self.session, self.target(), self.version())
 
@@ -104,16 +107,36 @@ def test_s45_a_fence_in_the_very_moment_of_the_commit_wins(bench, monkeypatch):
     stage = bench.staged(mine, 3, 5)
     commit, fenced = jvm.commit, []
 
-    def first_the_other(session, transaction, actions):
+    def first_the_other(*how):
         if not fenced:
             fenced.append(True)
             assert winner.fence(bench.lab.spark.newSession(), bench.table, 3) is None
-        return commit(session, transaction, actions)
+        return commit(*how)
 
     monkeypatch.setattr(jvm, "commit", first_the_other)
     with pytest.raises(LeaseLost):
         bench.publish(mine, stage)
     assert bench.count() == 0
+
+
+@pytest.mark.parametrize(("day", "lands"), [(1, False), (2, True)], ids=["of-the-scope", "of-another-day"])
+def test_rows_that_come_in_the_very_moment_of_the_commit_are_not_overlooked(bench, monkeypatch, day, lands):
+    stage = bench.staged(bench.store, 3, 5)
+    commit, inserted = jvm.commit, []
+
+    def first_the_other(*how):
+        if not inserted:
+            inserted.append(bench.made(2, day=day).write.format("delta").mode("append").save(bench.path()))
+        return commit(*how)
+
+    monkeypatch.setattr(jvm, "commit", first_the_other)
+    if lands:
+        bench.publish(bench.store, stage)
+        assert bench.count() == 7
+    else:
+        with pytest.raises(Conflict):
+            bench.publish(bench.store, stage)
+        assert bench.count() == 2
 
 
 def test_what_had_landed_is_adopted_by_whoever_takes_over(bench):
@@ -140,14 +163,14 @@ def test_what_had_landed_is_adopted_by_whoever_takes_over(bench):
 def lose(monkeypatch, *, applied: bool, first=None):
     commit, lost = jvm.commit, []
 
-    def without_answer(session, transaction, actions):
+    def without_answer(*how):
         if lost:
-            return commit(session, transaction, actions)
+            return commit(*how)
         lost.append(True)
         if first is not None:
             first()
         if applied:
-            commit(session, transaction, actions)
+            commit(*how)
         raise Py4JNetworkError("Answer from Java side is empty")
 
     monkeypatch.setattr(jvm, "commit", without_answer)

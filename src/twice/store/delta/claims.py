@@ -72,7 +72,7 @@ class Claims:
                 return None
             raise
         try:
-            text = jvm.gateway(self._session).org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+            text = jvm.java_type(self._session, "org.apache.commons.io.IOUtils").toString(stream, "UTF-8")
         finally:
             stream.close()
         try:
@@ -103,7 +103,7 @@ class Claims:
 
     def remove(self, paths: Iterable[str]) -> None:
         """Remove files by their place in the log."""
-        uri = jvm.gateway(self._session).java.net.URI
+        uri = jvm.java_type(self._session, "java.net.URI")
         for path in paths:
             name = str(uri(path).getPath())
             self._files.delete(self._path(name), False)
@@ -116,4 +116,4 @@ class Claims:
         return self._path(f"{_MARKS}/{token}")
 
     def _path(self, below: str) -> Any:
-        return jvm.gateway(self._session).org.apache.hadoop.fs.Path(self._root, below)
+        return jvm.java_type(self._session, "org.apache.hadoop.fs.Path")(self._root, below)

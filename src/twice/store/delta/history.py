@@ -62,8 +62,7 @@ def commit_at(
     session: SparkSession, log: Any, version: int, *, first_only: bool = False
 ) -> list[dict[str, Any]] | None:
     """Return the actions of a commit, or its first one, which tells who made it; None if it is gone."""
-    java = jvm.gateway(session)
-    path = java.org.apache.hadoop.fs.Path(log.logPath(), f"{version:020d}.json")
+    path = jvm.java_type(session, "org.apache.hadoop.fs.Path")(log.logPath(), f"{version:020d}.json")
     try:
         stream = path.getFileSystem(log.newDeltaHadoopConf()).open(path)
     except (Py4JJavaError, CapturedException) as error:
@@ -72,10 +71,11 @@ def commit_at(
         raise
     try:
         if first_only:
-            reader = java.java.io.BufferedReader(java.java.io.InputStreamReader(stream, "UTF-8"))
+            text = jvm.java_type(session, "java.io.InputStreamReader")(stream, "UTF-8")
+            reader = jvm.java_type(session, "java.io.BufferedReader")(text)
             lines = [str(reader.readLine() or "{}")]
         else:
-            lines = str(java.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")).split("\n")
+            lines = str(jvm.java_type(session, "org.apache.commons.io.IOUtils").toString(stream, "UTF-8")).split("\n")
     finally:
         stream.close()
     return [json.loads(line) for line in lines if line.strip()]

@@ -13,18 +13,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from py4j.java_gateway import JavaPackage
+from py4j.java_gateway import JavaClass, JavaPackage
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import types as T
 from pyspark.sql.classic.dataframe import DataFrame
 
+from twice.content.java import items_of
 from twice.errors import EnvironmentProblem
-from twice.store.delta.layout import Layout
+from twice.store.delta.layout import Layout, conditions, inside
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame as AnyDataFrame
     from pyspark.sql import SparkSession
+
+    from twice.model.targets import Target
 
 _NOTES = "spark.databricks.delta.commitInfo.userMetadata"
 # How Delta says that a version, or the log that could tell about it, has been cleaned up or never was.
@@ -47,6 +50,11 @@ class FileInfo:
 def gateway(session: SparkSession) -> Any:
     """Return the way to Java classes; private in PySpark by name only."""
     return session._jvm
+
+
+def java_type(session: SparkSession, name: str) -> Any:
+    """Return a Java class by its full name; to walk there package by package costs a round trip each."""
+    return JavaClass(name, gateway(session)._gateway_client)  # noqa: SLF001 - private by name only, too
 
 
 def logs(session: SparkSession) -> Any:
@@ -82,7 +90,7 @@ def is_commit_race(error: BaseException) -> bool:
 @contextmanager
 def active(session: SparkSession, notes: Mapping[str, str] | None = None) -> Iterator[None]:
     """Make a session the one that Delta asks for its settings; `notes` go with a commit in the block."""
-    sessions = gateway(session).org.apache.spark.sql.SparkSession
+    sessions = java_type(session, "org.apache.spark.sql.SparkSession")
     before = sessions.getActiveSession()
     sessions.setActiveSession(session._jsparkSession)
     if notes is not None:
@@ -101,20 +109,20 @@ def active(session: SparkSession, notes: Mapping[str, str] | None = None) -> Ite
 
 def none(session: SparkSession) -> Any:
     """Return Scala's nothing."""
-    return gateway(session).scala.Option.empty()
+    return java_type(session, "scala.Option").empty()
+
+
+def some(session: SparkSession, value: Any) -> Any:
+    """Return Scala's wrapping of a value that may be absent."""
+    return java_type(session, "scala.Some")(value)
 
 
 def sequence(session: SparkSession, values: Iterable[Any]) -> Any:
     """Return values as Scala reads them."""
-    found = gateway(session).java.util.ArrayList()
+    found = java_type(session, "java.util.ArrayList")()
     for value in values:
         found.add(value)
-    return gateway(session).scala.jdk.javaapi.CollectionConverters.asScala(found).toSeq()
-
-
-def values(session: SparkSession, found: Any) -> list[Any]:
-    """Return what a Scala sequence holds."""
-    return list(gateway(session).scala.jdk.javaapi.CollectionConverters.asJava(found))
+    return java_type(session, "scala.jdk.javaapi.CollectionConverters").asScala(found).toSeq()
 
 
 def log_at(session: SparkSession, path: str) -> Any:
@@ -124,8 +132,9 @@ def log_at(session: SparkSession, path: str) -> Any:
 
 def snapshot(session: SparkSession, log: Any) -> Any:
     """Return what readers see now."""
+    nothing = none(session)
     with active(session):
-        return log.update(False, none(session), none(session))
+        return log.update(False, nothing, nothing)
 
 
 def snapshot_at(session: SparkSession, log: Any, version: int) -> Any | None:
@@ -147,30 +156,73 @@ def begin(session: SparkSession, log: Any) -> Any:
     return log.startTransaction(none(session), none(session))
 
 
-def commit(session: SparkSession, transaction: Any, actions: Sequence[Any]) -> int:
-    """Commit a transaction; inside of `active`."""
-    operations = getattr(gateway(session), "org.apache.spark.sql.delta.DeltaOperations$ManualUpdate$")
-    return int(transaction.commit(sequence(session, actions), getattr(operations, "MODULE$")))
+def commit(session: SparkSession, transaction: Any, actions: Sequence[Any], operation: Any = None) -> int:
+    """Commit a transaction; inside of `active`.
+
+    After an operation that it does not know, Delta computes the table's whole state anew.
+    """
+    unknown = java_type(session, "org.apache.spark.sql.delta.DeltaOperations$ManualUpdate$")
+    return int(transaction.commit(sequence(session, actions), operation or getattr(unknown, "MODULE$")))
+
+
+def created(session: SparkSession, metadata: Any) -> Any:
+    """Name the operation that creates a table."""
+    return _operation(session, "CreateTable")(metadata, False, False, none(session))
+
+
+def properties_set(session: SparkSession, properties: Mapping[str, str]) -> Any:
+    """Name the operation that changes properties and nothing else."""
+    named = getattr(java_type(session, "scala.collection.immutable.Map$"), "MODULE$").empty()
+    for name, value in properties.items():
+        named = named.updated(name, value)
+    return _operation(session, "SetTableProperties")(named)
+
+
+def written(session: SparkSession, terms: Sequence[str], *, replaces: bool) -> Any:
+    """Name the operation that adds rows, or replaces the ones that meet conditions."""
+    nothing, mode = none(session), java_type(session, "org.apache.spark.sql.SaveMode")
+    where = some(session, " AND ".join(terms)) if replaces and terms else nothing
+    return _operation(session, "Write")(mode.Overwrite if replaces else mode.Append, nothing, where, *[nothing] * 6)
+
+
+def rewritten(session: SparkSession) -> Any:
+    """Name the operation that changes single rows, and so the files that hold them."""
+    return _operation(session, "Update")(none(session))
+
+
+def _operation(session: SparkSession, name: str) -> Any:
+    return java_type(session, f"org.apache.spark.sql.delta.DeltaOperations${name}")
 
 
 def claimed(session: SparkSession, application: str, token: int) -> Any:
     """Say in a commit that a scope has seen a token."""
-    now = gateway(session).java.lang.System.currentTimeMillis()
-    return gateway(session).org.apache.spark.sql.delta.actions.SetTransaction(
-        application, token, gateway(session).scala.Some(now)
-    )
+    now = java_type(session, "java.lang.System").currentTimeMillis()
+    action = java_type(session, "org.apache.spark.sql.delta.actions.SetTransaction")
+    return action(application, token, some(session, now))
 
 
 def tokens(snapshot: Any) -> dict[str, int]:
     """Return the highest token that each scope has seen."""
     found = {}
     # One text instead of a call per scope: there may be thousands.
-    for line in str(snapshot.setTransactions().mkString("\n")).splitlines():
+    listed = _in_checksum(snapshot, "setTransactions")
+    if listed is None:
+        listed = snapshot.setTransactions()
+    for line in str(listed.mkString("\n")).splitlines():
         said, version, _ = line.rsplit(",", 2)
         application = said.removeprefix("SetTransaction(")
         if application.startswith(APPLICATION):
             found[application] = int(version)
     return found
+
+
+def token_of(transaction: Any, application: str) -> int:
+    """Return the token that a scope has seen; the commit then fails if another one raises it in between.
+
+    Delta's own `txnVersion` does the same, and computes the table's whole state for it.
+    """
+    transaction.readTxn().addOne(application)
+    return tokens(transaction.snapshot()).get(application, -1)
 
 
 def schema_of(metadata: Any) -> T.StructType:
@@ -180,16 +232,27 @@ def schema_of(metadata: Any) -> T.StructType:
 
 def layout_of(session: SparkSession, metadata: Any) -> Layout:
     """Return how a table's log spells its partition columns."""
-    partitions = [str(name) for name in values(session, metadata.partitionColumns())]
-    mapped = configuration(session, metadata).get("delta.columnMapping.mode", "none") != "none"
+    said = _said(metadata)
+    mapped = said["configuration"].get("delta.columnMapping.mode", "none") != "none"
     zone = str(session.conf.get("spark.sql.session.timeZone"))
-    return Layout.of(schema_of(metadata), partitions, zone, mapped=mapped)
+    schema = T.StructType.fromJson(json.loads(said["schemaString"]))
+    return Layout.of(schema, said["partitionColumns"], zone, mapped=mapped)
 
 
-def configuration(session: SparkSession, metadata: Any) -> dict[str, str]:
+def partition_columns(metadata: Any) -> list[str]:
+    """Return the names of a table's partition columns."""
+    return [str(name) for name in _said(metadata)["partitionColumns"]]
+
+
+def configuration(metadata: Any) -> dict[str, str]:
     """Return a table's properties."""
-    found = gateway(session).scala.jdk.javaapi.CollectionConverters.asJava(metadata.configuration())
-    return {str(name): str(found[name]) for name in found}
+    return {str(name): str(value) for name, value in _said(metadata)["configuration"].items()}
+
+
+def _said(metadata: Any) -> dict[str, Any]:
+    """Return metadata as the log spells it, in one round trip."""
+    said: dict[str, Any] = json.loads(str(metadata.json()))["metaData"]
+    return {"configuration": {}, "partitionColumns": [], **said}
 
 
 def changed(metadata: Any, *, schema: str | None = None, properties: Any = None) -> Any:
@@ -212,9 +275,12 @@ def predicates(session: SparkSession, terms: Sequence[str]) -> Any:
     return sequence(session, [parser.parseExpression(term) for term in terms])
 
 
-def described(layout: Layout, adds: Iterable[Any]) -> list[FileInfo]:
-    """Describe the actions that add files to a table."""
-    return [describe(layout, add, json.loads(str(add.json()))["add"]) for add in adds]
+def described(session: SparkSession, metadata: Any, adds: Any) -> list[FileInfo]:
+    """Describe a Scala sequence of actions that add files to a table."""
+    layout, anything = layout_of(session, metadata), java_type(session, "scala.reflect.ManifestFactory").Any()
+    # One text instead of a call per file.
+    said = json.loads(str(java_type(session, "org.apache.spark.sql.delta.util.JsonUtils").toJson(adds, anything)))
+    return [describe(layout, java, add) for java, add in zip(items_of(adds), said, strict=True)]
 
 
 def describe(layout: Layout, java: Any, add: Mapping[str, Any]) -> FileInfo:
@@ -228,11 +294,11 @@ def describe(layout: Layout, java: Any, add: Mapping[str, Any]) -> FileInfo:
     return FileInfo(str(add["path"]), layout.partition(add.get("partitionValues") or {}), rows, identity, java)
 
 
-def moved(session: SparkSession, layout: Layout, adds: Iterable[Any], below: str) -> list[FileInfo]:
+def moved(session: SparkSession, layout: Layout, adds: Any, below: str) -> list[FileInfo]:
     """Describe staged files as the table sees them, from its own folder."""
-    actions = gateway(session).org.apache.spark.sql.delta.actions.Action
+    actions = java_type(session, "org.apache.spark.sql.delta.actions.Action")
     found = []
-    for add in adds:
+    for add in items_of(adds):
         said = json.loads(str(add.json()))
         if "add" in said:
             said["add"]["path"] = f"{below}/{said['add']['path']}"
@@ -240,11 +306,45 @@ def moved(session: SparkSession, layout: Layout, adds: Iterable[Any], below: str
     return found
 
 
-def files_in(session: SparkSession, snapshot: Any, terms: Sequence[str]) -> list[FileInfo]:
-    """List the files of a snapshot that hold rows of partitions."""
+def files_in(session: SparkSession, snapshot: Any, target: Target | None = None) -> list[FileInfo]:
+    """List the files of a snapshot, or only those that hold rows of a scope.
+
+    Asked for a scan, Delta would also count all files and rows of the table, which takes jobs of its own.
+    """
+    terms = conditions(target) if target else []
     with active(session):
-        scan = snapshot.filesForScan(predicates(session, terms), False)
-        return described(layout_of(session, snapshot.metadata()), values(session, scan.files()))
+        if (listed := _in_checksum(snapshot, "allFiles")) is not None:
+            files = described(session, snapshot.metadata(), listed)
+            return [file for file in files if inside(target, file.partition)] if target else files
+        if terms:
+            found = snapshot.filterOnPartitions(predicates(session, terms), False).productElement(0)
+        else:
+            found = snapshot.getAllFiles(False)
+        return described(session, snapshot.metadata(), found)
+
+
+def files_read(
+    session: SparkSession, transaction: Any, target: Target, snapshot: Any, known: Sequence[FileInfo]
+) -> list[FileInfo]:
+    """List the files of a scope; the commit then fails if another one changes them in between.
+
+    `known` are those of `snapshot`: where that is still what readers see, they are not listed again.
+    """
+    now = transaction.snapshot()
+    found = list(known) if now.equals(snapshot) else files_in(session, now, target)
+    transaction.trackReadPredicates(predicates(session, conditions(target) or ["true"]), False, True)
+    transaction.trackFilesRead(sequence(session, [file.java for file in found]))
+    return found
+
+
+def _in_checksum(snapshot: Any, what: str) -> Any | None:
+    """Return what a version's checksum lists in full; None where it does not, and Spark jobs must find it in the log.
+
+    Delta writes a checksum beside each commit, and lists in it what is not too long.
+    """
+    checksum = snapshot.checksumOpt()
+    listed = getattr(checksum.get(), what)() if checksum.isDefined() else checksum
+    return listed.get() if listed.isDefined() else None
 
 
 def rows_of(session: SparkSession, log: Any, snapshot: Any, files: Iterable[FileInfo]) -> AnyDataFrame:
@@ -256,8 +356,8 @@ def rows_of(session: SparkSession, log: Any, snapshot: Any, files: Iterable[File
 
 def with_metadata(session: SparkSession, log: Any, snapshot: Any, metadata: Any) -> Any:
     """Return a snapshot's stand-in that has other columns."""
-    return gateway(session).org.apache.spark.sql.delta.DummySnapshot(
-        log.logPath(), log, metadata, none(session), gateway(session).scala.Some(snapshot.protocol())
+    return java_type(session, "org.apache.spark.sql.delta.DummySnapshot")(
+        log.logPath(), log, metadata, none(session), some(session, snapshot.protocol())
     )
 
 

@@ -74,6 +74,17 @@ def conditions(target: Target) -> list[str]:
     return terms
 
 
+def inside(target: Target, partition: Mapping[str, object]) -> bool:
+    """Tell whether a file's partition meets these conditions."""
+    for name, wanted in target.scope.dimensions:
+        if partition.get(name) is None or str(partition[name]) != wanted:
+            return False
+    if not (bounds := target.bounds()) or not target.table.partition:
+        return True
+    value = partition.get(target.table.partition.column)
+    return type(value) is type(bounds[0]) and bounds[0] <= value < bounds[1]
+
+
 def literal(value: object) -> str:
     """Spell a date or an instant so that no session time zone can shift it.
 

@@ -56,7 +56,7 @@ def publish(session: SparkSession, publication: Publication) -> str:
             fail_point("delta.ready")
             try:
                 stage.tried = True
-                version = jvm.commit(session, transaction, actions)
+                version = jvm.commit(session, transaction, actions, _operation(session, stage))
             except (Py4JError, CapturedException) as error:
                 if (landed := _look_up(session, stage)) is not None:
                     version = int(landed)
@@ -78,9 +78,9 @@ def drop(session: SparkSession, stage: DeltaStage, remember: Mapping[str, str]) 
             if not _is_ours(session, stage, transaction):
                 raise _lost(stage)
             _require_unchanged(session, stage, transaction)
-            if _remember(session, transaction, remember):
+            if _remember(transaction, remember):
                 try:
-                    jvm.commit(session, transaction, [])
+                    jvm.commit(session, transaction, [], jvm.properties_set(session, remember))
                 except (Py4JError, CapturedException) as error:
                     if not jvm.is_commit_race(error) or attempt == _ATTEMPTS - 1:
                         raise
@@ -105,7 +105,7 @@ def fence(session: SparkSession, log: Any, token: int) -> str | None:
                 newest = int(transaction.snapshot().version())
                 landed = history.landed(session, log, newest, token, mark.base if mark else -1)
             elif application:
-                transaction.txnVersion(application)  # whoever changes it before we do makes us look again
+                jvm.token_of(transaction, application)  # whoever changes it before we do makes us look again
                 try:
                     jvm.commit(session, transaction, [jvm.claimed(session, application, token)])
                 except (Py4JError, CapturedException) as error:
@@ -123,7 +123,7 @@ def fence(session: SparkSession, log: Any, token: int) -> str | None:
 
 def _is_ours(session: SparkSession, stage: DeltaStage, transaction: Any) -> bool:
     # Asking for the id makes the commit depend on it: a fence that comes in between makes it fail.
-    seen = int(transaction.txnVersion(stage.application))
+    seen = jvm.token_of(transaction, stage.application)
     return not stage.ended and seen < stage.token and Claims(session, stage.log).mark(stage.token) is not None
 
 
@@ -136,8 +136,8 @@ def _actions(
     if stage.replaces:
         removed = [file for file in now if place(stage.target, file.partition) in wanted]
         added = [file for file in stage.added if place(stage.target, file.partition) in wanted]
-    _remember(session, transaction, publication.remember, stage)
-    stamp = jvm.gateway(session).java.lang.System.currentTimeMillis()
+    _remember(transaction, publication.remember, stage)
+    stamp = jvm.java_type(session, "java.lang.System").currentTimeMillis()
     return [
         jvm.claimed(session, stage.application, stage.token),
         *(file.java.removeWithTimestamp(stamp, True) for file in removed),
@@ -145,17 +145,22 @@ def _actions(
     ]
 
 
-def _remember(
-    session: SparkSession, transaction: Any, remember: Mapping[str, str], stage: DeltaStage | None = None
-) -> bool:
+def _operation(session: SparkSession, stage: DeltaStage) -> Any:
+    """Say in the table's history what kind of change it is."""
+    if stage.removed:
+        return jvm.rewritten(session)
+    return jvm.written(session, conditions(stage.target), replaces=stage.replaces)
+
+
+def _remember(transaction: Any, remember: Mapping[str, str], stage: DeltaStage | None = None) -> bool:
     """Put properties and new columns into the transaction; tell whether there were any."""
     live = transaction.metadata()
-    known = jvm.configuration(session, live)
+    known = jvm.configuration(live)
     new = {name: value for name, value in remember.items() if known.get(name) != value}
     schema = None
     if stage is not None and stage.adds_columns and stage.metadata is not None:
         schema = stage.metadata.schemaString()
-        written = jvm.configuration(session, stage.metadata)
+        written = jvm.configuration(stage.metadata)
         mapping = "delta.columnMapping.maxColumnId"
         new |= {mapping: written[mapping]} if mapping in written else {}
     if not new and schema is None:
@@ -173,9 +178,7 @@ def _require_unchanged(session: SparkSession, stage: DeltaStage, transaction: An
     Returns the scope's files; to have asked for them makes the commit fail if others come in between.
     """
     now_at = int(transaction.snapshot().version())
-    terms = jvm.predicates(session, conditions(stage.target) or ["true"])
-    found = jvm.values(session, transaction.filterFiles(terms, False))
-    now = jvm.described(jvm.layout_of(session, transaction.metadata()), found)
+    now = jvm.files_read(session, transaction, stage.target, stage.snapshot, stage.base_files)
     if str(transaction.metadata().schemaString()) != stage.base_schema:
         raise _conflict(stage, "its columns were changed")
     if {file.identity for file in now} == {file.identity for file in stage.base_files}:

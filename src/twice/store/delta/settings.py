@@ -55,7 +55,12 @@ def spark_settings(store: StoreConfig, root: Path) -> dict[str, str]:
         # Delta's parser does not know parameter markers; so Spark binds them after parsing, as it did before 4.1.
         "spark.sql.legacy.parameterSubstitution.constantsOnly": "true",
     }
+    # Each scope has a transaction id. While a version's checksum lists them all, a claim reads its own without a Spark
+    # job; by default that ends at a hundred, the first quarter of a daily table.
+    found["spark.databricks.delta.setTransactionsInCrc.maxAllowed"] = "1000"
     if read_settings(store, root).local:
         # The log of a table on one disk is small; by default Delta reads it in fifty tasks.
         found["spark.databricks.delta.snapshotPartitions"] = "2"
+        # The same for the list of its files, which by default ends at fifty.
+        found["spark.databricks.delta.allFilesInCrc.thresholdNumFiles"] = "500"
     return found

@@ -68,6 +68,10 @@ class DeltaStage(Stage):
         """What the staged files were written with; None before the first."""
         return self._writer.metadata() if self._writer is not None else None
 
+    def listed(self, table: Table, version: str) -> bool:
+        """Tell whether `base_files` are all files of a table at a version."""
+        return self.target.table == table and self.base == version and not conditions(self.target)
+
     def after(self) -> list[jvm.FileInfo]:
         """List the scope's files as they are once everything is published."""
         gone = {file.identity for file in (self.base_files if self.replaces else self.removed)}
@@ -82,7 +86,7 @@ class DeltaStage(Stage):
         if self._writer is None:
             live = self.snapshot.metadata()
             properties = live.configuration()
-            for name in jvm.configuration(session, live):
+            for name in jvm.configuration(live):
                 if not name.startswith(_WRITTEN_WITH):
                     properties = properties.removed(name)
             self._writer = jvm.begin(session, jvm.log_at(session, folder))
@@ -115,7 +119,7 @@ def open_stage(session: SparkSession, places: Places, target: Target, token: int
         str(base),
         log=log,
         snapshot=snapshot,
-        base_files=jvm.files_in(session, snapshot, conditions(target)),
+        base_files=jvm.files_in(session, snapshot, target),
     )
 
 
@@ -137,9 +141,8 @@ def write_changes(
         table = stage.target.table
         matched = [*table.key, *(name for name in table.partition_columns if name not in table.key)]
         keys = changes.select(*map(column, matched))
-        base = jvm.rows_of(session, stage.log, stage.snapshot, stage.base_files)
         # Spark knows the file of a row only where it reads it, below the join.
-        found = base.select(*map(column, matched), F.col("_metadata.file_path").alias(_FILE))
+        found = base(session, stage).select(*map(column, matched), F.col("_metadata.file_path").alias(_FILE))
         hit = found.join(keys, matched, "left_semi").select(_FILE).distinct().collect()
         stage.removed = _named(stage, [str(row[0]) for row in hit])
         if stage.removed:
@@ -153,6 +156,11 @@ def staged(session: SparkSession, stage: DeltaStage) -> DataFrame:
     """Read the scope as it is after the publish."""
     inside = [file for file in stage.after() if place(stage.target, file.partition) is not None]
     return _rows(session, stage, inside)
+
+
+def base(session: SparkSession, stage: DeltaStage) -> DataFrame:
+    """Read the scope as it was when the stage was opened, from the files that were listed then."""
+    return jvm.rows_of(session, stage.log, stage.snapshot, stage.base_files)
 
 
 def stray_rows(session: SparkSession, stage: DeltaStage, limit: int) -> list[Mapping[str, object]]:
@@ -183,7 +191,7 @@ def _written(session: SparkSession, places: Places, stage: DeltaStage, rows: Dat
     folder = Claims(session, stage.log).folder(stage.token)
     with _zone_of_partitions(session, stage.target.table, ordered) as ordered, jvm.active(session):
         writer = stage.writer(session, wanted.json(), folder)
-        written = jvm.values(session, writer.writeFiles(ordered._jdf))
+        written = writer.writeFiles(ordered._jdf)
         layout = jvm.layout_of(session, writer.metadata())
         return [
             file

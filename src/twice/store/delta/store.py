@@ -12,7 +12,6 @@ from twice.content.filters import scope_filter
 from twice.errors import StoreRefused
 from twice.store.delta import history, jvm, publishing, shadows, staging, tables
 from twice.store.delta.claims import Claims
-from twice.store.delta.layout import conditions
 from twice.store.delta.places import Places
 from twice.store.delta.staging import DeltaStage
 from twice.store.protocol import Abilities
@@ -73,13 +72,16 @@ class DeltaStore:
         log = self._places.log(session, table.id)
         if log is None:
             return None
-        return jvm.configuration(session, jvm.snapshot(session, log).metadata()).get(name)
+        return jvm.configuration(jvm.snapshot(session, log).metadata()).get(name)
 
     def read(self, session: SparkSession, table: Table, version: str | None) -> DataFrame:
         """Read the table as of a version; None reads nothing, with the table's columns."""
         name = self._places.sql(table.id)
         if version is None:
             return session.table(name).where(F.lit(False))
+        for stage in self._stages.values():
+            if stage.listed(table, version):
+                return staging.base(session, stage)
         return session.read.option("versionAsOf", version).table(name)
 
     def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:
@@ -98,7 +100,7 @@ class DeltaStore:
             raise StoreRefused(
                 f"{target.table.name} no longer has the version {version}: its log has been cleaned up",
             )
-        found = staging.grouped(target, jvm.files_in(session, snapshot, conditions(target)))
+        found = staging.grouped(target, jvm.files_in(session, snapshot, target))
         self._remember(target, version, found)
         return found
 

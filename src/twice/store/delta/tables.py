@@ -31,7 +31,7 @@ def check(session: SparkSession, places: Places, table: Table) -> None:
     if log is None:
         return
     metadata = jvm.snapshot(session, log).metadata()
-    found = [str(name) for name in jvm.values(session, metadata.partitionColumns())]
+    found = jvm.partition_columns(metadata)
     wanted = list(table.partition_columns)
     if sorted(found) != sorted(wanted):
         raise StoreRefused(
@@ -41,7 +41,7 @@ def check(session: SparkSession, places: Places, table: Table) -> None:
             to_go_on=f"make the contract match the table, or write {places.sql(table.id)} anew with "
             f"PARTITIONED BY ({', '.join(map(quote, wanted))})",
         )
-    closed = jvm.configuration(session, metadata).get("delta.appendOnly") == "true"
+    closed = jvm.configuration(metadata).get("delta.appendOnly") == "true"
     if closed and table.write is not None and not isinstance(table.write, InsertOnly):
         raise StoreRefused(
             f"{table.name} is append-only (delta.appendOnly): nothing in it can be replaced",
@@ -70,7 +70,7 @@ def evolved(session: SparkSession, places: Places, table: Table, schema: T.Struc
     here = {field.name: field.dataType for field in schema.fields}
     # A table that holds nothing, perhaps from a refused first attempt, has no column to lose.
     gone = [name for name in there if name not in here]
-    if gone and jvm.files_in(session, snapshot, ()):
+    if gone and jvm.files_in(session, snapshot):
         raise SchemaRefused(
             f"{table.name} has the column{'s' if len(gone) > 1 else ''} {', '.join(gone)}, which the step no longer "
             "makes: dropping columns is never done on the side",
@@ -88,7 +88,7 @@ def evolved(session: SparkSession, places: Places, table: Table, schema: T.Struc
                 f"of type needs a new column beside {name}, filled by rerunning the dates that matter",
             )
     new = [T.StructField(name, plain(kind), True) for name, kind in here.items() if name not in there]
-    mapped = jvm.configuration(session, snapshot.metadata()).get("delta.columnMapping.mode", "none") != "none"
+    mapped = jvm.configuration(snapshot.metadata()).get("delta.columnMapping.mode", "none") != "none"
     if not mapped and (odd := [field.name for field in new if _ODD & set(field.name)]):
         raise SchemaRefused(
             f"{table.name}: a Delta table takes a column {', '.join(map(repr, odd))} only if it has other names in its "
@@ -144,7 +144,7 @@ def _create(session: SparkSession, places: Places, table: Table, schema: T.Struc
         )
         log.createLogDirectoriesIfNotExists()
         try:
-            jvm.commit(session, transaction, ())
+            jvm.commit(session, transaction, (), jvm.created(session, transaction.metadata()))
         except (Py4JJavaError, CapturedException) as error:
             # Another process was first: its table is checked like any other on the next look.
             if not jvm.is_commit_race(error):
