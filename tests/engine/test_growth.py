@@ -10,6 +10,7 @@ import pytest
 from tests.counting import collected, fetched, java_calls
 from twice import Day, InsertOnly, Overwrite, Pipeline, Table, days
 from twice.content.profile import profile
+from twice.model.names import TableName
 from twice.model.scopes import Scope
 from twice.model.targets import Target
 from twice.model.windows import Window
@@ -87,3 +88,20 @@ def test_insert_only_and_a_step_with_a_past_read_their_own_outputs(lab):
             lab.run(pipeline, f"2026-04-0{day}")
         rows[day] = counted.of("outputs")
     assert rows[6] == rows[3]
+
+
+def test_files_are_described_with_their_partitions_whatever_is_in_them(lab):
+    name, odd = lab.name("odd"), 'ü\u2028 "a\\b"\n, [x]'
+    lab.spark.sql(f"create table {name} (h timestamp, n int, s string, id int) using iceberg partitioned by (h, n, s)")
+    hour = datetime(2026, 4, 25, 10, tzinfo=timezone.utc)
+    rows = [(hour, 7, odd, 1), (None, None, None, 2)]
+    lab.spark.createDataFrame(rows, "h timestamp, n int, s string, id int").writeTo(name).append()
+    live = jvm.load(lab.spark, TableName.parse(name))
+    everything = lab.spark._jvm.org.apache.iceberg.expressions.Expressions.alwaysTrue()
+    found = jvm.files_in(lab.spark, live, live.currentSnapshot().snapshotId(), everything)
+    assert sorted((file.partition, file.rows, file.deletes) for file in found if file.partition["n"]) == [
+        ({"h": hour, "n": 7, "s": odd}, 1, ())
+    ]
+    assert [file.partition for file in found if not file.partition["n"]] == [{"h": None, "n": None, "s": None}]
+    paths = {row[0] for row in lab.spark.sql(f"select file_path from {name}.files").collect()}
+    assert {file.location for file in found} == paths
