@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
+from tests.meanwhile import meanwhile
 from twice import Day, Hour, Overwrite, Pipeline, Table, Window, days, gates
 from twice.engine.api import workshop
 from twice.engine.plan import plan
@@ -369,7 +370,7 @@ def test_the_comparison_reads_what_the_chunk_read_also_if_the_input_has_moved_si
     def look(raw: DataFrame) -> DataFrame:
         if not moved:
             moved.append(1)
-            shop.insert("(9, {d}, 'acme', 9)", 0)
+            meanwhile(lambda: shop.insert("(9, {d}, 'acme', 9)", 0))
         return raw.select("id", "d", "tenant", "n")
 
     done = shop.chunk(shop.pipeline(work=look), days_of(2), solo=Scope(day(0)))
