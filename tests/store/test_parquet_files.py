@@ -117,3 +117,17 @@ def test_what_a_disk_refuses_says_what_to_do(code, kind):
     assert os.strerror(code) in found.message
     assert found.safe
     assert found.to_go_on
+
+
+def test_a_mistake_in_twice_is_not_taken_for_an_occupied_target():
+    from twice.store.parquet.hadoop import HadoopFiles
+
+    class Occupied(HadoopFiles):
+        def __init__(self) -> None:
+            """Without Hadoop's client: to use it is the mistake."""
+
+        def entries(self, path: str) -> list[Entry]:
+            return [Entry("part-0", False, 1, 1)]
+
+    with pytest.raises(AttributeError):
+        Occupied().move("a", "b")

@@ -8,7 +8,7 @@ import click
 
 from twice.cli.output import json_option, print_json, print_text
 from twice.cli.problems import report_error
-from twice.cli.settings import Settings, is_terminal, pass_settings
+from twice.cli.settings import Settings, is_terminal, pass_settings, require_pyspark
 from twice.config import Config, load
 from twice.errors import ConfigError, TwiceError
 
@@ -44,10 +44,10 @@ def doctor(settings: Settings, fetch: bool, deep: bool, as_json: bool) -> None:
     findings += engine.examine(config)
     if deep:
         try:
+            require_pyspark()
             findings += engine.catalogs(config)
-        except (TwiceError, ImportError) as error:
-            said = error.message if isinstance(error, TwiceError) else str(error)
-            findings.append(engine.Finding("catalog", False, said, "solve the problems above first"))
+        except TwiceError as error:
+            findings.append(engine.Finding("catalog", False, error.message, "solve the problems above first"))
     if as_json:
         print_json({"ok": all(finding.ok for finding in findings), "findings": [f.to_json() for f in findings]})
     else:

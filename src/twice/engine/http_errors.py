@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 
 _TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -18,6 +19,8 @@ _TRANSIENT = frozenset(
 )  # fmt: skip
 # Some of them are derived from a class above: the next request meets the same certificate, address or proxy setting.
 _PERMANENT = frozenset({"SSLError", "InvalidProxyURL", "LocationValueError", "LocalProtocolError", "HostChangedError"})
+
+_WRONG_URL = re.compile(r"unknown url type|no host given|local ?host")
 
 
 def is_transient_http(error: BaseException) -> bool | None:
@@ -38,7 +41,7 @@ def _connection_failed(error: BaseException, names: set[str], reason: object) ->
     if "ResponseError" in names:  # urllib3 gave up: "too many 503 error responses", "too many redirects"
         return "redirect" not in str(error)
     if "URLError" in names and "ContentTooShortError" not in names:
-        return isinstance(reason, OSError) and not isinstance(reason, FileNotFoundError | PermissionError)
+        return not isinstance(reason, FileNotFoundError | PermissionError) and not _WRONG_URL.search(str(reason))
     return bool(names & _TRANSIENT)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
+from twice.errors import TwiceError
 from twice.store.parquet.files import Entry, problem
 
 if TYPE_CHECKING:
@@ -102,9 +103,7 @@ class HadoopFiles:
         try:
             with _explained(target):
                 self._context.rename(self._path(source), self._path(target), self._how)
-        except FileNotFoundError:
-            raise
-        except Exception:
+        except TwiceError:
             if self.entries(target):
                 raise FileExistsError(errno.EEXIST, "it is occupied", target) from None
             raise
