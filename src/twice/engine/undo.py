@@ -15,6 +15,7 @@ from twice.engine.freshness import known_outputs
 from twice.engine.gating import Verdict, profiled
 from twice.engine.holding import held, noted
 from twice.engine.job import Job
+from twice.engine.session import fresh
 from twice.engine.staging import Staged
 from twice.errors import StoreRefused, UsageError
 from twice.model.scopes import Scope
@@ -91,8 +92,6 @@ def undo(
 
 def _job(workshop: Workshop, pipeline: Pipeline, attempt: AttemptInfo, run: str) -> Job:
     step = pipeline.find(attempt.step)
-    session = workshop.spark.newSession()
-    session.conf.set("spark.sql.session.timeZone", pipeline.zone.key)
     return Job(
         pipeline=pipeline,
         step=step,
@@ -100,7 +99,7 @@ def _job(workshop: Workshop, pipeline: Pipeline, attempt: AttemptInfo, run: str)
         target=Target.of(step.writes, attempt.scope, pipeline.zone),
         run=run,
         code=f"undo:{run}",
-        session=session,
+        session=fresh(workshop.spark, pipeline.zone.key),
         stores=workshop.stores,
         ledger=workshop.ledger,
         lease=workshop.lease,
