@@ -239,7 +239,7 @@ def test_s11_rows_of_another_day_or_of_none_are_refused_with_samples(yard):
     yard.feed(rows_of(DAY, 2))
     yard.run(pipeline)
     yard.feed(f"{rows_of(DAY, 2)} union all {rows_of(AFTER, 3)} union all select 99, null, 1, null")
-    with yard.untouched(), pytest.raises(OutOfScope, match=r"4 rows outside its scope.*d=2026-04-26; d=None"):
+    with yard.untouched(), pytest.raises(OutOfScope, match=r"4 rows outside its scope.*d=2026-04-26; d=null"):
         yard.run(pipeline)
 
 

@@ -135,8 +135,10 @@ def test_every_type_of_postgres_comes_as_it_is(pg):
 )
 def test_a_value_that_spark_has_no_place_for_stops_the_read(pg, kind, value, said):
     pg.run(f"create table public.odd (v {kind}); insert into public.odd values ({value})")
-    with pytest.raises(Exception, match=said):
+    with pytest.raises(Exception, match=said) as stopped:
         pg.read(Table("pg.public.odd")).collect()
+    # The value may be personal: it is not shown
+    assert "0.123456" not in str(stopped.value)
 
 
 def test_the_window_reaches_the_database_as_a_condition(pg):
@@ -452,8 +454,10 @@ def test_sqlite_gives_back_what_each_column_is_declared_to_hold(lite):
 def test_a_value_of_sqlite_that_is_not_what_its_column_says_stops_the_read(lite, declared, value):
     lite.run(f"create table odd (v {declared})")
     lite.run("insert into odd values (?)", (value,))
-    with pytest.raises(Exception, match=rf"column v holds {value}.*, which is no "):
+    with pytest.raises(Exception, match="column v holds a value that cannot be read as ") as stopped:
         lite.read("odd").collect()
+    # The value may be personal: it is not shown
+    assert str(value) not in str(stopped.value)
 
 
 def test_sqlite_tells_by_its_rows_whether_a_table_changed(lite, spark):

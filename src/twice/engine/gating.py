@@ -70,7 +70,8 @@ def refuse_strays(job: Job, stage: Stage) -> None:
         f"{job.target.scope} of {job.step.writes.name}, in {'; '.join(stray.values[:LIMIT])}:"
         f"{rows_text(job.step.writes, samples)}",
         safe=_SAFE,
-        to_go_on="filter the step's result to the window, or give it the right partition value; "
+        to_go_on=stray.hint
+        or "filter the step's result to the window, or give it the right partition value; "
         "a null partition value belongs to no partition",
     )
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
+
+from twice.engine.session import fresh
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +25,7 @@ class Live:
 
     def __init__(self, workshop: Workshop) -> None:
         self._workshop = workshop
+        self._lock = threading.Lock()
         self._sessions: dict[str, SparkSession] = {}
 
     def outputs(self, target: Target) -> Mapping[Scope, str]:
@@ -51,8 +55,7 @@ class Live:
 
     def _session(self, zone: ZoneInfo) -> SparkSession:
         """Return a session whose clock shows a pipeline's time, as its runs have."""
-        if zone.key not in self._sessions:
-            session = self._workshop.spark.newSession()
-            session.conf.set("spark.sql.session.timeZone", zone.key)
-            self._sessions[zone.key] = session
-        return self._sessions[zone.key]
+        with self._lock:
+            if zone.key not in self._sessions:
+                self._sessions[zone.key] = fresh(self._workshop.spark, zone.key)
+            return self._sessions[zone.key]

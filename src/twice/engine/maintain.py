@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from twice.engine.heartbeat import Heartbeat
+from twice.engine.session import fresh
 from twice.errors import ScopeHeld
 from twice.model.scopes import Scope
 from twice.model.targets import Target
@@ -77,8 +78,7 @@ def _maintain(
     workshop: Workshop, pipeline: Pipeline, table: Table, keep: timedelta, *, compact: bool, dry_run: bool
 ) -> TableMaintenance:
     result = TableMaintenance(table.name, dry_run=dry_run)
-    session = workshop.spark.newSession()
-    session.conf.set("spark.sql.session.timeZone", "UTC")
+    session = fresh(workshop.spark, "UTC")
     store, ledger = workshop.stores.of(table), workshop.ledger
     if not store.exists(session, table):
         result.remarks.append("it does not exist yet")

@@ -19,7 +19,7 @@ from twice.engine.interrupts import plain_interrupts
 from twice.engine.job import Job, StepResult
 from twice.engine.recorded_run import end_failed_run, end_run
 from twice.engine.retries import is_transient, wait_hint
-from twice.engine.session import activate
+from twice.engine.session import fresh
 from twice.errors import Interrupted, RetriesExhausted, ScopeHeld, TransientError, TwiceError
 
 if TYPE_CHECKING:
@@ -227,10 +227,6 @@ def _attempt(job: Job) -> Finding:
 
 def job_of(workshop: Workshop, pipeline: Pipeline, stage: Stage, run: str) -> Job:
     """Return the job of a stage, in a Spark session of its own."""
-    activate(workshop.spark)
-    # A session of its own: temporary views and settings of one step do not reach another.
-    session = workshop.spark.newSession()
-    session.conf.set("spark.sql.session.timeZone", pipeline.zone.key)
     return Job(
         pipeline=pipeline,
         step=stage.step,
@@ -238,7 +234,7 @@ def job_of(workshop: Workshop, pipeline: Pipeline, stage: Stage, run: str) -> Jo
         target=stage.target,
         run=run,
         code=fingerprint(stage.step),
-        session=session,
+        session=fresh(workshop.spark, pipeline.zone.key),
         stores=workshop.stores,
         ledger=workshop.ledger,
         lease=workshop.lease,

@@ -184,6 +184,14 @@ def activate(session: SparkSession) -> None:
         sessions.setActiveSession(session._jsparkSession)
 
 
+def fresh(spark: SparkSession, zone: str) -> SparkSession:
+    """Open a session whose views and settings no other step sees, in a pipeline's time; any thread may ask for one."""
+    activate(spark)
+    found = spark.newSession()
+    found.conf.set("spark.sql.session.timeZone", zone)
+    return found
+
+
 def java_version() -> tuple[str, int] | None:
     """Return the path and major version of the Java that Spark would use; None without one."""
     home = os.environ.get("JAVA_HOME")

@@ -17,6 +17,7 @@ from twice.engine.gating import Verdict, profiled
 from twice.engine.holding import held, noted
 from twice.engine.job import Job
 from twice.engine.recorded_run import recorded_run
+from twice.engine.session import fresh
 from twice.engine.staging import Staged
 from twice.errors import StoreRefused, UsageError, did_you_mean
 from twice.model.scopes import Scope
@@ -126,8 +127,6 @@ def _no_history(job: Job) -> str:
 
 def _job(workshop: Workshop, pipeline: Pipeline, attempt: AttemptInfo, run: str) -> Job:
     step = pipeline.find(attempt.step)
-    session = workshop.spark.newSession()
-    session.conf.set("spark.sql.session.timeZone", pipeline.zone.key)
     return Job(
         pipeline=pipeline,
         step=step,
@@ -135,7 +134,7 @@ def _job(workshop: Workshop, pipeline: Pipeline, attempt: AttemptInfo, run: str)
         target=Target.of(step.writes, attempt.scope, pipeline.zone),
         run=run,
         code=f"undo:{run}",
-        session=session,
+        session=fresh(workshop.spark, pipeline.zone.key),
         stores=workshop.stores,
         ledger=workshop.ledger,
         lease=workshop.lease,

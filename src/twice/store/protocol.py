@@ -63,11 +63,15 @@ class Abilities:
 
 @dataclass(frozen=True)
 class Stray:
-    """Staged rows that lie outside the scope: how many, where, and the files that hold them."""
+    """Staged rows that lie outside the scope: how many, where, and the files that hold them.
+
+    `hint` says what the store cannot tell apart, if that may be why.
+    """
 
     rows: int
     values: tuple[str, ...]
     files: tuple[str, ...]
+    hint: str = ""
 
 
 @dataclass

@@ -12,10 +12,11 @@ from pyspark.sql import functions as F
 
 from twice.content.rows import column
 from twice.errors import Conflict, LeaseLost
+from twice.store import strays
 from twice.store.delta import claims, history, jvm, tables
 from twice.store.delta.claims import Claims, Mark
 from twice.store.delta.layout import conditions, place
-from twice.store.protocol import Stage, Stray
+from twice.store.protocol import Stage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -244,8 +245,8 @@ def _look(session: SparkSession, stage: DeltaStage) -> None:
     if not outside:
         stage.strays = []
         return
-    names = sorted({", ".join(f"{k}={v}" for k, v in file.partition.items()) for file in outside})
     counts = [file.rows for file in outside]
     # A table may be told to keep no statistics.
     rows = sum(filter(None, counts)) if None not in counts else _rows(session, stage, outside).count()
-    stage.strays = [Stray(rows, tuple(names), tuple(file.path for file in outside))]
+    places, paths = [file.partition for file in outside], [file.path for file in outside]
+    stage.strays = [strays.outside(stage.target.table, places, rows, paths, kind="delta")]

@@ -9,14 +9,13 @@ from pyspark.sql import functions as F
 
 from twice.content.rows import column
 from twice.errors import EnvironmentProblem, LeaseLost
+from twice.store import strays
 from twice.store.parquet import columns, listing, tables
-from twice.store.protocol import Stray
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql import types as T
 
-    from twice.model.tables import Table
     from twice.store.parquet.folder import Folder
     from twice.store.parquet.publishing import ParquetStage
 
@@ -27,6 +26,7 @@ _WRITING = {
     # A task's files appear when the driver commits the job, not one by one.
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
 }
+_LOOKED_AT = 20
 # A file that vanishes under a reader must fail the read.
 _READING = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 
@@ -53,9 +53,9 @@ def write(session: SparkSession, folder: Folder, stage: ParquetStage, rows: Data
     _look(session, folder, stage)
 
 
-def frame(session: SparkSession, schema: T.StructType, path: str) -> DataFrame:
-    """Read a folder with these columns, in their order; files that lack one have null in it."""
-    found = session.read.schema(schema).options(basePath=path, **_ZONE, **_READING).parquet(path)
+def frame(session: SparkSession, schema: T.StructType, root: str, *folders: str) -> DataFrame:
+    """Read a table's folder, or some below it, with these columns; files that lack one have null in it."""
+    found = session.read.schema(schema).options(basePath=root, **_ZONE, **_READING).parquet(*(folders or (root,)))
     return found.select(*(column(name) for name in schema.names))
 
 
@@ -66,7 +66,7 @@ def staged(session: SparkSession, folder: Folder, stage: ParquetStage) -> DataFr
 
 def stray_rows(session: SparkSession, folder: Folder, stage: ParquetStage, limit: int) -> list[Mapping[str, object]]:
     """Read some of the rows that lie outside the scope."""
-    files = [file for stray in stage.strays for file in stray.files]
+    files = [file for stray in stage.strays for file in stray.files][:_LOOKED_AT]
     found = _from_files(session, folder, stage, files).limit(limit)
     return [row.asDict(recursive=True) for row in found.collect()]
 
@@ -93,20 +93,19 @@ def _look(session: SparkSession, folder: Folder, stage: ParquetStage) -> None:
         # Spark escapes a question mark, so one in a name stands for a letter that Java could not write.
         if any(mark in line.rpartition("/")[0] for line in leaf.files for mark in "?\ufffd"):
             raise _no_unicode(leaf.files[0], "no unicode")
-    strays = [leaf for leaf in found if leaf.partition is None]
-    files = tuple(line.split("\t")[0].rpartition("/")[2] for leaf in strays for line in leaf.files)
-    names = sorted({_named(folder.table, leaf.values) for leaf in strays})
-    stage.strays = [Stray(_from_files(session, folder, stage, files).count(), tuple(names), files)] if strays else []
+    outside = [leaf for leaf in found if leaf.partition is None]
+    stage.strays = []
+    if outside:
+        files = [line.split("\t")[0] for leaf in outside for line in leaf.files]
+        rows, places = _from_files(session, folder, stage, files).count(), [leaf.values for leaf in outside]
+        stage.strays = [strays.outside(folder.table, places, rows, files, kind="parquet")]
 
 
 def _from_files(session: SparkSession, folder: Folder, stage: ParquetStage, files: Sequence[str]) -> DataFrame:
-    # Spark gives every file that it writes a name of its own.
-    return staged(session, folder, stage).where(F.col("_metadata.file_name").isin(list(files)))
-
-
-def _named(table: Table, values: Mapping[str, str | None]) -> str:
-    empty = "null or an empty text"
-    return ", ".join(f"{name}={empty if values[name] is None else values[name]}" for name in table.partition_columns)
+    # A task gives its files the same name in every folder: only the folder tells them apart.
+    root = folder.rows(stage.token)
+    folders = dict.fromkeys(listing.join(root, file.rpartition("/")[0]) for file in files)
+    return frame(session, tables.stored(stage.schema), root, *folders)
 
 
 def _no_unicode(path: str, encoding: str) -> EnvironmentProblem:

@@ -99,7 +99,9 @@ def _decimal(declared: str, value: str) -> Route | None:
     if number is None:
         # Without a limit: eighteen decimals as Spark takes it, and an error instead of a rounded value.
         fits = f"{value} IS NULL OR {value} = round({value}, 18)"
-        query = f"(CASE WHEN {fits} THEN {value} ELSE ({value}::text || ' has more than 18 decimals')::numeric END)"
+        # The text depends on the value, or Postgres would evaluate it for every query, but it must not show it.
+        wrong = f"(left({value}::text, 0) || 'a value with more than 18 decimals')::numeric"
+        query = f"(CASE WHEN {fits} THEN {value} ELSE {wrong} END)"
         return T.DecimalType(38, 18), f"{query}::numeric(38,18)", T.DecimalType(38, 18), _same
     precision, scale = int(number[1]), int(number[2])
     if precision > 38 or not 0 <= scale <= precision:
@@ -152,7 +154,8 @@ def _strict(place: str, kind: T.DataType, name: str) -> SparkColumn:
         value = F.expr(f"try_cast(try_cast({place} AS decimal(38,0)) AS boolean)")
     else:
         value = F.expr(f"try_cast({place} AS {kind.simpleString()})")
-    wrong = F.raise_error(F.concat(F.lit(f"column {name} holds "), text, F.lit(f", which is no {kind.simpleString()}")))
+    # The value itself may be personal: whoever may see it finds it in the table.
+    wrong = F.raise_error(F.lit(f"column {name} holds a value that cannot be read as {kind.simpleString()}"))
     return F.when(text.isNull() | value.isNotNull(), value).otherwise(wrong.cast(kind))
 
 
