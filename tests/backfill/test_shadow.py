@@ -237,7 +237,7 @@ def test_a_swap_is_done_though_a_run_holds_another_day_and_what_it_cannot_clean_
     assert shadow_of(shop, first, new).is_removed
 
     # A column that only the shadow has is nobody's business while a run is at work
-    monkeypatch.setattr(shadowing, "_PATIENCE", 0.0)
+    monkeypatch.setattr(shadowing, "PATIENCE", 0.0)
     shop.lab.spark.sql(f"alter table {name} add column more int")
     shop.lab.spark.sql(f"""alter table {name} set tblproperties ('twice.added@{second}' = '["more"]')""")
     shop.lab.ledger.finish_backfill(second, "done")

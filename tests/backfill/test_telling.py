@@ -10,7 +10,7 @@ from rich.console import Console
 from tests.backfill.test_planning import Desk
 from twice.backfill.notes import Meter, Note, Progress
 from twice.backfill.summary import Failure, Summary
-from twice.cli.backfill import _end
+from twice.cli.backfill import report_end
 from twice.cli.plans import lines
 from twice.cli.settings import Settings
 from twice.cli.working import Board, line, told
@@ -51,7 +51,7 @@ def test_as_json_every_change_is_one_object(capsys):
 
 
 def test_as_json_the_summary_is_the_last_line(capsys):
-    _end(Settings(), Summary("shop", "done", "06ksm4", (Tally("facts", done=9, rows=90),)), as_json=True)
+    report_end(Settings(), Summary("shop", "done", "06ksm4", (Tally("facts", done=9, rows=90),)), as_json=True)
     (found,) = capsys.readouterr().out.splitlines()
     assert (json.loads(found)["status"], json.loads(found)["steps"][0]["done"]) == ("done", 9)
 

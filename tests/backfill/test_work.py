@@ -219,7 +219,7 @@ def test_a_refusal_holds_for_all_chunks_of_the_step_in_this_process():
 
 def test_a_day_that_somebody_holds_for_long_is_looked_for_so_that_the_others_go_on(bench, monkeypatch):
     bench.error = ScopeHeld("held by run 7")
-    monkeypatch.setattr(work, "_PAUSE", timedelta(0))
+    monkeypatch.setattr(work, "PAUSE", timedelta(0))
     found = bench.all()
     assert found["failed"] == [f"{day(5)}/{day(6)}"]
     assert sorted(found["done"]) == [f"{day(1)}/{day(5)}", f"{day(6)}/{day(7)}", f"{day(7)}/{day(9)}"]
@@ -230,5 +230,5 @@ def test_a_day_that_somebody_holds_for_long_is_looked_for_so_that_the_others_go_
 def test_where_a_claim_takes_the_whole_table_nothing_is_gained_by_halves(bench, monkeypatch):
     bench.error = ScopeHeld("held by run 7")
     bench.store.abilities.side_by_side = False
-    monkeypatch.setattr(work, "_PAUSE", timedelta(0))
+    monkeypatch.setattr(work, "PAUSE", timedelta(0))
     assert bench.all() == {"failed": [f"{day(1)}/{day(9)}"]}

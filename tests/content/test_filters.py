@@ -12,7 +12,7 @@ from twice import Day, Hour, Table
 from twice.content.filters import happened_in
 from twice.model.grains import local_cut, zone_of
 from twice.model.windows import Window
-from twice.store.sql.reading import _event_span
+from twice.store.sql.reading import event_span
 from twice.store.sql.types import Column
 
 # Days that begin at 01:00, because the clocks skip midnight.
@@ -46,9 +46,9 @@ def test_a_database_is_asked_for_the_same(name, day):
     zone = zone_of(name)
     window, database = Day.unit(day, zone), SimpleNamespace(quoted=lambda text: text)
     table = Table("shop.public.orders", event_time="at")
-    span = _event_span(database, table, (Column("at", "timestamp without time zone"),), window, zone)
+    span = event_span(database, table, (Column("at", "timestamp without time zone"),), window, zone)
     assert span.start == datetime.fromisoformat(f"{day} 00:00:00")
-    dated = _event_span(database, table, (Column("at", "date"),), window, zone)
+    dated = event_span(database, table, (Column("at", "date"),), window, zone)
     assert (dated.start, dated.end - dated.start) == (date.fromisoformat(day), timedelta(days=1))
 
 

@@ -60,7 +60,7 @@ def run(order: Order, barrier: Barrier | None = None) -> int:
     """Run the order; every event and the result become a line of the file `told`."""
     os.environ["TWICE_FAILPOINT"] = order.fail_point
     os.environ[jobs.HOLD] = order.hold
-    compute._BATCH = jobs.BATCH
+    compute.BATCH = jobs.BATCH
     stamina.set_testing(True, attempts=100, cap=True)
     config = configuration.load(Path(order.config))
     with Path(order.told).open("a", buffering=1) as told:

@@ -27,7 +27,7 @@ REVENUE = sum((Decimal(number % 1000) / 4 for number in range(jobs.DAY_ROWS)), D
 @pytest.fixture
 def small_batches(monkeypatch):
     """An extract is staged batch by batch; a tenth of S01's day has a tenth of its batches."""
-    monkeypatch.setattr(compute, "_BATCH", jobs.BATCH)
+    monkeypatch.setattr(compute, "BATCH", jobs.BATCH)
 
 
 def staged_rows(world):

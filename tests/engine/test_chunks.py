@@ -378,7 +378,7 @@ def test_the_comparison_reads_what_the_chunk_read_also_if_the_input_has_moved_si
 
 
 def test_days_that_are_worth_a_task_each_are_made_without_a_shuffle_and_one_file_each(lab, shop, monkeypatch):
-    monkeypatch.setattr("twice.content.spreading._FEW", 1)
+    monkeypatch.setattr("twice.content.spreading.FEW", 1)
     seen: list[bool] = []
     real = grouping.is_grouped
 

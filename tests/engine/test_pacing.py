@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from twice.engine.compute import _pace
+from twice.engine.compute import wait_for_turn
 from twice.errors import Interrupted
 from twice.ledger import open_ledger
 from twice.model.rates import Rate
@@ -19,8 +19,8 @@ def test_whoever_waits_for_a_source_stops_when_nobody_wants_the_answer(tmp_path)
     began = time.monotonic()
     job = SimpleNamespace(ledger=ledger, step=step, abandoned=lambda: time.monotonic() > began + 1)
     # The first call goes out at once; the next one would wait for a minute
-    _pace(job)
+    wait_for_turn(job)
     assert time.monotonic() < began + 1
     with pytest.raises(Interrupted, match="stopped before its source was called"):
-        _pace(job)
+        wait_for_turn(job)
     assert time.monotonic() < began + 10

@@ -73,7 +73,7 @@ def test_tokens_go_on_after_everything_was_pruned(ledger, clock, day, lived):
 def test_prune_works_in_batches(ledger, clock, day, monkeypatch):
     from twice.ledger import housekeeping
 
-    monkeypatch.setattr(housekeeping, "_BATCH", 2)
+    monkeypatch.setattr(housekeeping, "BATCH", 2)
     for _ in range(5):
         ledger.finish_run(ledger.start_run("shop", day(1)), "done")
     clock.advance(DAY)

@@ -122,7 +122,7 @@ def test_an_export_sees_one_state_and_overwrites_nothing(lived, tmp_path):
 
 
 def test_an_interrupted_export_leaves_no_half_file(lived, tmp_path, monkeypatch):
-    monkeypatch.setattr("twice.ledger.moving._BATCH", 1)
+    monkeypatch.setattr("twice.ledger.moving.BATCH", 1)
 
     def stop(_done, _all):
         raise KeyboardInterrupt

@@ -92,7 +92,7 @@ def test_a_window_between_that_was_never_merged_is_merged_now(lab, lake, shop):
 
 
 def test_many_windows_are_replayed_in_rounds(lab, lake, shop, monkeypatch):
-    monkeypatch.setattr("twice.engine.rebuilding._AT_ONCE", 1)
+    monkeypatch.setattr("twice.engine.rebuilding.AT_ONCE", 1)
     raw = lake.source("raw", RAW, ROWS)
     pipeline = people(lab, raw)
     run_days(lab, pipeline, 1, 2, 3)

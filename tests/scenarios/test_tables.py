@@ -115,7 +115,7 @@ def test_s46_compaction_and_expiry_between_claim_and_publish_are_no_conflict(lab
 
 
 def test_s46_expiry_between_two_batches_loses_no_batch(lab, lake, monkeypatch):
-    monkeypatch.setattr("twice.engine.compute._BATCH", 10)
+    monkeypatch.setattr("twice.engine.compute.BATCH", 10)
     pipeline = Pipeline("landing", grain=Day)
     target = Table(lab.name("landed"), partition=Day("d"), write=Overwrite(), schema="id BIGINT, d DATE")
     made = SimpleNamespace(expired=0, times=1)

@@ -33,7 +33,7 @@ def connection(postgres):
 @settings(max_examples=200, deadline=None, suppress_health_check=_SHARED)
 def test_a_text_is_that_text(connection, conforming, text):
     connection.execute(f"set standard_conforming_strings = {conforming}")
-    assert connection.execute(f"select {reading._text(text)}").fetchone() == (text,)
+    assert connection.execute(f"select {reading.text_literal(text)}").fetchone() == (text,)
 
 
 @given(st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30)), st.sampled_from([0, 60, -210]))
@@ -48,7 +48,7 @@ def test_an_instant_is_that_instant(connection, moment, minutes):
 
 @given(st.integers(0, 10_000), st.integers(2, 16), st.lists(st.integers(0, 11_000), max_size=30))
 def test_every_row_lies_in_exactly_one_part_wherever_it_lies(pages, parts, rows):
-    split = splitting._by_place(pages, parts)
+    split = splitting.by_place(pages, parts)
     if split is None:
         assert pages <= 1, "a table of two pages can be cut"
         return

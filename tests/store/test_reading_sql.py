@@ -64,7 +64,7 @@ def pg(postgres_database, spark):
 
 @pytest.fixture
 def one_row_is_worth_a_task(monkeypatch):
-    monkeypatch.setattr(splitting, "_WORTH_A_TASK", 1)
+    monkeypatch.setattr(splitting, "WORTH_A_TASK", 1)
 
 
 def plan(rows):
@@ -480,7 +480,7 @@ def test_filters_are_not_handed_to_sqlite_whose_like_knows_no_case(lite):
 
 def test_the_cut_is_written_so_that_nothing_in_a_value_is_read_as_sql():
     for text in ["it's", "back\\", "\\'", "''", "x' or '1'='1"]:
-        literal = reading._text(text)
+        literal = reading.text_literal(text)
         assert literal.startswith("E'")
         body = literal[2:-1]
         assert body.replace("\\\\", "\0").replace("''", "\1").count("'") == 0

@@ -20,7 +20,7 @@ def test_a_skewed_partition_is_seen_and_spread(spark, monkeypatch):
     assert seen.total > 300_000
     assert seen.largest > seen.total * 0.8
     assert fitting(skewed, seen) is skewed
-    monkeypatch.setattr(held, "_LARGEST", seen.total // 3)
+    monkeypatch.setattr(held, "LARGEST", seen.total // 3)
     spread = fitting(skewed, seen)
     assert spread.rdd.getNumPartitions() > 4
     assert spread.count() == 40_000

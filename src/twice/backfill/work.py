@@ -58,7 +58,7 @@ _HELD_WAIT, _HELD_TRIES = 5.0, 60
 # After so many tries the partition that somebody holds is looked for, so that the others need not wait.
 _HELD_TOGETHER = 2
 _LOST_TRIES = 3
-_PAUSE = timedelta(seconds=2)
+PAUSE = timedelta(seconds=2)
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class Worker:
         apart = held and chunk.tries >= _HELD_TOGETHER and len(units) > 1 and self._is_claimed_by_window(step)
         waits = (held and chunk.tries < _HELD_TRIES) or (isinstance(error, LeaseLost) and chunk.tries < _LOST_TRIES)
         if waits and not apart:
-            ledger.put_back(chunk, wait=_PAUSE)
+            ledger.put_back(chunk, wait=PAUSE)
             return Outcome("waiting", error.message)
         if isinstance(error, NotSeparable) and len(units) > 1:
             why = f"one partition per job from here on: {error.message}"

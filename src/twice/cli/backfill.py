@@ -144,7 +144,7 @@ def start(
         from twice.backfill.api import Project
 
         summary = Project(workshop, found, tell, settings.command).start(request)
-    _end(settings, summary, as_json=as_json)
+    report_end(settings, summary, as_json=as_json)
 
 
 @backfill.command(short_help="Go on with one.")
@@ -200,7 +200,7 @@ def resume(settings: Settings, backfill_id: str, new_code: bool, restart: bool, 
     with told(settings, as_json=as_json) as tell, settings.workshop(_details(settings, as_json=as_json)) as workshop:
         command = settings.command
         summary = Project(workshop, found, tell, command).go_on(info, new_code=new_code, restart=restart)
-    _end(settings, summary, as_json=as_json)
+    report_end(settings, summary, as_json=as_json)
 
 
 for _command in (list_, show, watch, pause, cancel, set_, diff, swap, drop):
@@ -224,7 +224,8 @@ def _tell_going(info: BackfillInfo, *, as_json: bool) -> None:
         print_text(f"backfill {info.id} goes on, on {where}; twice backfill resume {info.id} --join works beside it")
 
 
-def _end(settings: Settings, summary: Summary, *, as_json: bool) -> None:
+def report_end(settings: Settings, summary: Summary, *, as_json: bool) -> None:
+    """Print the summary, run the failure hook, and exit with the backfill's code."""
     if summary.failures:
         _tell_hook(settings, summary)
     if as_json:

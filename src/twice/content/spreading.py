@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # With fewer rows a task costs more than the shuffle that it saves; with more it takes too long, and too much memory.
-_FEW, _MANY = 10_000, 2_000_000
+FEW, _MANY = 10_000, 2_000_000
 _PER_CORE = 2
 
 
@@ -16,4 +16,4 @@ def pays(session: SparkSession, partitions: int, rows: float | None) -> bool:
     """Tell whether so many rows should be worked on partition by partition."""
     if rows is None or partitions < _PER_CORE * session.sparkContext.defaultParallelism:
         return False
-    return _FEW <= rows / partitions <= _MANY
+    return FEW <= rows / partitions <= _MANY

@@ -25,7 +25,7 @@ from twice.model.patterns import Merge
 if TYPE_CHECKING:
     from twice.engine.job import Job
 
-_BATCH = 50_000
+BATCH = 50_000
 # Whoever waits for a source looks this often whether anybody still wants the answer.
 _SLICE = 0.5
 
@@ -61,9 +61,9 @@ def _call(job: Job, bound: Mapping[str, DataFrame]) -> Any:
         except PySparkException as error:
             raise _failed(job, error) from error
     assert step.function is not None  # noqa: S101 - a step has a function or a query
-    offered: dict[str, object] = {"window": window, "spark": job.session, "pace": lambda: _pace(job)}
+    offered: dict[str, object] = {"window": window, "spark": job.session, "pace": lambda: wait_for_turn(job)}
     if step.rate is not None and "pace" not in step.wants:
-        _pace(job)  # a function that does not spread its calls makes one
+        wait_for_turn(job)  # a function that does not spread its calls makes one
     arguments = {**bound, **{name: offered[name] for name in step.wants}}
     try:
         with only_reading(step, job.session):
@@ -74,7 +74,7 @@ def _call(job: Job, bound: Mapping[str, DataFrame]) -> Any:
         raise _failed(job, error) from error
 
 
-def _pace(job: Job) -> None:
+def wait_for_turn(job: Job) -> None:
     """Wait until the source may be called again, by whichever process."""
     assert job.step.rate is not None  # noqa: S101 - only offered to steps with a rate
     end = time.monotonic() + job.ledger.next_call(f"{job.step.pipeline}.{job.step.name}", job.step.rate.apart)
@@ -108,7 +108,7 @@ def _row_batches(job: Job, rows: Iterable[Mapping[str, object]]) -> Iterator[Dat
     while True:
         try:
             with only_reading(job.step, job.session):
-                batch = list(islice(iterator, _BATCH))
+                batch = list(islice(iterator, BATCH))
         except TwiceError:
             raise
         except Exception as error:

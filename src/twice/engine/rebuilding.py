@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from twice.model.steps import Step
 
 # Windows whose rows are settled together: a plan of hundreds of unions takes Spark longer than its rows.
-_AT_ONCE = 20
+AT_ONCE = 20
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def _replace(job: Job, plan: Rebuild) -> Finding:
 def _replayed(job: Job, windows: Iterator[tuple[Job, list[Pinned]]]) -> DataFrame:
     """Compute the windows in order, and keep of each key what a merge of all of them would have kept."""
     kept: DataFrame | None = None
-    while some := list(islice(windows, _AT_ONCE)):
+    while some := list(islice(windows, AT_ONCE)):
         new = [rows for alone, inputs in some for rows in _brought(alone, inputs)]
         parts = new if kept is None else [kept, *new]
         rows = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from twice.store.protocol import Store
 
 # How long a removal waits for runs that write the table.
-_PATIENCE = 60.0
+PATIENCE = 60.0
 
 
 def shadows_of(stores: Stores, steps: Sequence[Step], mark: str) -> dict[str, Table]:
@@ -145,7 +145,7 @@ def remove(workshop: Workshop, name: str, mark: str) -> None:
     assert isinstance(shadowing, Shadowing)  # noqa: S101 - it has made the shadow
     shadow = table.named(shadowing.shadow(table.id, mark))
     if shadowing.drop_shadow(workshop.spark, table, shadow):
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + PATIENCE
         with _claimed(workshop, table, lambda: time.monotonic() < deadline):
             shadowing.undo_shadow(workshop.spark, table, shadow)
 

@@ -27,7 +27,7 @@ from twice.ledger.schema import (
 )
 
 # Rows per transaction, so that nobody waits long for a prune.
-_BATCH = 2_000
+BATCH = 2_000
 
 
 class Housekeeping(Book):
@@ -87,9 +87,9 @@ class Housekeeping(Book):
                 if table is input_sets:
                     # A list that is unused now may be named by a transaction that has not committed yet.
                     self._database.lock(connection, input_sets)
-                removed = _delete(connection, table, ids.limit(_BATCH))
+                removed = _delete(connection, table, ids.limit(BATCH))
             total += removed
-            if removed < _BATCH:
+            if removed < BATCH:
                 return total
 
 

@@ -21,7 +21,7 @@ from twice.ledger.files import new_file
 from twice.ledger.schema import REVISIONS, Instant, instant_of, instant_text, metadata
 
 FORMAT = 1
-_BATCH = 1_000
+BATCH = 1_000
 
 Progress = Callable[[int, int], None]
 
@@ -53,7 +53,7 @@ class Moving(Book):
             _write(file, header | {"rows": rows})
             for done, (table, row) in enumerate(_rows(connection), start=1):
                 _write(file, {table: row})
-                if done % _BATCH == 0:
+                if done % BATCH == 0:
                     progress(done, sum(rows.values()))
         progress(sum(rows.values()), sum(rows.values()))
         return MoveReport(path.absolute(), rows)
@@ -78,7 +78,7 @@ class Moving(Book):
                 return MoveReport(export.path.absolute(), there, changed=False)
             for name, lines in groupby(export, key=lambda line: line[0]):
                 rows = (row for _, row in lines)
-                while batch := list(islice(rows, _BATCH)):
+                while batch := list(islice(rows, BATCH)):
                     _store(connection, name, batch, export)
                     done += len(batch)
                     progress(done, total)
@@ -189,7 +189,7 @@ def _rows(connection: sa.Connection) -> Iterator[tuple[str, dict[str, Any]]]:
     for table in metadata.sorted_tables:
         plain = _plain(table)
         query = sa.select(plain).order_by(*(plain.c[column.name] for column in table.primary_key))
-        for row in connection.execution_options(yield_per=_BATCH).execute(query):
+        for row in connection.execution_options(yield_per=BATCH).execute(query):
             yield table.name, dict(row._mapping)  # noqa: SLF001  # SQLAlchemy's public name for a row as a mapping
 
 

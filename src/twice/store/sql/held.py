@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_LARGEST = 256 * 1024 * 1024
+LARGEST = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -42,4 +42,4 @@ class Held:
 
 def fitting(rows: DataFrame, held: Held) -> DataFrame:
     """Spread rows over more partitions if one of them would be too much for the driver."""
-    return rows.repartition(2 * held.total // _LARGEST + 1) if held.largest > _LARGEST else rows
+    return rows.repartition(2 * held.total // LARGEST + 1) if held.largest > LARGEST else rows

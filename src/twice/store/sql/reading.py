@@ -144,7 +144,7 @@ def seen(database: Database, session: SparkSession, table: Table, event: Window,
     assert snapshot is not None  # noqa: S101 - any moment will do
     with snapshot.look() as connection:
         columns = database.columns(connection, table.id)
-        span = _event_span(database, table, columns, event, zone)
+        span = event_span(database, table, columns, event, zone)
         if span is None or _rows_if_told(connection, database, table) is None:
             return None
         query = (
@@ -227,18 +227,18 @@ def _cut(
             kind = "TIMESTAMPTZ" if isinstance(start, datetime) else "DATE"
             found.append(Span(database.quoted(name), start, end, kind))
     if within.cut.event:
-        found.append(_event_span(database, table, columns, within.cut.event, within.zone))
+        found.append(event_span(database, table, columns, within.cut.event, within.zone))
     spans = [span for span in found if span is not None]
     names = {column.name for column in columns}
     equal = [
-        f"{database.quoted(name)} = {_text(value)}"
+        f"{database.quoted(name)} = {text_literal(value)}"
         for name, value in within.dimensions.items()
         if name in table.dimensions and name in names and "\0" not in value
     ]
     return spans, [*(span.condition for span in spans), *equal]
 
 
-def _event_span(
+def event_span(
     database: Database, table: Table, columns: tuple[Column, ...], event: Window, zone: ZoneInfo
 ) -> Span | None:
     """Cut by event time as the engine does: an instant, a local time or a date; anything else is left to it."""
@@ -254,7 +254,7 @@ def _event_span(
     return None
 
 
-def _text(value: str) -> str:
+def text_literal(value: str) -> str:
     """Quote a text for Postgres, whatever it holds and however the server reads backslashes."""
     escaped = value.replace("\\", "\\\\").replace("'", "''")
     return f"E'{escaped}'"

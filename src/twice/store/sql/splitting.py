@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from twice.store.sql.database import Database
 
 # Fewer rows than this come sooner over one connection.
-_WORTH_A_TASK = 100_000
+WORTH_A_TASK = 100_000
 _MOST = 16
 _SINCE = 140_000  # before Postgres 14 every range of places was found by reading the whole table
 _RELATION = sa.text(
@@ -63,7 +63,7 @@ def split(
     """Choose how to cut the rows of `chosen`, a FROM clause; None where one connection does best."""
     plan = connection.execute(verbatim(f"EXPLAIN (FORMAT JSON) SELECT 1 {chosen}")).scalar_one()
     tree = (json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]
-    parts = min(tasks, _MOST, int(tree["Plan Rows"]) // _WORTH_A_TASK)
+    parts = min(tasks, _MOST, int(tree["Plan Rows"]) // WORTH_A_TASK)
     if parts < 2:
         return None
     if span is not None and any("Index" in kind for kind in _nodes(tree)):
@@ -72,7 +72,7 @@ def split(
     found = connection.execute(_RELATION, {"schema": database.schema(table), "name": table.parts[-1]}).one()
     if found.kind not in {"r", "m"} or version < _SINCE:
         return None
-    return _by_place(int(found.pages), parts)
+    return by_place(int(found.pages), parts)
 
 
 def verbatim(statement: str) -> sa.TextClause:
@@ -93,7 +93,8 @@ def _by_time(span: Span, parts: int) -> Split | None:
     return Split(span.column, _ranges([span.literal(cut) for cut in cuts]))
 
 
-def _by_place(pages: int, parts: int) -> Split | None:
+def by_place(pages: int, parts: int) -> Split | None:
+    """Cut a table by where its rows lie; None if there is too little to cut."""
     cuts = sorted({pages * part // parts for part in range(1, parts)} - {0})
     if not cuts:
         return None
