@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import threading
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -207,6 +209,27 @@ def test_nothing_is_read_or_written_while_a_step_is_only_looked_at(ground):
     assert "reads rows" not in ground.of(listed).reason
     assert reached == []
     assert ground.jobs() == jobs
+
+
+def test_no_request_is_sent_while_a_step_is_only_looked_at(ground):
+    with socket.create_server(("127.0.0.1", 0)) as service:
+        service.settimeout(0)
+        port = service.getsockname()[1]
+
+        def converted(orders: DataFrame) -> DataFrame:
+            with contextlib.suppress(Exception):
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/rates", timeout=1).read()
+            return orders
+
+        def pooled(orders: DataFrame) -> DataFrame:
+            with ThreadPoolExecutor(2) as pool:  # threads that are new to Spark reach it
+                columns = list(pool.map(lambda n: orders.select(F.lit(n)).columns, range(2)))
+            return orders.withColumn("n", F.lit(len(columns)))
+
+        assert ground.of(converted).reason == f"opens a connection while it is called: 127.0.0.1:{port}"
+        assert ground.of(pooled).reason == "proven from its plan"
+        with pytest.raises(BlockingIOError):
+            service.accept()
 
 
 STATEMENTS = {

@@ -12,9 +12,10 @@ from twice.errors import EnvironmentProblem
 if TYPE_CHECKING:
     from twice.config import StoreConfig
 
+# The newest that was published for each Spark; tests/engine/test_jars_resolve.py fetches every coordinate named here.
 _ICEBERG = {
     "4.1": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
-    "4.0": "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.12.0",
+    "4.0": "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0",
     "3.5": "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.12.0",
 }
 # Delta and all that it needs beside Spark's own jars; its other dependencies are for catalogs that are not used here.
@@ -57,6 +58,12 @@ def default_packages(spark_version: str, stores: Iterable[StoreConfig]) -> tuple
         if url.startswith("postgres"):
             found[_POSTGRES] = None
     return tuple(found)
+
+
+def every_package() -> tuple[str, ...]:
+    """Return all packages that are named for any Spark version and store."""
+    delta = (package for packages in _DELTA.values() for package in packages)
+    return tuple(dict.fromkeys((*_ICEBERG.values(), *delta, _SQLITE, _POSTGRES)))
 
 
 def _delta(minor: str) -> tuple[str, ...]:

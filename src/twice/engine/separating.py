@@ -21,6 +21,7 @@ from twice.engine.compute import batches
 from twice.engine.cost import started
 from twice.engine.grouping import grouped
 from twice.engine.inputs import arrives_apart, bind, located
+from twice.engine.outside import nothing_outside
 from twice.engine.run import job_of
 from twice.engine.watching import Stopped, watched
 from twice.errors import NotDeterministic, TwiceError
@@ -126,7 +127,12 @@ def _by_plan(job: Job) -> str:
         rows = bind(job, pinned)
         bound[pinned.name] = marks.mark(pinned.name, rows, _origin(pinned.read, rows))
     result = None
-    with grouped(job), watched(job.session) as seen, contextlib.suppress(Stopped):
+    with (
+        grouped(job),
+        watched(job.session) as seen,
+        nothing_outside(seen),
+        contextlib.suppress(Stopped),
+    ):
         result = next(batches(job, bound))
     if seen or result is None:
         return seen[0]
