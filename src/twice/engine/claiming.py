@@ -54,7 +54,7 @@ def claimed(job: Job) -> Scope:
 def give_up(job: Job, claim: Claim) -> None:
     """Leave no stage and no lease behind; what cannot be cleaned now, the next claim recovers."""
     try:
-        landed = job.store.fence(job.session, job.step.writes, claim.token)
+        landed = job.store.fence(job.session, job.step.writes, claim.token, own=True)
         if landed is None:
             job.ledger.release(claim)
         elif job.ledger.holds(claim):

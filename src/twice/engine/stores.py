@@ -58,8 +58,9 @@ def open_store(store: StoreConfig, root: Path) -> Source:
     """Open one store by its type."""
     if store.type == "iceberg":
         from twice.store.iceberg import IcebergStore
+        from twice.store.iceberg.catalog import CatalogDatabase
 
-        return IcebergStore()
+        return IcebergStore(CatalogDatabase.of(store, root))
     if store.type == "delta":
         from twice.store.delta import DeltaStore
         from twice.store.delta.settings import read_settings as read_delta_settings

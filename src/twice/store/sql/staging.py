@@ -82,18 +82,12 @@ def open_stage(database: Database, target: Target, token: int) -> SqlStage:
     """Open the claim and create its staging table, in one transaction where the database can."""
     found, table = books.books(database, target.table.id), target.table.id
     with database.settled() as connection:
-        entry = books.lock_entry(connection, found, table)
+        entry = books.lock_entry(connection, found, table)  # from here on the table stays, and its claims wait
         state = books.claim_state(connection, found, table, token, lock=True)
         if state is None:
             books.put_claim(connection, found, table, token, "open")
         elif state[0] != "open":
             raise books.lost(target, token)
-        books.write_entry(
-            connection,
-            found,
-            table,
-            books.Entry(max(entry.token, token), entry.version, entry.columns, entry.properties),
-        )
         columns = database.columns(connection, table)
         if not columns:
             raise Conflict(f"{target.table.name} was dropped while the run was preparing to write it")
