@@ -140,6 +140,7 @@ def test_s11_what_is_wrong_is_refused_before_anybody_sees_it(ground, daily):
     # A column that is gone, and one of another type (S51).
     assert "n" in refused(SchemaRefused, lambda rows: rows.drop("n"))
     assert "string" in refused(SchemaRefused, lambda rows: rows.withColumn("n", F.col("n").cast("string")))
+    assert "smallint" in refused(SchemaRefused, lambda rows: rows.withColumn("n", F.col("n").cast("smallint")))
     # Something that breaks in the middle of the rows (S03).
     refused(StepFailed, lambda rows: rows.withColumn("n", F.expr("if(id = 11, int(raise_error('no')), n)")))
     # What is right then, is taken.

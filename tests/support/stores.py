@@ -130,9 +130,16 @@ class Iceberg(Place):
             columns = [str(column.name()) for column in live.schema().columns()]
             refs = sorted(str(name) for name in live.refs().keySet())
             properties = sorted(str(name) for name in live.properties().keySet())
-            data = _below(Path(str(live.location()).removeprefix("file:")) / "data")
-            found[row["tableName"]] = columns, refs, properties, data
+            snapshots = sorted(each.snapshotId() for each in live.snapshots())
+            # Every commit to a branch writes the table's metadata again: that is Iceberg's own history, not ours.
+            files = _below(Path(str(live.location()).removeprefix("file:")))
+            kept = [name for name in files if not name.endswith((".metadata.json", ".metadata.json.crc"))]
+            found[row["tableName"]] = columns, refs, properties, snapshots, kept
+        found[""] = [name for name in _below(self._warehouse()) if name.split("/")[0] not in found]
         return found
+
+    def _warehouse(self) -> Path:
+        return Path(self.spark.conf.get("spark.sql.catalog.lake.warehouse")) / self.space
 
     def _sql(self, table: str) -> str:
         return Table(self.name(table)).id.sql
@@ -226,6 +233,10 @@ class Parquet(Place):
         parts = ("stage", "aside", "trash", "work")
         return [f"{part}/{name}" for part in parts for name in _below(self._book(table) / part)]
 
+    def everything(self) -> object:
+        """Return all files but those of the log, which only grows: its numbers are the fence."""
+        return [name for name in _below(self.folder / "plain") if "/log/" not in name]
+
     def _book(self, table: str) -> Path:
         return self.path(table).parent / "_twice" / names.folder_name(table)
 
@@ -306,7 +317,8 @@ class Sql(Place):
             with self.engine.connect() as connection:
                 rows = connection.execute(sa.select(*map(sa.column, columns)).select_from(self._table(name, columns)))
                 found[name] = sorted(map(str, rows))
-        return found
+        # The bookkeeping tables of a schema stay once they are there.
+        return {name: rows for name, rows in found.items() if rows or not name.startswith("twice_")}
 
     def close(self) -> None:
         self.engine.dispose()

@@ -65,7 +65,7 @@ def give_up(job: Job, claim: Claim) -> None:
 
 
 def _fence_own(job: Job, claim: Claim) -> None:
-    landed = job.store.fence(job.session, job.step.writes, claim.token)
+    landed = job.store.fence(job.session, job.step.writes, claim.token, own=True)
     if landed is None:
         job.ledger.release(claim)
     elif job.ledger.holds(claim):

@@ -5,9 +5,11 @@ Each type has its package below `twice.store`; its modules are imported when a c
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
-from twice.errors import StoreRefused
+from twice.errors import StoreRefused, TwiceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,18 +23,20 @@ if TYPE_CHECKING:
 
 
 class Stores:
-    """The stores of a configuration, opened once."""
+    """The stores of a configuration, opened once; the threads of a backfill share them."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
+        self._lock = threading.Lock()
         self._open: dict[str, Source] = {}
 
     def source(self, table: Table) -> Source:
         """Return the place that a table is read from."""
         name = table.id.store
-        if name not in self._open:
-            self._open[name] = open_store(self._config.store(name), self._config.root)
-        return self._open[name]
+        with self._lock:  # a store keeps what its stages share: two of them would not know of each other
+            if name not in self._open:
+                self._open[name] = open_store(self._config.store(name), self._config.root)
+            return self._open[name]
 
     def of(self, table: Table) -> Store:
         """Return the store that a table is written to."""
@@ -44,7 +48,9 @@ class Stores:
 
     def release(self, session: SparkSession) -> None:
         """Let go of what the reads of an attempt held open."""
-        for store in self._open.values():
+        with self._lock:
+            opened = list(self._open.values())
+        for store in opened:
             store.release(session)
 
 
@@ -52,8 +58,9 @@ def open_store(store: StoreConfig, root: Path) -> Source:
     """Open one store by its type."""
     if store.type == "iceberg":
         from twice.store.iceberg import IcebergStore
+        from twice.store.iceberg.catalog import CatalogDatabase
 
-        return IcebergStore()
+        return IcebergStore(CatalogDatabase.of(store, root))
     if store.type == "delta":
         from twice.store.delta import DeltaStore
         from twice.store.delta.settings import read_settings as read_delta_settings
@@ -77,6 +84,22 @@ def open_store(store: StoreConfig, root: Path) -> Source:
 
         return ParquetStore(store, root)
     raise AssertionError(f"no store of type {store.type}")  # the configuration knows the types
+
+
+def start_catalogs(session: SparkSession, stores: Iterable[StoreConfig]) -> None:
+    """Let every declared catalog start once, before threads use it: its first start creates what all others find.
+
+    One that does not start is reported by the run that uses it.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    for store in stores:
+        if store.type == "iceberg":
+            from twice.store.iceberg import jvm
+
+            with suppress(TwiceError, Py4JError, PySparkException):
+                jvm.start_catalog(session, store.name)
 
 
 def spark_settings(stores: Iterable[StoreConfig], root: Path) -> dict[str, str]:

@@ -157,8 +157,12 @@ class Store(Source, Protocol):
     def prepare(self, session: SparkSession, table: Table, schema: StructType) -> None:
         """Create the table, or add new columns; refuse every other change of schema."""
 
-    def fence(self, session: SparkSession, table: Table, token: int) -> str | None:
-        """Stop a token for good; return the version that it published, if it already had."""
+    def fence(self, session: SparkSession, table: Table, token: int, *, own: bool = False) -> str | None:
+        """Stop a token for good and drop its stage; return the version that it published, if it already had.
+
+        `own`: the caller holds the token and has stopped, so no trace of it is needed to keep it from publishing. A
+        table that was created for attempts of which none succeeded then goes with the last one, where the store can.
+        """
 
     def open(self, session: SparkSession, target: Target, token: int) -> Stage:
         """Make an empty stage: from here on the token can be fenced."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from twice.store.delta.claims import Claims
 from twice.store.delta.places import Places
 from twice.store.delta.staging import DeltaStage
 from twice.store.protocol import Abilities
+from twice.store.registries import OpenStages, Recent
 
 _REMEMBERED = 64
 
@@ -40,8 +40,8 @@ class DeltaStore:
         self.abilities = Abilities("delta", side_by_side=settings.side_by_side)
         self._places = Places(settings)
         # A version never changes, so what was fingerprinted once need not be looked at again.
-        self._seen: OrderedDict[tuple[str, str, Scope], Mapping[Scope, str]] = OrderedDict()
-        self._stages: dict[tuple[str, int], DeltaStage] = {}
+        self._seen: Recent[tuple[str, str, Scope], Mapping[Scope, str]] = Recent(_REMEMBERED)
+        self._stages: OpenStages[DeltaStage] = OpenStages()
 
     def exists(self, session: SparkSession, table: Table) -> bool:
         """Tell whether the table is there."""
@@ -79,20 +79,20 @@ class DeltaStore:
         name = self._places.sql(table.id)
         if version is None:
             return session.table(name).where(F.lit(False))
-        for stage in self._stages.values():
-            if stage.listed(table, version):
-                return staging.base(session, stage)
+        stage = self._stages.find(lambda each: each.listed(table, version))
+        if stage is not None:
+            return staging.base(session, stage)
         return session.read.option("versionAsOf", version).table(name)
 
     def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:
         """Fingerprint the data files of each partition."""
         if version is None:
             return dict.fromkeys(target.partitions, "")
-        for stage in self._stages.values():
-            if stage.target == target and stage.version == version:
-                return stage.fingerprints()
-        known = self._seen.get((target.table.name, version, target.scope), {})
-        if known.keys() == set(target.partitions):
+        stage = self._stages.find(lambda each: each.target == target and each.version == version)
+        if stage is not None:
+            return stage.fingerprints()
+        known = self._seen.get((target.table.name, version, target.scope))
+        if known is not None and known.keys() == set(target.partitions):
             return known
         log = self._places.log(session, target.table.id)
         snapshot = jvm.snapshot_at(session, log, int(version)) if log is not None else None
@@ -101,13 +101,8 @@ class DeltaStore:
                 f"{target.table.name} no longer has the version {version}: its log has been cleaned up",
             )
         found = staging.grouped(target, jvm.files_in(session, snapshot, target))
-        self._remember(target, version, found)
+        self._seen.put((target.table.name, version, target.scope), found)
         return found
-
-    def _remember(self, target: Target, version: str, found: Mapping[Scope, str]) -> None:
-        self._seen[(target.table.name, version, target.scope)] = found
-        if len(self._seen) > _REMEMBERED:
-            self._seen.popitem(last=False)
 
     def seen(self, session: SparkSession, table: Table, event: Window, zone: ZoneInfo) -> str | None:  # noqa: ARG002
         """Name the table's version: without partitions every new one may hold other rows of any window."""
@@ -124,12 +119,12 @@ class DeltaStore:
         """Create the table; new columns are added by the publish that brings their first rows."""
         tables.prepare(session, self._places, table, schema)
 
-    def fence(self, session: SparkSession, table: Table, token: int) -> str | None:
+    def fence(self, session: SparkSession, table: Table, token: int, *, own: bool = False) -> str | None:  # noqa: ARG002
         """Raise the claim's transaction id; return the version that it had published before, if any."""
         log = self._places.log(session, table.id)
         if log is None:
             return None
-        mine = self._stages.pop((table.name, token), None)
+        mine = self._stages.end(table.name, token)
         if mine is not None and not mine.tried:
             # Nobody but this process could publish it, and it has not begun to: no commit is needed.
             mine.ended = True
@@ -140,8 +135,9 @@ class DeltaStore:
     def open(self, session: SparkSession, target: Target, token: int) -> DeltaStage:
         """Leave the claim's mark beside the table."""
         stage = staging.open_stage(session, self._places, target, token)
-        self._stages[(target.table.name, token)] = stage
-        self._remember(target, str(stage.base), staging.grouped(target, stage.base_files))
+        self._stages.add(stage)
+        base = (target.table.name, str(stage.base), target.scope)
+        self._seen.put(base, staging.grouped(target, stage.base_files))
         return stage
 
     def stage(self, session: SparkSession, stage: Stage, rows: DataFrame, *, first: bool = True) -> None:
@@ -170,13 +166,13 @@ class DeltaStore:
     ) -> str:
         """Make the staged files of these partitions the table's, in one commit."""
         version = publishing.publish(session, publishing.Publication(_mine(stage), partitions, notes, remember))
-        self._stages.pop((stage.target.table.name, stage.token), None)
+        self._stages.end(stage.target.table.name, stage.token)
         return version
 
     def discard(self, session: SparkSession, stage: Stage, remember: Mapping[str, str]) -> None:
         """Drop the files of a stage that changes nothing; it must still be ours to drop."""
         publishing.drop(session, _mine(stage), remember)
-        self._stages.pop((stage.target.table.name, stage.token), None)
+        self._stages.end(stage.target.table.name, stage.token)
 
     def shadow(self, name: TableName, mark: str) -> TableName:
         """Name the shadow: a table of its own beside the first."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime, timezone
@@ -18,6 +19,7 @@ from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
+from twice.errors import TransientError
 from twice.store.iceberg.listing import FileInfo, describe
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ Result = TypeVar("Result")
 
 _EXPRESSIONS = "org.apache.iceberg.expressions.Expressions"
 _ATTEMPTS = 12
+# How a catalog says that it is not configured rightly: no later attempt will find it otherwise.
+_MISCONFIGURED = re.compile(r"CatalogNotFound|ClassNotFound|Cannot find|authentication failed|No suitable driver")
 
 
 def gateway(session: SparkSession) -> Any:
@@ -61,8 +65,34 @@ def java_class(error: BaseException) -> str:
     return ""
 
 
+def start_catalog(session: SparkSession, name: str) -> None:
+    """Let a session start a catalog now; one that does not start at this moment may do so at the next attempt."""
+    try:
+        session._jsparkSession.sessionState().catalogManager().catalog(name)
+    except (Py4JJavaError, CapturedException) as error:
+        if _MISCONFIGURED.search(f"{java_class(error)} {error}"):
+            raise
+        reason = next((line.strip() for line in str(error).splitlines() if "Exception: " in line), type(error).__name__)
+        raise TransientError(
+            f"the catalog {name} did not start: {reason.removeprefix(': ')}",
+            safe="nothing was changed",
+            to_go_on="run it again once the catalog answers",
+        ) from error
+
+
 def load(session: SparkSession, name: TableName) -> Any | None:
     """Load a table's current metadata; None if there is no such table."""
+    try:
+        return _loaded(session, name)
+    except (Py4JJavaError, CapturedException) as error:
+        # Iceberg takes a catalog that does not start for one that is not there, and asks Spark's own instead.
+        if "REQUIRES_SINGLE_PART_NAMESPACE" not in str(error):
+            raise
+    start_catalog(session, name.store)
+    return _loaded(session, name)
+
+
+def _loaded(session: SparkSession, name: TableName) -> Any | None:
     loaded = known(session, "org.apache.iceberg.spark.Spark3Util", "loadIcebergTable")
     try:
         table = loaded(session._jsparkSession, name.sql)

@@ -20,6 +20,11 @@ CREATED = "twice.created"
 ADDED = "twice.added"
 # Names, in the summary of a snapshot, the shadow that it was made for.
 SHADOW = "twice.shadow"
+# Names, in the summary of a snapshot, the claim that staged it, and says whether its files are a shadow's.
+STAGED = "twice.staged"
+ADOPTED = "twice.adopted"
+# Says of a table that no attempt has succeeded in it yet.
+UNPUBLISHED = "twice.unpublished"
 
 # The branches of shadows, and of the claims on them.
 _BRANCHES = re.compile(r"twice_shadow_(?P<shadow>.+)|twice_(?P<claimant>[^_]+)_\d+")

@@ -17,8 +17,8 @@ from pyspark.errors.exceptions.captured import CapturedException
 
 from twice.errors import Conflict, LeaseLost
 from twice.failpoints import fail_point
-from twice.store.iceberg import jvm, listing
-from twice.store.iceberg.lines import SHADOW, TOKEN
+from twice.store.iceberg import discarding, jvm, listing
+from twice.store.iceberg.lines import SHADOW, TOKEN, UNPUBLISHED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +49,7 @@ def publish(session: SparkSession, publication: Publication) -> str:
         _require_unchanged(session, table, stage)
         seen = _head(table, stage)
         try:
-            _commit(session, table, publication)
+            staged, unpublished = _commit(session, table, publication)
         except (Py4JError, CapturedException) as error:
             now = _look_up(session, stage)
             if now is not None and (landed := stage.line.find_token(now, stage.token)) is not None:
@@ -60,7 +60,9 @@ def publish(session: SparkSession, publication: Publication) -> str:
                 raise
             time.sleep(min(0.05 * 2**attempt, 2.0))
             continue
-        return _landed_or_lost(jvm.load(session, stage.target.table.id), stage)
+        version = _landed_or_lost(jvm.load(session, stage.target.table.id), stage)
+        discarding.delete_files(session, table, staged, unpublished)
+        return version
     raise AssertionError("unreachable")
 
 
@@ -80,19 +82,25 @@ def drop(session: SparkSession, stage: IcebergStage, remember: Mapping[str, str]
             )
         _require_unchanged(session, table, stage)
         transaction = table.newTransaction()
-        if any(stage.line.property(table, name) != value for name, value in remember.items()):
+        new = not stage.line.shadow and table.properties().get(UNPUBLISHED) is not None
+        if new or any(stage.line.property(table, name) != value for name, value in remember.items()):
             properties = transaction.updateProperties()
             for name, value in remember.items():
                 properties.set(stage.line.key(name), value)
+            if new:
+                properties.remove(UNPUBLISHED)
             properties.commit()
-        transaction.manageSnapshots().removeBranch(stage.line.branch_of(stage.token)).commit()
+        staged = discarding.remove_branch(transaction, table, stage.line, stage.token)
+        added = [file.location for file in stage.changed_files(session, table)[0]] if staged else []
         tried = True
         transaction.commitTransaction()
+        discarding.delete_files(session, table, staged, added)
 
     jvm.retried(attempt)
 
 
-def _commit(session: SparkSession, table: Any, publication: Publication) -> None:
+def _commit(session: SparkSession, table: Any, publication: Publication) -> tuple[list[Any], list[str]]:
+    """Commit in one transaction; return the staged snapshots that it expired, and staged files that stay out."""
     stage, wanted = publication.stage, set(publication.partitions)
     head = jvm.snapshot_of(table, stage.line.branch_of(stage.token))
     added, removed = stage.changed_files(session, table)
@@ -102,8 +110,10 @@ def _commit(session: SparkSession, table: Any, publication: Publication) -> None
     overwrite.validateNoConflictingData().validateNoConflictingDeletes()
     if (current := stage.line.head(table)) is not None:
         overwrite.validateFromSnapshot(current.snapshotId())
+    unpublished = []
     if stage.replaces:
         overwrite.overwriteByRowFilter(expression)
+        unpublished = [file.location for file in added if stage.place(file) not in wanted]
         added = [file for file in added if stage.place(file) in wanted]
         if added:
             overwrite.validateAddedFilesMatchOverwriteFilter()
@@ -123,10 +133,13 @@ def _commit(session: SparkSession, table: Any, publication: Publication) -> None
     properties.set(stage.line.key(TOKEN), str(max(known, stage.token)))
     for name, value in publication.remember.items():
         properties.set(stage.line.key(name), value)
+    if not stage.line.shadow and table.properties().get(UNPUBLISHED) is not None:
+        properties.remove(UNPUBLISHED)
     properties.commit()
-    transaction.manageSnapshots().removeBranch(stage.line.branch_of(stage.token)).commit()
+    staged = discarding.remove_branch(transaction, table, stage.line, stage.token)
     fail_point("publish.ready")
     transaction.commitTransaction()
+    return staged, unpublished
 
 
 def _landed_or_lost(table: Any, stage: IcebergStage) -> str:

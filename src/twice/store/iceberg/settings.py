@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from twice.config import StoreConfig
 
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+DEFAULT_CATALOG = "sqlite:///.twice/catalog.db"
 
 
 def spark_settings(store: StoreConfig, root: Path) -> dict[str, str]:
     """Return what Spark needs to know to reach the store's catalog."""
-    catalog = store.options.get("catalog", "sqlite:///.twice/catalog.db")
+    catalog = store.options.get("catalog", DEFAULT_CATALOG)
     if catalog == "spark":  # configured by the cluster, or under [profiles.*.spark]
         return {}
     warehouse = store.options.get("warehouse", ".twice/warehouse")
@@ -33,9 +34,14 @@ def spark_settings(store: StoreConfig, root: Path) -> dict[str, str]:
     }
 
 
+def catalog_file(catalog: str, root: Path) -> Path:
+    """Return the file of an embedded catalog; a relative path is seen from the configuration file."""
+    return (root / catalog.removeprefix("sqlite:///")).resolve()
+
+
 def _connection(name: str, catalog: str, root: Path) -> dict[str, str]:
     if catalog.startswith("sqlite:///"):
-        path = (root / catalog.removeprefix("sqlite:///")).resolve()
+        path = catalog_file(catalog, root)
         path.parent.mkdir(parents=True, exist_ok=True)
         # Several processes share the file: wait for each other instead of failing.
         return {"uri": f"jdbc:sqlite:{path}", "jdbc.busy_timeout": "30000"}

@@ -12,7 +12,7 @@ from twice.content.java import items_of
 from twice.content.rows import column
 from twice.errors import LeaseLost, StoreRefused
 from twice.store.iceberg import jvm, listing, staging
-from twice.store.iceberg.lines import CREATED, SHADOW, Line, added_by_others, shadows_in
+from twice.store.iceberg.lines import ADOPTED, CREATED, SHADOW, STAGED, Line, added_by_others, shadows_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,6 +64,7 @@ def adopt(session: SparkSession, stage: IcebergStage, shadow: Table) -> None:
                     to_go_on="rewrite its data files first",
                 )
         listing.add(overwrite, [file for place in differing for file in ours[place]])
+        overwrite.set(STAGED, stage.mark).set(ADOPTED, line.shadow)  # its files stay the shadow's
         overwrite.commit()
 
     jvm.retried(attempt)

@@ -12,7 +12,7 @@ from twice.content.filters import scope_filter
 from twice.errors import Conflict, LeaseLost
 from twice.model.names import quote
 from twice.store.iceberg import grouping, jvm, listing
-from twice.store.iceberg.lines import SHADOW, Line
+from twice.store.iceberg.lines import SHADOW, STAGED, Line
 from twice.store.protocol import Stage, Stray
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from twice.model.targets import Target
 
 KEEP_ALL = 2**31 - 1
+_MARKED = f"spark.sql.iceberg.snapshot-property.{STAGED}"
 
 
 @dataclass
@@ -43,6 +44,11 @@ class IcebergStage(Stage):
     def branch(self) -> str:
         """The branch's name for Spark: the table's name with one more part."""
         return f"{self.target.table.id.sql}.{quote('branch_' + self.line.branch_of(self.token))}"
+
+    @property
+    def mark(self) -> str:
+        """What the stage's snapshots say in their summaries."""
+        return self.line.mark(self.token)
 
     def place(self, file: listing.FileInfo) -> Scope | None:
         """Return the partition of the target that a file belongs to; None if it is outside."""
@@ -115,7 +121,7 @@ def open_stage(session: SparkSession, target: Target, token: int) -> IcebergStag
 def write(session: SparkSession, stage: IcebergStage, rows: DataFrame, *, first: bool) -> None:
     """Write rows to the branch in the table's column order."""
     ordered = _ordered(session, stage, rows)
-    writer = ordered.writeTo(stage.branch)
+    writer = ordered.writeTo(stage.branch).option(f"snapshot-property.{STAGED}", stage.mark)
     if stage.line.shadow:
         writer = writer.option(f"snapshot-property.{SHADOW}", stage.line.shadow)
     if grouping.is_grouped(session, ordered, stage.target.table.partition_columns):
@@ -136,13 +142,14 @@ def write_changes(session: SparkSession, stage: IcebergStage, changes: DataFrame
     stage.replaces = False
     rows = _ordered(session, stage, changes)
     if insert_only:
-        rows.writeTo(stage.branch).append()
+        rows.writeTo(stage.branch).option(f"snapshot-property.{STAGED}", stage.mark).append()
     else:
         table = stage.target.table
         matched = [*table.key, *(name for name in table.partition_columns if name not in table.key)]
         same = " AND ".join(f"target.{quote(name)} = changes.{quote(name)}" for name in matched)
         view = f"twice_changes_{stage.token}"
         rows.createOrReplaceTempView(view)
+        session.conf.set(_MARKED, stage.mark)  # a statement has no options
         try:
             # Names are quoted by `quote`, values never enter the text.
             session.sql(
@@ -150,6 +157,7 @@ def write_changes(session: SparkSession, stage: IcebergStage, changes: DataFrame
                 "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
             )
         finally:
+            session.conf.unset(_MARKED)
             session.catalog.dropTempView(view)
     look(session, stage)
 

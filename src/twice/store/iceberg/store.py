@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from twice.content.filters import scope_filter
 from twice.content.spreading import pays
 from twice.errors import StoreRefused
-from twice.store.iceberg import grouping, jvm, publishing, shadows, staging, tables
+from twice.store.iceberg import discarding, grouping, jvm, publishing, shadows, staging, tables
 from twice.store.iceberg.lines import Line
 from twice.store.iceberg.listing import FileInfo
 from twice.store.iceberg.memory import Memory
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from twice.model.tables import Table
     from twice.model.targets import Target
     from twice.model.windows import Window
+    from twice.store.iceberg.catalog import CatalogDatabase
     from twice.store.protocol import Stage
 
 
@@ -37,7 +38,8 @@ class IcebergStore:
 
     abilities = Abilities("iceberg")
 
-    def __init__(self) -> None:
+    def __init__(self, catalog: CatalogDatabase | None = None) -> None:
+        self._catalog = catalog
         self._memory = Memory()
 
     def exists(self, session: SparkSession, table: Table) -> bool:
@@ -110,8 +112,8 @@ class IcebergStore:
         """Create the table, or add new columns."""
         tables.prepare(session, table, schema)
 
-    def fence(self, session: SparkSession, table: Table, token: int) -> str | None:
-        """Drop a claim's branch; return the version that it had published before, if any."""
+    def fence(self, session: SparkSession, table: Table, token: int, *, own: bool = False) -> str | None:
+        """Drop a claim's branch and what it staged; return the version that it had published before, if any."""
 
         def attempt() -> str | None:
             live = jvm.load(session, table.id)
@@ -120,10 +122,13 @@ class IcebergStore:
             line = Line.of(table.id)
             landed = line.find_token(live, token)
             if landed is None and line.branch_of(token) in live.refs():
-                live.manageSnapshots().removeBranch(line.branch_of(token)).commit()
+                discarding.drop_branch(session, live, line, token)
             return landed
 
-        return jvm.retried(attempt)
+        landed = jvm.retried(attempt)
+        if landed is None and own:
+            tables.drop_unpublished(session, self._catalog, table)
+        return landed
 
     def open(self, session: SparkSession, target: Target, token: int) -> IcebergStage:
         """Create the branch that is both stage and fence."""

@@ -17,13 +17,16 @@ from twice.errors import SchemaRefused, StoreRefused
 from twice.model.names import quote
 from twice.model.patterns import Merge
 from twice.store.iceberg import jvm
-from twice.store.iceberg.lines import ADDED, CREATED, Line, added_by_others, shadows_at
+from twice.store.iceberg.lines import ADDED, CREATED, UNPUBLISHED, Line, added_by_others, shadows_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from twice.model.tables import Table
+    from twice.store.iceberg.catalog import CatalogDatabase
 
+# Names the columns that Iceberg keeps in a wider type, and the type that the step makes: smallint becomes int.
+NARROW = "twice.narrow"
 # Iceberg can widen these in place: (from, to).
 _WIDENED = {("int", "bigint"), ("float", "double")}
 
@@ -96,9 +99,10 @@ def _create(session: SparkSession, table: Table, schema: T.StructType) -> None:
         "write.delete.mode": "copy-on-write",
         "write.update.mode": "copy-on-write",
         "write.parquet.compression-codec": "zstd",
+        **({NARROW: json.dumps(narrow)} if (narrow := _narrow(schema)) else {}),
         **({"comment": table.description} if table.description else {}),
         **({"owner": table.owner} if table.owner else {}),
-        **({Line.of(table.id).key(CREATED): "true"} if table.id.shadow else {}),
+        **({Line.of(table.id).key(CREATED): "true"} if table.id.shadow else {UNPUBLISHED: "true"}),
     }.items():
         properties.put(name, value)
     identifier = java.org.apache.iceberg.catalog.TableIdentifier.of(spaces, table.id.parts[-1])
@@ -109,6 +113,21 @@ def _create(session: SparkSession, table: Table, schema: T.StructType) -> None:
         # Another process was first: its table is checked like any other on the next look.
         if not jvm.java_class(error).endswith("AlreadyExistsException"):
             raise
+
+
+def drop_unpublished(session: SparkSession, catalog: CatalogDatabase | None, table: Table) -> None:
+    """Drop a table that was created for attempts of which none succeeded, unless another one is at work in it.
+
+    To open a stage is a commit, so an attempt that opens one after this look has changed what the catalog is asked for.
+    """
+    live = jvm.load(session, table.id) if catalog is not None else None
+    if live is None or live.properties().get(UNPUBLISHED) is None:
+        return
+    metadata = live.operations().current()
+    if metadata.currentSnapshot() is not None or not metadata.refs().isEmpty():
+        return
+    if catalog is not None and catalog.forget(table.id, str(metadata.metadataFileLocation())):
+        jvm.known(session, "org.apache.iceberg.CatalogUtil", "dropTableData")(live.io(), metadata)
 
 
 def _create_namespace(catalog: Any, spaces: Any) -> None:
@@ -134,8 +153,9 @@ def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any
             to_go_on="; ".join(f"ALTER TABLE {table.id.sql} DROP COLUMN {quote(name)}" for name in gone)
             + ", or let the step go on making it",
         )
+    narrow = json.loads(live.properties().get(NARROW) or "{}")
     for name, kind in here.items():
-        if name in there and _kept(kind) != plain(there[name]):
+        if name in there and not _is_same(kind, plain(there[name]), narrow.get(name)):
             raise SchemaRefused(
                 f"{table.name}: column {name} is {there[name].simpleString()}, but the step makes "
                 f"{kind.simpleString()}",
@@ -146,16 +166,19 @@ def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any
     added = _added_after(live, Line.of(table.id), here, new)
     if not new and not added:
         return
+    widened = {**narrow, **{name: kind for name, kind in _narrow(schema).items() if name in new}}
     transaction = live.newTransaction()
     update = transaction.updateSchema()
     convert = jvm.gateway(session).org.apache.iceberg.spark.SparkSchemaUtil.convert
     for name in new:
         update.addColumn(None, name, convert(_java_type(session, plain(here[name]))))
     update.commit()
-    if added:
+    if added or widened != narrow:
         properties = transaction.updateProperties()
         for key, names in added.items():
             properties.set(key, json.dumps(sorted(names)))
+        if widened != narrow:
+            properties.set(NARROW, json.dumps(widened))
         properties.commit()
     transaction.commitTransaction()
 
@@ -168,6 +191,20 @@ def _added_after(live: Any, line: Line, here: Mapping[str, object], new: list[st
         return {line.key(ADDED): mine} if mine != line.added(live) else {}
     found = {other.key(ADDED): other.added(live) for other in shadows_at(live)}
     return {key: names - set(here) for key, names in found.items() if names & set(here)}
+
+
+def _is_same(kind: T.DataType, there: T.DataType, narrow: str | None) -> bool:
+    """Tell whether a step makes what a column holds: its very type, or the narrower one that it was created for."""
+    return plain(kind) == there or (_kept(kind) == there and narrow == kind.simpleString())
+
+
+def _narrow(schema: T.StructType) -> dict[str, str]:
+    """Name the columns that Iceberg keeps in a wider type than the step makes."""
+    return {
+        field.name: field.dataType.simpleString()
+        for field in schema.fields
+        if _kept(field.dataType) != plain(field.dataType)
+    }
 
 
 def _kept(kind: T.DataType) -> T.DataType:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from twice.store.parquet.files import Files
-from twice.store.parquet.log import Log
+from twice.store.parquet.log import Log, State
 from twice.store.parquet.names import folder_name
 
 if TYPE_CHECKING:
@@ -60,6 +60,10 @@ class Folder:
         """List the claims that have something here."""
         found = [entry.name for part in ("stage", "aside") for entry in self.files.entries(f"{self.book}/{part}")]
         return sorted({int(name) for name in found if name.isdecimal()})
+
+    def is_gone(self, head: State) -> bool:
+        """Tell whether the table went with its first attempt; one that began at the same moment keeps it."""
+        return head.stands == "gone" and not self.tokens()
 
     def has_data(self) -> bool:
         """Tell whether there is anything that a reader would look at."""

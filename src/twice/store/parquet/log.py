@@ -33,7 +33,10 @@ class Move:
 
 @dataclass(frozen=True)
 class State:
-    """What an entry says. `ended`: by token, the version that a claim published, or None if it was fenced."""
+    """What an entry says. `ended`: by token, the version that a claim published, or None if it was fenced.
+
+    `stands`: "new" until the first attempt succeeds, "gone" if it failed instead: then there is no table.
+    """
 
     number: int
     version: int
@@ -44,6 +47,7 @@ class State:
     author: int | None = None
     moves: tuple[Move, ...] = ()
     notes: Mapping[str, str] = field(default_factory=dict)
+    stands: str = "yes"
 
     def following(self) -> State:
         """Return the entry that would follow if nothing changed."""

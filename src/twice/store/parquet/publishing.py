@@ -32,12 +32,14 @@ class ParquetStage(Stage):
 
     base_files: Mapping[Scope, str] = field(default_factory=dict)
     schema: str = ""
+    # A publish may have been decided: from here on only the log knows.
+    tried: bool = False
 
 
 def open_stage(folder: Folder, target: Target, token: int) -> ParquetStage:
     """Make the claim's folder, and note what the scope holds now."""
     head = swap.settle(folder)
-    if head is None:
+    if head is None or head.stands == "gone":
         raise Conflict(f"{folder.table.name} was dropped while the run was preparing to write it")
     if token in head.ended:
         raise _lost(folder, target, token)
@@ -71,7 +73,9 @@ def publish(
             author=token,
             moves=moves,
             notes=notes,
+            stands="yes",
         )
+        stage.tried = True
         fail_point("parquet.ready")
         if _commit(folder, state, token):
             fail_point("parquet.journalled")
@@ -87,8 +91,9 @@ def discard(folder: Folder, stage: ParquetStage, remember: Mapping[str, str]) ->
         head = _require_open(folder, stage)
         if stage.token not in head.ended:  # else our own end, whose answer was lost
             _require_unchanged(folder, stage)
-            wanted = head.following().remembering(remember)
-            if wanted.properties != head.properties and not _commit(folder, wanted, None):
+            wanted = replace(head.following().remembering(remember), stands="yes")
+            same = (wanted.properties, wanted.stands) == (head.properties, head.stands)
+            if not same and not _commit(folder, wanted, None):
                 time.sleep(min(0.005 * 2**attempt, 0.2))
                 continue
         swap.clean(folder, stage.token)
@@ -96,14 +101,23 @@ def discard(folder: Folder, stage: ParquetStage, remember: Mapping[str, str]) ->
     raise _busy(folder)
 
 
-def fence(folder: Folder, token: int) -> str | None:
-    """End a claim, unless it has ended; return the version that it published, if it had."""
+def fence(folder: Folder, token: int, *, own: bool = False, untried: bool = False) -> str | None:
+    """End a claim, unless it has ended; return the version that it published, if it had.
+
+    Our `own` claim needs no entry if its publish was never tried, and takes a table with it in which no attempt has
+    succeeded, unless another one has a stage there.
+    """
     for attempt in range(_ATTEMPTS):
         head = swap.settle(folder)
         if head is None:
             return None
         if token not in head.ended:
-            if not _commit(folder, head.following().ending(token, None), token):
+            goes = own and head.stands == "new" and not set(folder.tokens()) - {token}
+            if own and untried and not goes:
+                swap.clean(folder, token)
+                return None
+            entry = head.following().ending(token, None)
+            if not _commit(folder, replace(entry, stands="gone" if goes else entry.stands), token):
                 time.sleep(min(0.005 * 2**attempt, 0.2))
                 continue
             folder.log.tidy(head.number + 1)

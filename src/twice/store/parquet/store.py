@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from twice.store.parquet.hadoop import HadoopFiles
 from twice.store.parquet.publishing import ParquetStage
 from twice.store.parquet.settings import is_local, root_of
 from twice.store.protocol import Abilities
+from twice.store.registries import OpenStages, Recent
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -52,12 +52,14 @@ class ParquetStore:
         self._root = root_of(store, root)
         self._known: dict[str, int] = {}
         # What scopes held when their stages were opened: by table, base version and scope.
-        self._bases: OrderedDict[tuple[str, str | None, Scope], Mapping[Scope, str]] = OrderedDict()
+        self._bases: Recent[tuple[str, str | None, Scope], Mapping[Scope, str]] = Recent(_REMEMBERED)
+        self._stages: OpenStages[ParquetStage] = OpenStages()
 
     def exists(self, session: SparkSession, table: Table) -> bool:
         """Tell whether the table is there."""
         folder = self._folder(session, table)
-        return swap.settle(folder) is not None or folder.has_data()
+        head = swap.settle(folder)
+        return (head is not None and not folder.is_gone(head)) or folder.has_data()
 
     def token(self, session: SparkSession, table: Table) -> int:
         """Return the highest token in the log or among the leftover stages."""
@@ -83,6 +85,8 @@ class ParquetStore:
         folder = self._folder(session, table)
         for _ in range(_TRIES):
             head = swap.settle(folder)
+            if head is not None and folder.is_gone(head):
+                head = None
             if head is None and not folder.has_data():
                 raise StoreRefused(f"{table.name} does not exist", safe="nothing was changed")
             now = self._version(folder)
@@ -133,16 +137,17 @@ class ParquetStore:
         """Create the table, or see that only columns are added; the publish adds them."""
         tables.prepare(session, self._folder(session, table), schema)
 
-    def fence(self, session: SparkSession, table: Table, token: int) -> str | None:
+    def fence(self, session: SparkSession, table: Table, token: int, *, own: bool = False) -> str | None:
         """End a claim for good; return the version that it had published before, if any."""
-        return publishing.fence(self._folder(session, table), token)
+        mine = self._stages.end(table.name, token)
+        untried = mine is None or not mine.tried
+        return publishing.fence(self._folder(session, table), token, own=own, untried=untried)
 
     def open(self, session: SparkSession, target: Target, token: int) -> ParquetStage:
         """Make the claim's folder."""
         stage = publishing.open_stage(self._folder(session, target.table), target, token)
-        self._bases[target.table.name, stage.base, target.scope] = stage.base_files
-        if len(self._bases) > _REMEMBERED:
-            self._bases.popitem(last=False)
+        self._bases.put((target.table.name, stage.base, target.scope), stage.base_files)
+        self._stages.add(stage)
         return stage
 
     def stage(self, session: SparkSession, stage: Stage, rows: DataFrame, *, first: bool = True) -> None:
@@ -173,11 +178,14 @@ class ParquetStore:
     ) -> str:
         """Decide in the log, then move the folders of these partitions."""
         folder = self._folder(session, stage.target.table)
-        return publishing.publish(folder, _mine(stage), partitions, notes, remember)
+        version = publishing.publish(folder, _mine(stage), partitions, notes, remember)
+        self._stages.end(stage.target.table.name, stage.token)
+        return version
 
     def discard(self, session: SparkSession, stage: Stage, remember: Mapping[str, str]) -> None:
         """Drop the folder of a stage that changes nothing; it must still be ours to drop."""
         publishing.discard(self._folder(session, stage.target.table), _mine(stage), remember)
+        self._stages.end(stage.target.table.name, stage.token)
 
     def _folder(self, session: SparkSession, table: Table) -> Folder:
         local = is_local(self._root)
@@ -189,7 +197,7 @@ class ParquetStore:
 
     def _version(self, folder: Folder) -> str | None:
         head = swap.settle(folder)
-        if head is not None:
+        if head is not None and not folder.is_gone(head):
             return publishing.version_of(head)
         found = listing.everything(folder.files, folder.data)
         return f"files-{found}" if found else None
@@ -198,7 +206,7 @@ class ParquetStore:
         return listing.fingerprints(target, listing.units(folder.files, root, target))
 
     def _is_base(self, table: Table, version: str) -> bool:
-        return any(name == table.name and base == version for name, base, _ in self._bases)
+        return any(name == table.name and base == version for name, base, _ in self._bases.known())
 
     def _moved(self, table: Table, version: str | None, now: str | None) -> Conflict:
         return Conflict(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import types as T
@@ -54,13 +55,14 @@ def prepare(session: SparkSession, folder: Folder, schema: T.StructType) -> None
         if head is not None and head.version:
             _require_additive(folder.table, stored(head.schema), schema)
             return
-        if head is None and folder.has_data():  # somebody else's folders: from now on they are ours
-            first = State(0, 1, text(adopted(session, folder)))
+        is_there = head is not None and head.stands != "gone"
+        next_ = head.following() if head is not None else State(0, 0, "")
+        if not is_there and folder.has_data():  # folders of another writer: from now on they are ours
+            first = replace(next_, version=1, schema=text(adopted(session, folder)), stands="yes")
         else:
-            # Nothing was ever published: the columns of an attempt that failed bind nobody.
-            first = State(0, 0, text(schema)) if head is None else head.following()
-            first = State(**{**first.__dict__, "schema": text(schema)})
-            if head is not None and head.schema == first.schema:
+            # Nothing was ever published: the columns of an attempt that failed bind no other.
+            first = replace(next_, schema=text(schema), stands=next_.stands if is_there else "new")
+            if is_there and head is not None and head.schema == first.schema:
                 return
         if folder.log.commit(first) and not first.version:
             return

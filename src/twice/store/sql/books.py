@@ -1,8 +1,9 @@
 """What the store writes down beside its tables, in the same schema and in the same transactions.
 
-`twice_tables` counts a table's versions and knows its highest token. `twice_claims` says how every claim
-ended: its row is the fence, because a publish needs its own row to be `open`. `twice_partitions` says which
-token wrote a partition last, and what the partition looked like then.
+`twice_tables` counts a table's versions and knows its highest token. `twice_claims` has the claims that are open,
+published or fenced: a claim's row is the fence, because a publish needs its own row to be `open`. A claim that ends
+by itself without a publish leaves no row. `twice_partitions` says which token wrote a partition last, and what the
+partition looked like then.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from twice.errors import LeaseLost, StoreRefused, TwiceError
+from twice.errors import Conflict, LeaseLost, TwiceError
 from twice.store.sql.database import exact
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from twice.store.sql.database import Database
 
 _LONGEST = 190
+# A property of a table that twice created and in which no attempt has succeeded yet.
+UNPUBLISHED = "twice.unpublished"
 _STAGE = "twice_stage_"
 # Postgres cuts longer names off, without a word.
 _NAME_BYTES = 63
@@ -136,10 +139,10 @@ def lock_entry(connection: sa.Connection, found: Books, table: TableName) -> Ent
     """Read and lock a table's row, which must be there."""
     entry = read_entry(connection, found, table, lock=True)
     if entry is None:
-        raise StoreRefused(
-            f"{table}: its row in twice_tables was removed while a run was at work",
+        raise Conflict(
+            f"{table}: its row in twice_tables was removed while a run was preparing to write it",
             safe="nothing was published",
-            to_go_on="run it again: the row is made anew",
+            to_go_on="run it again: the row is created again",
         )
     return entry
 
@@ -169,6 +172,11 @@ def add_entry(connection: sa.Connection, found: Books, table: TableName, entry: 
             properties=json.dumps(dict(entry.properties), sort_keys=True),
         )
     )
+
+
+def drop_entry(connection: sa.Connection, found: Books, table: TableName) -> None:
+    """Remove the row of a table that goes before anything was published in it; claims that were fenced stay so."""
+    connection.execute(found.tables.delete().where(found.tables.c.table_name == _key(table)))
 
 
 def forget(connection: sa.Connection, found: Books, table: TableName) -> None:
@@ -210,6 +218,18 @@ def end_claim(
         .values(state=state, version=version, notes=json.dumps(dict(notes or {}), sort_keys=True))
     )
     return done.rowcount == 1
+
+
+def drop_claim(connection: sa.Connection, found: Books, table: TableName, token: int) -> bool:
+    """Remove an open claim that published nothing; False if it was not open. Without its row it cannot publish."""
+    done = connection.execute(found.claims.delete().where(*_claim(found, table, token), found.claims.c.state == "open"))
+    return done.rowcount == 1
+
+
+def highest_token(connection: sa.Connection, found: Books, table: TableName) -> int:
+    """Return the highest token among a table's claims; 0 if there are none."""
+    query = sa.select(sa.func.max(found.claims.c.token)).where(found.claims.c.table_name == _key(table))
+    return int(connection.execute(query).scalar() or 0)
 
 
 def open_tokens(connection: sa.Connection, found: Books, table: TableName) -> list[int]:

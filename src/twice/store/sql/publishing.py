@@ -1,6 +1,6 @@
 """Publish: one transaction that moves staged rows into the table and ends the claim.
 
-The claim's row is the fence. Whoever takes a claim over sets its row to `fenced`; this transaction takes
+The claim's row is the fence. A run that takes a claim over sets its row to `fenced`; this transaction takes
 the same row from `open` to `published`, so of the two only one can succeed. An error while committing is
 unknown, not failed: the token is looked up on a new connection before anything else.
 """
@@ -60,23 +60,26 @@ def discard(database: Database, stage: SqlStage, remember: Mapping[str, str]) ->
     try:
         with database.change(look) as connection:
             entry = books.lock_entry(connection, found, table)
-            if not books.end_claim(connection, found, table, stage.token, "discarded"):
+            if not books.drop_claim(connection, found, table, stage.token):
                 raise books.lost(stage.target, stage.token)
             _require_unchanged(connection, look, stage)
-            if any(entry.properties.get(name) != value for name, value in remember.items()):
-                properties = {**entry.properties, **remember}
+            properties = _properties(entry, remember)
+            if properties != entry.properties:
                 kept = books.Entry(entry.token, entry.version, entry.columns, properties)
                 books.write_entry(connection, found, table, kept)
             if database.dialect != "other":
                 staging.drop_stage(connection, database, table, stage.token)
     except CommitUnknown as unknown:
-        _looked_up(database, stage, unknown, "discarded")
+        _looked_up(database, stage, unknown, None)
     if database.dialect == "other":
         drop_leftover(database, table, stage.token)
 
 
-def fence(database: Database, table: TableName, token: int) -> str | None:
-    """Stop a token for good; return the version that it published, if it already had."""
+def fence(database: Database, table: TableName, token: int, *, own: bool = False) -> str | None:
+    """Stop a token for good; return the version that it published, if it already had.
+
+    Our `own` claim loses its row; that of another holder says `fenced`, also for one that has not begun yet.
+    """
     found = books.books(database, table)
     with database.look() as connection:
         if not books.exist(connection, found):
@@ -84,13 +87,19 @@ def fence(database: Database, table: TableName, token: int) -> str | None:
     with database.settled() as connection:
         books.read_entry(connection, found, table, lock=True)
         state = books.claim_state(connection, found, table, token, lock=True)
-        if state is None:
-            # Whoever holds this token and has not begun must not begin any more.
+        if own:
+            books.drop_claim(connection, found, table, token)
+        elif state is None:
+            # A holder that has not begun must not begin any more.
             books.put_claim(connection, found, table, token, "fenced")
         elif state[0] == "open":
             books.end_claim(connection, found, table, token, "fenced")
     drop_leftover(database, table, token)
-    return str(state[1]) if state is not None and state[0] == "published" else None
+    if state is not None and state[0] == "published":
+        return str(state[1])
+    if own:
+        tables.drop_unpublished(database, table)
+    return None
 
 
 def drop_leftover(database: Database, table: TableName, token: int) -> None:
@@ -149,7 +158,7 @@ def _publish(
             max(entry.token, stage.token),
             version,
             described(_known_after(connection, database, stage, entry)),
-            {**entry.properties, **publication.remember},
+            _properties(entry, publication.remember),
         ),
     )
     ended = books.end_claim(
@@ -238,6 +247,11 @@ def _known_after(connection: sa.Connection, database: Database, stage: SqlStage,
     return T.StructType([*stage.schema.fields, *kept])
 
 
+def _properties(entry: books.Entry, remember: Mapping[str, str]) -> dict[str, str]:
+    """Return a table's properties after an attempt that succeeded."""
+    return {name: value for name, value in {**entry.properties, **remember}.items() if name != books.UNPUBLISHED}
+
+
 def _alike(before: int, after: int) -> bool:
     """Tell whether the numbers of rows leave it open that few rows differ."""
     return bool(before) and bool(after) and abs(before - after) <= 0.2 * max(before, after)
@@ -268,8 +282,8 @@ def _require_unchanged(connection: sa.Connection, look: prints.Look, stage: SqlS
         )
 
 
-def _looked_up(database: Database, stage: SqlStage, unknown: CommitUnknown, wanted: str) -> int:
-    """Find out on a new connection how a commit ended whose answer was lost."""
+def _looked_up(database: Database, stage: SqlStage, unknown: CommitUnknown, wanted: str | None) -> int:
+    """Find out on a new connection how a commit ended whose answer was lost; None: the claim's row was to go."""
     table = stage.target.table.id
     try:
         with database.settled() as connection:
@@ -281,8 +295,8 @@ def _looked_up(database: Database, stage: SqlStage, unknown: CommitUnknown, want
             safe="the next run finds out whether it landed, and adopts it if so",
             to_go_on="run it again once the database answers",
         ) from error
-    if state is not None and state[0] == wanted:
-        return state[1] or 0
+    if (state[0] if state is not None else None) == wanted:
+        return (state[1] if state is not None else None) or 0
     if state is None or state[0] != "open":
         raise books.lost(stage.target, stage.token)
     raise TransientError(unknown.problem.message, safe="nothing was published", to_go_on="run it again later")

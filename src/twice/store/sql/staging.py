@@ -83,18 +83,12 @@ def open_stage(database: Database, target: Target, token: int) -> SqlStage:
     found, table = books.books(database, target.table.id), target.table.id
     look = prints.Look(database, target)
     with database.settled(look) as connection:
-        entry = books.lock_entry(connection, found, table)
+        entry = books.lock_entry(connection, found, table)  # from here on the table stays, and its claims wait
         state = books.claim_state(connection, found, table, token, lock=True)
         if state is None:
             books.put_claim(connection, found, table, token, "open")
         elif state[0] != "open":
             raise books.lost(target, token)
-        books.write_entry(
-            connection,
-            found,
-            table,
-            books.Entry(max(entry.token, token), entry.version, entry.columns, entry.properties),
-        )
         columns = database.columns(connection, table)
         if not columns:
             raise Conflict(f"{target.table.name} was dropped while the run was preparing to write it")

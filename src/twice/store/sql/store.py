@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from twice.content.filters import scope_filter
 from twice.errors import Conflict
 from twice.store.protocol import Abilities
+from twice.store.registries import OpenStages
 from twice.store.sql import books, checks, prints, publishing, reading, shadows, staging, tables
 from twice.store.sql.staging import SqlStage
 from twice.store.sql.types import read_schema, restored
@@ -35,7 +36,7 @@ class SqlStore:
         self.database = database
         # A snapshot that all readers of an attempt share is something that only Postgres offers.
         self.abilities = Abilities("sql", pins=database.dialect == "postgres", history=False)
-        self._stages: dict[tuple[str, int], SqlStage] = {}
+        self._stages: OpenStages[SqlStage] = OpenStages()
 
     def exists(self, session: SparkSession, table: Table) -> bool:  # noqa: ARG002 - the driver asks itself
         """Tell whether the table is there."""
@@ -72,12 +73,15 @@ class SqlStore:
         """Name the token that wrote each partition, or what is there instead."""
         if version is None:
             return dict.fromkeys(target.partitions, "")
-        for stage in self._stages.values():
-            if stage.target.table.name == target.table.name and set(stage.target.partitions) == set(target.partitions):
-                if version == stage.version:
-                    return stage.files()
-                if version == stage.base:
-                    return stage.base_files
+        stage = self._stages.find(
+            lambda each: (
+                each.target.table.name == target.table.name
+                and version in (each.version, each.base)
+                and set(each.target.partitions) == set(target.partitions)
+            )
+        )
+        if stage is not None:
+            return stage.files() if version == stage.version else stage.base_files
         with self.database.look() as connection:
             entry = self._entry(connection, target.table)
             if entry is None:
@@ -107,7 +111,10 @@ class SqlStore:
         with self.database.look() as connection:
             entry = self._entry(connection, table)
             left = books.stage_tokens(connection, table.id, self.database.schema(table.id))
-        return max([entry.token if entry is not None else 0, *left])
+            if entry is not None:
+                found = books.books(self.database, table.id)
+                left = [*left, entry.token, books.highest_token(connection, found, table.id)]
+        return max([0, *left])
 
     def stages(self, session: SparkSession, table: Table) -> Sequence[int]:  # noqa: ARG002
         """List the tokens that have an open claim or a staging table."""
@@ -131,16 +138,16 @@ class SqlStore:
         """Create the table, or add new columns."""
         tables.prepare(self.database, table, schema)
 
-    def fence(self, session: SparkSession, table: Table, token: int) -> str | None:  # noqa: ARG002
+    def fence(self, session: SparkSession, table: Table, token: int, *, own: bool = False) -> str | None:  # noqa: ARG002
         """Stop a token for good; return the version that it published, if it already had."""
-        self._stages.pop((table.name, token), None)
-        return publishing.fence(self.database, table.id, token)
+        self._stages.end(table.name, token)
+        return publishing.fence(self.database, table.id, token, own=own)
 
     def open(self, session: SparkSession, target: Target, token: int) -> SqlStage:
         """Open the claim and create its staging table."""
         stage = staging.open_stage(self.database, target, token)
         stage.session = session
-        self._stages[(target.table.name, token)] = stage
+        self._stages.add(stage)
         return stage
 
     def stage(self, session: SparkSession, stage: Stage, rows: DataFrame, *, first: bool = True) -> None:
@@ -171,13 +178,13 @@ class SqlStore:
     ) -> str:
         """Replace or merge the staged partitions, in one transaction."""
         version = publishing.publish(self.database, publishing.Publication(_mine(stage), partitions, notes, remember))
-        self._stages.pop((stage.target.table.name, stage.token), None)
+        self._stages.end(stage.target.table.name, stage.token)
         return version
 
     def discard(self, session: SparkSession, stage: Stage, remember: Mapping[str, str]) -> None:  # noqa: ARG002
         """Drop a stage that changes nothing; it must still be ours to drop."""
         publishing.discard(self.database, _mine(stage), remember)
-        self._stages.pop((stage.target.table.name, stage.token), None)
+        self._stages.end(stage.target.table.name, stage.token)
 
     def shadow(self, name: TableName, mark: str) -> TableName:
         """Name the shadow: a table of its own in the same schema."""
@@ -206,10 +213,10 @@ class SqlStore:
 
     def _base(self, session: SparkSession, table: Table, version: str | None) -> reading.Base | None:
         """Return what the session's own stage of the table started from, if that is what is to be read."""
-        for stage in self._stages.values():
-            if stage.target.table.name == table.name and stage.base == version and stage.session is session:
-                return reading.Base(stage.target, stage.prints)
-        return None
+        stage = self._stages.find(
+            lambda each: each.target.table.name == table.name and each.base == version and each.session is session
+        )
+        return reading.Base(stage.target, stage.prints) if stage is not None else None
 
     def _restored(self, table: Table, rows: DataFrame) -> DataFrame:
         with self.database.look() as connection:

@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 
 from twice.content.nullability import plain
 from twice.content.places import require_places
-from twice.errors import SchemaRefused, StoreRefused, TwiceError
+from twice.errors import Conflict, SchemaRefused, StoreRefused, TwiceError
 from twice.store.sql import books
 from twice.store.sql.database import exact
 from twice.store.sql.types import column_type, declared_type, fits, is_plain, read_schema
@@ -18,6 +18,7 @@ from twice.store.sql.types import column_type, declared_type, fits, is_plain, re
 if TYPE_CHECKING:
     from sqlalchemy.types import TypeEngine
 
+    from twice.model.names import TableName
     from twice.model.tables import Table
     from twice.store.sql.database import Database
     from twice.store.sql.types import Column
@@ -49,6 +50,8 @@ def prepare(database: Database, table: Table, schema: T.StructType) -> None:
     books.ensure(database, table.id)
     with database.look() as connection:
         columns = database.columns(connection, table.id)
+        if not columns:
+            raise Conflict(f"{table.name} was dropped while the run was preparing to write it")
         check_key(database, connection, table)
         entry = books.read_entry(connection, books.books(database, table.id), table.id)
     _extend(database, table, schema, columns, read_schema(entry.columns) if entry and entry.columns else None)
@@ -134,8 +137,42 @@ def _create(database: Database, table: Table, schema: T.StructType) -> None:
         schema=exact(database.schema(table.id)),
         comment=table.description or None,
     )
+    found = books.ensure_tables(database, table.id)
     with database.settled() as connection:
         made.create(connection, checkfirst=False)
+        if books.read_entry(connection, found, table.id) is None:
+            books.add_entry(connection, found, table.id, books.Entry(0, 0, properties={books.UNPUBLISHED: "true"}))
+
+
+def drop_unpublished(database: Database, table: TableName) -> None:
+    """Drop a table that was created for attempts of which none succeeded, unless another one is at work in it."""
+    found = books.books(database, table)
+    if database.dialect == "other":  # where DROP TABLE ends the transaction, another attempt may open its claim first
+        return
+    try:
+        with database.look() as connection:
+            if not _is_unpublished(connection, found, table, lock=False):
+                return
+        with database.settled() as connection:
+            if database.dialect == "postgres":
+                connection.exec_driver_sql("SET LOCAL lock_timeout = '1s'")
+            if not _is_unpublished(connection, found, table, lock=True):
+                return
+            if database.dialect == "postgres":
+                database.run(connection, f"LOCK TABLE {database.relation(table)} IN ACCESS EXCLUSIVE MODE")
+            live = database.table(table, database.columns(connection, table))
+            if connection.execute(sa.select(sa.literal(1)).select_from(live).limit(1)).first() is None:
+                database.run(connection, f"DROP TABLE {database.relation(table)}")
+                books.drop_entry(connection, found, table)
+    except TwiceError:  # read by someone at this moment, or used by a view: an empty table harms no one
+        return
+
+
+def _is_unpublished(connection: sa.Connection, found: books.Books, table: TableName, *, lock: bool) -> bool:
+    entry = books.read_entry(connection, found, table, lock=lock)
+    if entry is None or entry.version or books.UNPUBLISHED not in entry.properties:
+        return False
+    return not books.open_tokens(connection, found, table)
 
 
 def _type(database: Database, kind: T.DataType, *, in_key: bool) -> TypeEngine[Any]:

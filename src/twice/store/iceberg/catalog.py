@@ -1,0 +1,56 @@
+"""The database of a JDBC catalog: the one place where a table can be dropped only if it has not changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from twice.store.iceberg.settings import DEFAULT_CATALOG, catalog_file
+
+if TYPE_CHECKING:
+    from twice.config import StoreConfig
+    from twice.model.names import TableName
+
+_WAIT_SECONDS = 30.0
+# Iceberg's own statement to drop a table asks for the name alone: it would take whatever is there by then.
+_FORGET = sa.text(
+    "DELETE FROM iceberg_tables WHERE catalog_name = :catalog AND table_namespace = :space "
+    "AND table_name = :name AND metadata_location = :metadata"
+)
+
+
+@dataclass(frozen=True)
+class CatalogDatabase:
+    """Where a catalog keeps its tables."""
+
+    name: str
+    url: sa.URL
+
+    @classmethod
+    def of(cls, store: StoreConfig, root: Path) -> CatalogDatabase | None:
+        """Return the database of a catalog that twice configures; None for a catalog of the cluster's own."""
+        catalog = store.options.get("catalog", DEFAULT_CATALOG)
+        if catalog == "spark":
+            return None
+        if catalog.startswith("sqlite:///"):
+            return cls(store.name, sa.URL.create("sqlite", database=str(catalog_file(catalog, root))))
+        return cls(store.name, sa.make_url(catalog).set(drivername="postgresql+psycopg"))
+
+    def forget(self, table: TableName, metadata: str) -> bool:
+        """Take a table out of the catalog if its metadata is still this file; False if it stays."""
+        wait = {"timeout": _WAIT_SECONDS} if self.url.get_backend_name() == "sqlite" else {}
+        where = {
+            "catalog": self.name,
+            "space": ".".join(table.namespace),
+            "name": table.parts[-1],
+            "metadata": metadata,
+        }
+        try:
+            engine = sa.create_engine(self.url, poolclass=sa.pool.NullPool, connect_args=wait)
+            with engine.begin() as connection:
+                return connection.execute(_FORGET, where).rowcount == 1
+        except (ImportError, sa.exc.SQLAlchemyError):  # no driver, or no answer: an empty table harms no one
+            return False

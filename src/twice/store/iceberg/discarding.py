@@ -1,0 +1,101 @@
+"""Discard: a claim's branch goes with the snapshots that it staged, then the files that only they refer to.
+
+Snapshots that a claim staged say so in their summaries, so nothing else is ever taken for one. They are expired in
+the transaction that removes the branch; files are deleted once that transaction is known to have succeeded. What a
+process that is killed in between leaves behind is removed by `twice maintain`, as files without a reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors.exceptions.captured import CapturedException
+
+from twice.content.java import items_of
+from twice.store.iceberg import jvm
+from twice.store.iceberg.lines import ADOPTED, STAGED, Line
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Iceberg applies it whenever anything is expired.
+_MAX_REF_AGE = "history.expire.max-ref-age-ms"
+_BETWEEN = "\0"
+
+
+def drop_branch(session: SparkSession, table: Any, line: Line, token: int) -> None:
+    """Remove a claim's branch, and everything that only it refers to."""
+    transaction = table.newTransaction()
+    gone = remove_branch(transaction, table, line, token)
+    transaction.commitTransaction()
+    delete_files(session, table, gone)
+
+
+def remove_branch(transaction: Any, table: Any, line: Line, token: int) -> list[Any]:
+    """Let a transaction remove a claim's branch and expire the snapshots that it staged; return these."""
+    branch = line.branch_of(token)
+    transaction.manageSnapshots().removeBranch(branch).commit()
+    head, mark = jvm.snapshot_of(table, branch), line.mark(token)
+    staged = list(takewhile(lambda each: each.summary().get(STAGED) == mark, jvm.history(table, head)))
+    if not staged or _must_stay(table, branch, staged):
+        return []
+    # By age nothing goes: other versions have their own time.
+    expiry = transaction.expireSnapshots().expireOlderThan(0).cleanExpiredFiles(False)
+    for snapshot in staged:
+        expiry.expireSnapshotId(snapshot.snapshotId())
+    expiry.commit()
+    return staged
+
+
+def delete_files(
+    session: SparkSession, table: Any, snapshots: Sequence[Any], data: Sequence[str] | None = None
+) -> None:
+    """Delete the manifests of expired snapshots, and data files that nothing refers to any more.
+
+    These are what the snapshots added, unless `data` names them. An error leaves files without a reference.
+    """
+    if not snapshots:
+        return
+    with suppress(Py4JError, CapturedException):
+        io, paths = table.io(), []
+        for snapshot in snapshots:
+            number, adopted = snapshot.snapshotId(), snapshot.summary().get(ADOPTED) is not None
+            own = [each for each in items_of(snapshot.allManifests(io)) if each.snapshotId() == number]
+            paths += [str(snapshot.manifestListLocation()), *(str(manifest.path()) for manifest in own)]
+            if adopted:  # the files are the shadow's
+                data = []
+            elif data is None:
+                paths += [str(file.location()) for file in items_of(snapshot.addedDataFiles(io))]
+        delete = jvm.known(session, "org.apache.iceberg.CatalogUtil", "deleteFiles")
+        delete(io, _list(session, [*paths, *(data or ())]), "staged", True)
+
+
+def _must_stay(table: Any, branch: str, staged: Sequence[Any]) -> bool:
+    """Tell whether another branch or tag needs a staged snapshot, or expiry would touch more than these."""
+    if table.properties().get(_MAX_REF_AGE) is not None:
+        return True
+    numbers = {snapshot.snapshotId() for snapshot in staged}
+    oldest = staged[-1].sequenceNumber()
+    refs = table.refs()
+    for name in items_of(refs.keySet()):
+        if str(name) == branch:
+            continue
+        ref = refs.get(name)
+        if ref.maxSnapshotAgeMs() is not None or ref.maxRefAgeMs() is not None:
+            return True
+        for snapshot in jvm.history(table, table.snapshot(ref.snapshotId())):
+            if snapshot.snapshotId() in numbers:
+                return True
+            if snapshot.sequenceNumber() < oldest:
+                break
+    return False
+
+
+def _list(session: SparkSession, texts: Sequence[str]) -> Any:
+    """Hand texts to Java in one call: a round trip for each would cost more than the deletion."""
+    java = jvm.gateway(session).java.util
+    return java.Collections.list(java.StringTokenizer(_BETWEEN.join(texts), _BETWEEN))
