@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.counting import collected
+from tests.support.counting import collected
 from twice.content.profile import duplicate_samples, null_key_samples, profile
 from twice.errors import DefinitionError
 

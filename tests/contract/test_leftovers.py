@@ -7,7 +7,7 @@ import pytest
 from twice import Day, Overwrite, gates
 from twice.errors import GateFailed
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.every_store]
 
 MON, TUE = "2026-04-20", "2026-04-21"
 COLUMNS = "id bigint, n int, d date"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as F
 
-from tests.meanwhile import meanwhile
+from tests.support.meanwhile import meanwhile
 from twice import Day, Hour, Month, Overwrite, QuarterHour, Retry, Whole
 from twice.engine.api import run as engine_run
 from twice.errors import KeyViolation, OutOfScope, SchemaRefused, StepFailed

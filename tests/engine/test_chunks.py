@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
-from tests.meanwhile import meanwhile
+from tests.support.meanwhile import meanwhile
 from twice import Day, Hour, Overwrite, Pipeline, Table, Window, days, gates
 from twice.engine.api import workshop
 from twice.engine.plan import plan

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
-from tests.meanwhile import meanwhile
+from tests.support.meanwhile import meanwhile
 from twice import Day, InsertOnly, Merge, Overwrite, Pipeline, Table, Whole, Window, gates
 from twice.engine.status import status
 from twice.errors import GateFailed, SchemaRefused, StepFailed, TwiceError

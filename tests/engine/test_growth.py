@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from tests.counting import collected, fetched, java_calls
+from tests.support.counting import collected, fetched, java_calls
 from twice import Day, InsertOnly, Overwrite, Pipeline, Table, days
 from twice.content.profile import profile
 from twice.model.names import TableName

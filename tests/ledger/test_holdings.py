@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime, timedelta, timezone
 
-from tests.counting import fetched
+from tests.support.counting import fetched
 from twice.ledger import InputRecord, Output, second
 from twice.model.scopes import Scope
 from twice.model.windows import Window

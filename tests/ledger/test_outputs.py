@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from tests.counting import fetched
+from tests.support.counting import fetched
 from twice.errors import UsageError
 from twice.ledger import InputRecord
 from twice.ledger.schema import outputs as outputs_table

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
-from tests.meanwhile import meanwhile
+from tests.support.meanwhile import meanwhile
 from twice import Day, Overwrite, Pipeline, Table, as_of_join, days
 from twice.errors import DefinitionError, NotDeterministic, SchemaRefused, StoreRefused, UsageError
 from twice.model.contracts import contracts

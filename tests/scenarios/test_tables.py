@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql import functions as F
 
-from tests.meanwhile import meanwhile
+from tests.support.meanwhile import meanwhile
 from twice import Day, Merge, Overwrite, Pipeline, Table, gates, key_hash, testing
 from twice.engine.maintain import maintain
 from twice.engine.undo import undo

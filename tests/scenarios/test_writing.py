@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql import functions as F
 
-from tests.meanwhile import meanwhile
+from tests.support.meanwhile import meanwhile
 from twice import Day, Hour, Overwrite, Pipeline, QuarterHour, Table
 from twice.errors import DefinitionError, OutOfScope, ScopeHeld, StepFailed, UsageError
 

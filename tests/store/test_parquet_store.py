@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tests.meanwhile import meanwhile
+from tests.support.meanwhile import meanwhile
 from twice import Day, Hour, Merge, Overwrite, Pipeline, Table, Whole
 from twice import config as configuration
 from twice.config import StoreConfig

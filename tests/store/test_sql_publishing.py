@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql import types as T
 
-from tests.counting import fetched
 from tests.store.databases import COLUMNS, FIRST, SECOND, columns, sqlite_place, two_days
+from tests.support.counting import fetched
 from twice import InsertOnly, Merge, Table, Whole
 from twice.errors import Conflict, LeaseLost, TransientError
 from twice.model.scopes import Scope
