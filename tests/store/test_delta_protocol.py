@@ -44,9 +44,9 @@ class Bench:
     def target(self, first: int = 1, last: int = 1) -> Target:
         return Target.of(self.table, Scope(Window(DAYS[first], DAYS[last + 1])), ZoneInfo("UTC"))
 
-    def made(self, count: int, day: int = 1, n: int = 0):
+    def made(self, count: int, day: int = 1, n: int = 0, session=None):
         text = f"select id, date'{DAYS[day]:%Y-%m-%d}' as d, cast({n} as int) as n from range({count})"
-        return self.session.sql(text)
+        return (session or self.session).sql(text)
 
     def staged(self, store: DeltaStore, token: int, count: int, n: int = 0):
         stage = store.open(self.session, self.target(), token)
@@ -126,7 +126,8 @@ def test_rows_that_come_in_the_very_moment_of_the_commit_are_not_overlooked(benc
 
     def first_the_other(*how):
         if not inserted:
-            inserted.append(bench.made(2, day=day).write.format("delta").mode("append").save(bench.path()))
+            rows = bench.made(2, day=day, session=bench.lab.spark.newSession())
+            inserted.append(rows.write.format("delta").mode("append").save(bench.path()))
         return commit(*how)
 
     monkeypatch.setattr(jvm, "commit", first_the_other)
