@@ -19,7 +19,7 @@ class Ledger:
 
 
 def job(raised: Exception, handle: object):
-    def fence(*_: object) -> None:
+    def fence(*_: object, own: bool) -> None:
         raise raised
 
     session = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=handle))

@@ -64,7 +64,7 @@ def test_a_run_that_something_unexpected_stops_has_failed_and_is_not_running(mon
     pipeline, planned = stages()
     problem = Py4JNetworkError("the JVM does not answer")
     stores = SimpleNamespace(of=refuse(problem) if where == "stores" else lambda _table: None)
-    monkeypatch.setattr(running, "activate", lambda _session: None)
+    monkeypatch.setattr("twice.engine.session.activate", lambda _session: None)
     heard: list[Event] = []
     shop = Workshop(SimpleNamespace(newSession=refuse(problem)), stores, ledger, listener=heard.append)
     with pytest.raises(Py4JNetworkError):

@@ -39,7 +39,6 @@ def reached(url: str) -> database.Database:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"url": "sqlite:///x.db", "schema": "y"}, r"\[stores.serving\] has schema"),
         ({}, "its url is missing"),
         ({"url": "postgresql//u:p@ss5ecret"}, "its url is missing or cannot be read"),
         ({"url": "sqlite://"}, "needs a file"),
