@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -39,16 +38,18 @@ def remove_branch(transaction: Any, table: Any, line: Line, token: int) -> list[
     """Let a transaction remove a claim's branch and expire the snapshots that it staged; return these."""
     branch = line.branch_of(token)
     transaction.manageSnapshots().removeBranch(branch).commit()
-    head, mark = jvm.snapshot_of(table, branch), line.mark(token)
-    staged = list(takewhile(lambda each: each.summary().get(STAGED) == mark, jvm.history(table, head)))
-    if not staged or _must_stay(table, branch, staged):
+    staged = _staged_on(table, branch, line.mark(token))
+    needed = _needed_by_others(table, branch, staged) if staged else None
+    if needed is None or any(each.snapshotId() in needed and each.summary().get(STAGED) for each in staged):
         return []
-    # By age nothing goes: other versions have their own time.
-    expiry = transaction.expireSnapshots().expireOlderThan(0).cleanExpiredFiles(False)
-    for snapshot in staged:
-        expiry.expireSnapshotId(snapshot.snapshotId())
-    expiry.commit()
-    return staged
+    gone = [snapshot for snapshot in staged if snapshot.snapshotId() not in needed]
+    if gone:
+        # By age nothing goes: other versions have their own time.
+        expiry = transaction.expireSnapshots().expireOlderThan(0).cleanExpiredFiles(False)
+        for snapshot in gone:
+            expiry.expireSnapshotId(snapshot.snapshotId())
+        expiry.commit()
+    return gone
 
 
 def delete_files(
@@ -74,25 +75,45 @@ def delete_files(
         delete(io, _list(session, [*paths, *(data or ())]), "staged", True)
 
 
-def _must_stay(table: Any, branch: str, staged: Sequence[Any]) -> bool:
-    """Tell whether another branch or tag needs a staged snapshot, or expiry would touch more than these."""
+def _staged_on(table: Any, branch: str, mark: str) -> list[Any]:
+    """List the snapshots of a branch that a claim staged, newest first.
+
+    The branch of a table without versions begins with an empty snapshot, which is the branch's own, too.
+    """
+    found = []
+    for snapshot in jvm.history(table, jvm.snapshot_of(table, branch)):
+        summary = snapshot.summary()
+        if summary.get(STAGED) != mark:
+            if snapshot.parentId() is None and summary.get("total-data-files") == "0":
+                found.append(snapshot)
+            break
+        found.append(snapshot)
+    return found
+
+
+def _needed_by_others(table: Any, branch: str, staged: Sequence[Any]) -> set[int] | None:
+    """Return which of a branch's snapshots other branches and tags need, with all that they were built on.
+
+    None: expiry would apply a retention of theirs at the same time, so nothing may be expired here.
+    """
     if table.properties().get(_MAX_REF_AGE) is not None:
-        return True
-    numbers = {snapshot.snapshotId() for snapshot in staged}
-    oldest = staged[-1].sequenceNumber()
+        return None
+    numbers = [snapshot.snapshotId() for snapshot in staged]
+    oldest, needed = staged[-1].sequenceNumber(), set()
     refs = table.refs()
     for name in items_of(refs.keySet()):
         if str(name) == branch:
             continue
         ref = refs.get(name)
         if ref.maxSnapshotAgeMs() is not None or ref.maxRefAgeMs() is not None:
-            return True
+            return None
         for snapshot in jvm.history(table, table.snapshot(ref.snapshotId())):
             if snapshot.snapshotId() in numbers:
-                return True
+                needed.update(numbers[numbers.index(snapshot.snapshotId()) :])
+                break
             if snapshot.sequenceNumber() < oldest:
                 break
-    return False
+    return needed
 
 
 def _list(session: SparkSession, texts: Sequence[str]) -> Any:
