@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,9 +49,11 @@ def shuffle(ledger) -> None:
 def steering(order: Order, ledger) -> Callable[[object], None]:
     """Return what listens to the notes of a backfill and stops or pauses it when its number is reached."""
 
+    once = threading.Lock()
+
     def heard(note) -> None:
         done = ledger.backfill(note.backfill).count("done") if note.kind == "done" else 0
-        if order.pause_at and done >= order.pause_at:
+        if order.pause_at and done >= order.pause_at and once.acquire(blocking=False):
             ledger.pause_backfill(note.backfill)
         if order.stop_at and done >= order.stop_at:
             os.kill(os.getpid(), signal.SIGSTOP)

@@ -173,7 +173,9 @@ def test_a_python_hook_gets_the_failed_run(project, monkeypatch):
 def test_a_recorded_command_shows_no_secret(project, monkeypatch):
     shop = Shop(project, monkeypatch, [GateFailed("too few rows")])
     monkeypatch.setenv("WAREHOUSE_PASSWORD", "hunter2-of-the-lake")
-    project.toml("on_failure = 'cat > told.json'\n[stores.lake]\ntype = 'sql'\nurl = 'postgresql://twice:${WAREHOUSE_PASSWORD}@127.0.0.1/lake'")
+    project.toml(
+        "on_failure = 'cat > told.json'\n[stores.lake]\ntype = 'sql'\nurl = 'postgresql://twice:${WAREHOUSE_PASSWORD}@127.0.0.1/lake'"
+    )
     secrets = ["--tag", "api_key=abc def", "--tag", "note=hunter2-of-the-lake", "--tag", "requester=ana"]
     project.call("run", "shop", *FOR, *secrets)
     told = json.loads((project.folder / "told.json").read_text())

@@ -94,6 +94,10 @@ class Lab:
         """Read a table afresh."""
         return self.spark.newSession().table(self.name(table))
 
+    def exists(self, table: str) -> bool:
+        """Tell whether a table is there; a refused first attempt leaves none."""
+        return bool(self.spark.catalog.tableExists(self.name(table)))
+
     def versions(self, table: str) -> list[int]:
         """List main's snapshots, oldest first."""
         found = self.spark.sql(f"select snapshot_id from {self.name(table)}.history order by made_current_at")
