@@ -78,6 +78,7 @@ def interrupting(lab, chunks: int):
     return heard
 
 
+@pytest.mark.slow(reason="ten days one by one, for comparison")
 def test_s32_killed_at_60_percent_resume_does_the_rest_and_nothing_else(lab, start_child):
     loop, shop = Shop(lab, "loop_"), Shop(lab)
     loop.land(10)
@@ -338,6 +339,7 @@ def test_the_dry_run_shows_what_a_run_executes(lab):
     assert ran == [str(stage.scope) for stage in facts.stages]
 
 
+@pytest.mark.full
 def test_a_merged_table_is_made_in_one_go_and_equals_the_loop(lab):
     from twice import Merge
 

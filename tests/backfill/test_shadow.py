@@ -125,6 +125,7 @@ def test_a_shadow_holds_nobody_up_and_is_not_put_over_what_others_published_mean
     assert totals(shop)[0] == totals(shop)[1] != before[0]
 
 
+@pytest.mark.full
 def test_what_somebody_wrote_by_hand_meanwhile_is_noticed_too(shop):
     shop.land(3)
     shop.backfill(1, 4)
@@ -141,6 +142,7 @@ def test_what_somebody_wrote_by_hand_meanwhile_is_noticed_too(shop):
     assert len(shop.lab.rows("facts")) == 12
 
 
+@pytest.mark.full
 def test_an_unfinished_shadow_is_not_swapped_and_can_be_completed(shop):
     shop.land(4)
     shop.backfill(1, 5)
@@ -161,6 +163,7 @@ def test_an_unfinished_shadow_is_not_swapped_and_can_be_completed(shop):
     assert list(facts.partitions) == [day(3)]
 
 
+@pytest.mark.full
 def test_a_shadow_that_adds_a_column_and_is_dropped_leaves_the_columns_as_they_were(shop):
     shop.land(3)
     shop.backfill(1, 4)
@@ -180,6 +183,7 @@ def test_a_shadow_that_adds_a_column_and_is_dropped_leaves_the_columns_as_they_w
 
 
 @pytest.mark.crash
+@pytest.mark.full
 def test_a_shadow_that_was_killed_while_it_began_begins_again_with_what_is_there_now(shop, start_child):
     shop.land(4)
     shop.backfill(1, 5)
@@ -224,6 +228,7 @@ def test_processes_that_begin_a_shadow_at_once_begin_it_once(shop, start_child):
     assert ledger.leases() == []
 
 
+@pytest.mark.full
 def test_a_swap_is_done_though_a_run_holds_another_day_and_what_it_cannot_clean_up_it_says(shop, monkeypatch):
     shop.land(4)
     shop.backfill(1, 5)
@@ -252,6 +257,7 @@ def test_a_swap_is_done_though_a_run_holds_another_day_and_what_it_cannot_clean_
     assert shop.lab.read("facts").columns == ["id", "d", "customer", "n"]
 
 
+@pytest.mark.full
 def test_swaps_are_paid_for_by_the_project_that_asked(shop):
     shop.land(2)
     summary = shop.backfill(1, 3, shadow=True, tags={"project": "apollo"})
@@ -267,6 +273,7 @@ def with_column(shop: Shop, value: int, name: str = "more") -> Pipeline:
     return pipeline
 
 
+@pytest.mark.full
 def test_a_column_that_two_shadows_add_outlives_the_first_of_them(shop):
     shop.land(3)
     shop.backfill(1, 4)
@@ -296,6 +303,7 @@ def test_a_shadow_whose_column_was_dropped_meanwhile_is_not_swapped_in(shop):
     shadow_of(shop, summary.backfill, new).drop()
 
 
+@pytest.mark.full
 def test_a_table_that_two_shadows_need_goes_with_the_last_of_them(shop):
     shop.land(3)
     first, second = (shop.backfill(1, 4, shadow=True).backfill for _ in range(2))

@@ -88,7 +88,7 @@ def test_a_released_holder_is_fenced_at_once(lab, workshop):
     assert "it had published nothing" in released(abandoned, landed)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="starts Spark twice, as a user does")
 def test_a_new_project_runs_for_real(tmp_path):
     def twice(*arguments):
         command = [sys.executable, "-m", "twice", *arguments]

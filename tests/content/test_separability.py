@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
+from tests.support.project import FULL
 from twice.content.separability import Marks, Origin
 
 if TYPE_CHECKING:
@@ -447,7 +448,7 @@ def frame(spark: SparkSession, rows: Rows, tasks: int, *, dated: bool = True) ->
 def test_whatever_is_called_separable_gives_the_same_in_one_job_and_day_by_day(spark, inputs):
     judged: dict[str, str] = {}
 
-    @settings(max_examples=80, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=80 if FULL else 25, deadline=None, derandomize=True, database=None)
     @given(steps(), ROWS, ROWS, ROWS, st.integers(1, 3))
     def holds(drawn: tuple[str, Step, Origin], a: Rows, b: Rows, c: Rows, tasks: int) -> None:
         name, step, origin = drawn

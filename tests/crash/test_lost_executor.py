@@ -16,7 +16,7 @@ import pytest
 
 from tests.crash import jobs
 
-pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
 ROOT = Path(__file__).parents[2]
 MASTER = "local-cluster[2,1,1024]"

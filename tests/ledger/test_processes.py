@@ -27,7 +27,7 @@ def history(kind, new_url, quick_dir):
 
 
 @pytest.mark.crash
-@pytest.mark.slow
+@pytest.mark.slow(reason="eight processes work on one ledger for seconds")
 def test_eight_processes_never_hold_a_scope_twice_and_lose_no_claim(history):
     events, ledger = history
     holds = hammer.check(events, ledger.leases())
