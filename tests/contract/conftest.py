@@ -1,8 +1,8 @@
 """One ground per test and store; a database of your own joins in with TWICE_CONTRACT_URL.
 
-`make test` runs the tests marked `every_store` on every store and the others on Iceberg; `make test-full` runs all of
-them on every store. A test that `needs` an ability runs on the stores that have it, one that `lacks` it on the others
-(test_refusals.py).
+`make test` runs the tests marked `every_store` on every store and the others on Iceberg, but for those whose promise
+the scenarios prove on Iceberg (`in_scenarios`); `make test-full` runs all of them on every store. A test that `needs`
+an ability runs on the stores that have it, one that `lacks` it on the others (test_refusals.py).
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def pytest_generate_tests(metafunc):
     for mark in metafunc.definition.iter_markers("lacks"):
         chosen = [kind for kind in chosen if kind in LACKING[mark.args[0]]]
     everywhere = metafunc.definition.get_closest_marker("every_store")
-    marks = {kind: () if everywhere or kind == chosen[0] else pytest.mark.full for kind in chosen}
+    first = None if metafunc.definition.get_closest_marker("in_scenarios") else chosen[0]
+    marks = {kind: () if everywhere or kind == first else pytest.mark.full for kind in chosen}
     metafunc.parametrize("kind", [pytest.param(kind, marks=marks[kind]) for kind in chosen], scope="session")
 
 

@@ -9,7 +9,7 @@ import pytest
 from twice import Day, InsertOnly, Merge
 from twice.errors import KeyViolation, MergeRefused
 
-pytestmark = [pytest.mark.spark, pytest.mark.needs("merge")]
+pytestmark = [pytest.mark.spark, pytest.mark.in_scenarios, pytest.mark.needs("merge")]
 
 MON, TUE, WED = "2026-04-20", "2026-04-21", "2026-04-22"
 
@@ -24,7 +24,6 @@ def merging(ground):
     return ground.feed(ground.table(key=["id"], write=Merge(version="u")), "id bigint, n int, u timestamp")
 
 
-@pytest.mark.every_store
 def test_s12_a_merge_updates_inserts_and_keeps_the_newest(ground, merging):
     merging.put(MON, (1, 1, at(10)), (2, 1, at(10)))
     merging.put(TUE, (1, 2, at(9, 21)), (3, 1, at(9, 21)))

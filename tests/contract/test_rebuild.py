@@ -10,7 +10,7 @@ from twice.engine.rebuilding import plan_rebuild, rebuild
 from twice.engine.run import Workshop
 from twice.engine.stores import Stores
 
-pytestmark = [pytest.mark.spark, pytest.mark.needs("merge")]
+pytestmark = [pytest.mark.spark, pytest.mark.in_scenarios, pytest.mark.needs("merge")]
 
 
 def merging(ground, query: str) -> Pipeline:

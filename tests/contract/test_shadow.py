@@ -15,7 +15,7 @@ from twice.engine.run import Workshop
 from twice.engine.stores import Stores
 from twice.errors import UsageError
 
-pytestmark = [pytest.mark.spark, pytest.mark.needs("shadow")]
+pytestmark = [pytest.mark.spark, pytest.mark.in_scenarios, pytest.mark.needs("shadow")]
 
 
 def shop(ground, query: str) -> Pipeline:
@@ -56,7 +56,6 @@ OLD = "select id, d, n from raw"
 NEW = "select id, d, n + 10 as n from raw where id <> 5"
 
 
-@pytest.mark.every_store
 def test_a_shadow_is_built_unseen_and_swapped_in_at_once(ground):
     land(ground)
     old, new = shop(ground, OLD), shop(ground, NEW)

@@ -10,7 +10,7 @@ from twice import Day, Hour, Month, Overwrite, QuarterHour, Retry, Whole
 from twice.engine.api import run as engine_run
 from twice.errors import KeyViolation, OutOfScope, SchemaRefused, StepFailed
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.in_scenarios]
 
 ORDERS = "id bigint, n int, d date"
 MON, TUE, WED, THU = "2026-04-20", "2026-04-21", "2026-04-22", "2026-04-23"
@@ -27,7 +27,6 @@ def daily(ground):
     return feed
 
 
-@pytest.mark.every_store
 def test_s02_a_day_is_run_again_changed_and_emptied_between_its_neighbours(ground, daily):
     # The same again: same content, no new version (S02).
     first = ground.rows("id", "n")
@@ -158,7 +157,6 @@ def test_s51_a_new_column_is_added_and_older_days_hold_null(ground, daily):
     ground.again(daily, TUE)
 
 
-@pytest.mark.every_store
 def test_s44_touched_by_hand_is_noticed_and_repaired(ground, daily):
     right = ground.rows("id", "n")
 

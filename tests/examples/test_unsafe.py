@@ -20,7 +20,7 @@ from examples.shop.generator import orders_feed
 from examples.shop.truth import expected_orders
 from examples.unsafe import append, row_number, sequence, unversioned_merge, wall_clock
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 DAY = date(2026, 4, 25)
 ORDERS = 250

@@ -231,6 +231,7 @@ def test_an_input_that_does_not_exist(lab, lake, raw):
         lab.run(pipeline, DAY, steps=["last"])
 
 
+@pytest.mark.full
 def test_difficult_names_go_through_a_whole_life(lab, lake):
     """Quotes, dots, spaces and unicode in tables, columns and values: run, refuse, merge, maintain, undo."""
     key, day, version, tenant, amount = "kunden.nr", "buchungs tag", "geändert `am`", "mandant's", 'be"trag €'
