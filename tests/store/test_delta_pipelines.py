@@ -161,13 +161,15 @@ def test_a_small_table_takes_no_spark_job_beside_those_for_its_rows(yard, monkey
     yard.feed(rows_of(DAY, 3))
     yard.run(pipeline)
     yard.feed(rows_of(DAY, 3, 1))
-    # One job writes the rows, three read them back: their keys and digest.
+    # One job writes the rows, others read them back: their keys and digest, with adaptive plans in three.
     with yard.counted(monkeypatch) as changed:
         assert yard.run(pipeline) == "published"
-    assert (changed["jobs"], changed["commits"]) == (4, 1)
+    assert changed["jobs"] <= 4
+    assert changed["commits"] == 1
     with yard.counted(monkeypatch) as unchanged:
         assert yard.run(pipeline) == "unchanged"
-    assert (unchanged["jobs"], unchanged["commits"]) == (4, 0)
+    assert unchanged["jobs"] <= 4
+    assert unchanged["commits"] == 0
     assert changed["calls"] < 1200
     assert unchanged["calls"] < 1200
 

@@ -65,6 +65,7 @@ def pg(postgres_database, spark):
 @pytest.fixture
 def one_row_is_worth_a_task(monkeypatch):
     monkeypatch.setattr(splitting, "WORTH_A_TASK", 1)
+    monkeypatch.setattr("pyspark.SparkContext.defaultParallelism", 2)  # as on two cores
 
 
 def plan(rows):
