@@ -155,6 +155,7 @@ def lying(shop):
     return liar
 
 
+@pytest.mark.full
 def test_with_chunks_of_any_size_too_what_is_made_one_by_one_stays_so(shop):
     shop.land(6)
     summary = shop.backfill(1, 7, lying(shop), parallel=1)
@@ -166,6 +167,7 @@ def test_with_chunks_of_any_size_too_what_is_made_one_by_one_stays_so(shop):
     assert shop.lab.ledger.backfill(summary.backfill).plan[0]["batched"] is False
 
 
+@pytest.mark.full
 def test_days_before_the_first_data_do_not_vouch_for_a_step(shop):
     shop.land(6)
     shop.lab.spark.sql(f"delete from {shop.raw.name} where d < date'{day(4)}'")

@@ -42,9 +42,7 @@ QUICK = [
 # The other patterns, once before or after their commit.
 SOME = [
     ("iceberg", "merge", "publish.committed"),
-    ("iceberg", "insert", "publish.ready"),
     ("iceberg", "whole", "publish.committed"),
-    ("sqlite", "merge", "sql.deleted"),
 ]
 DIFFERENT = ("stage.written", "publish.ready", "delta.ready", "parquet.moved_in", "publish.committed", "record.written")
 # Inserting deletes nothing, and Postgres merges by an upsert.

@@ -69,6 +69,7 @@ def test_some_partitions_of_many_are_named_to_iceberg_in_one_text(lab):
     assert calls[30] <= calls[3]  # the class is looked up once
 
 
+@pytest.mark.full
 def test_insert_only_and_a_step_with_a_past_read_their_own_outputs(lab):
     raw = landed(lab, dict.fromkeys(range(1, 5), 1))
     events = Table(lab.name("events"), partition=Day("d"), key=["id", "d"], write=InsertOnly())

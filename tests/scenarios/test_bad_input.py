@@ -78,6 +78,7 @@ RESULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.full
 def test_results_that_are_none(lab, lake, raw):
     lab.run(pipeline_of(lab, raw, GOOD), DAY)
 
