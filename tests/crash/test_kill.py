@@ -37,7 +37,7 @@ EVERY = [(store, "overwrite", point) for store in STORES for point in POINTS if 
 QUICK = [
     (store, kind, point)
     for store, kind, point in EVERY
-    if store == "iceberg" or point == "publish.committed" or point.partition(".")[0] in ONLY
+    if store == "iceberg" or point == "publish.committed" or stores_of(point) != STORES
 ]
 # The other patterns, once before or after their commit.
 SOME = [
