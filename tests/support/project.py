@@ -41,9 +41,10 @@ weight = 4
 {spark}
 """
 
-# Spark for a handful of rows: one core a process, nothing compiled that runs once, little kept for a page to show.
+# Spark for a handful of rows: one task a stage, nothing compiled that runs once, little kept for a page to show.
+# Two cores, because some tests read a table while a task that they hold is writing it.
 QUICK = {
-    "spark.master": "local[1]",
+    "spark.master": "local[2]",
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
     "spark.sql.codegen.wholeStage": "false",
