@@ -461,4 +461,4 @@ def test_whatever_is_called_separable_gives_the_same_in_one_job_and_day_by_day(s
         judged[name] = reason
 
     holds()
-    assert list(judged.values()).count("") >= 12
+    assert list(judged.values()).count("") >= (12 if FULL else 4)

@@ -59,9 +59,9 @@ def give_up(job: Job, claim: Claim) -> None:
     except (TwiceError, Py4JError, PySparkException, OSError):
         _abandon(job, claim)
     except AttributeError:
+        _abandon(job, claim)
         if not is_stopped(job.session):  # PySpark has no better error for a session that was stopped
             raise
-        _abandon(job, claim)
 
 
 def _fence_own(job: Job, claim: Claim) -> None:

@@ -83,7 +83,8 @@ def undo(
     # An undo that was killed halfway goes on where it stopped.
     jobs = [(job, attempt) for job, attempt in jobs if not _undone_before(job, attempt)]
     if not jobs:
-        raise UsageError(f"run {info.id} has been undone already", safe="nothing was changed")
+        what = f"these tables of run {info.id} have" if steps or tables else f"run {info.id} has"
+        raise UsageError(f"{what} been undone already", safe="nothing was changed")
     for job, attempt in jobs:
         _require_untouched(job, attempt, info.id)
     if dry_run:
@@ -113,7 +114,7 @@ def _chosen(
     for job, attempt in jobs:
         if job.step.name in steps or job.step.writes.name in tables:
             chosen.append((job, attempt))
-        else:
+        elif not _undone_before(job, attempt):
             stays = _result(job, attempt, "stays", attempt.rows or 0)
             left.append(replace(stays, why=_no_history(job) or "it was not chosen"))
     return chosen, left

@@ -26,12 +26,17 @@ _MAX_REF_AGE = "history.expire.max-ref-age-ms"
 _BETWEEN = "\0"
 
 
-def drop_branch(session: SparkSession, table: Any, line: Line, token: int) -> None:
-    """Remove a claim's branch, and everything that only it refers to."""
+def drop_branch(session: SparkSession, table: Any, line: Line, token: int, *, files: bool) -> None:
+    """Remove a claim's branch, and everything that only it refers to; its files only where `files` says so.
+
+    A REST catalog requires nothing of the removal of a reference: a publish of the claim may land at the same moment.
+    There the files stay until `twice maintain` removes what no snapshot refers to.
+    """
     transaction = table.newTransaction()
     gone = remove_branch(transaction, table, line, token)
     transaction.commitTransaction()
-    delete_files(session, table, gone)
+    if files:
+        delete_files(session, table, gone)
 
 
 def remove_branch(transaction: Any, table: Any, line: Line, token: int) -> list[Any]:
@@ -64,12 +69,10 @@ def delete_files(
     with suppress(Py4JError, CapturedException):
         io, paths = table.io(), []
         for snapshot in snapshots:
-            number, adopted = snapshot.snapshotId(), snapshot.summary().get(ADOPTED) is not None
+            number = snapshot.snapshotId()
             own = [each for each in items_of(snapshot.allManifests(io)) if each.snapshotId() == number]
             paths += [str(snapshot.manifestListLocation()), *(str(manifest.path()) for manifest in own)]
-            if adopted:  # the files are the shadow's
-                data = []
-            elif data is None:
+            if data is None and snapshot.summary().get(ADOPTED) is None:  # adopted files are the shadow's
                 paths += [str(file.location()) for file in items_of(snapshot.addedDataFiles(io))]
         delete = jvm.known(session, "org.apache.iceberg.CatalogUtil", "deleteFiles")
         delete(io, _list(session, [*paths, *(data or ())]), "staged", True)

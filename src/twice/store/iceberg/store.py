@@ -122,7 +122,7 @@ class IcebergStore:
             line = Line.of(table.id)
             landed = line.find_token(live, token)
             if landed is None and line.branch_of(token) in live.refs():
-                discarding.drop_branch(session, live, line, token)
+                discarding.drop_branch(session, live, line, token, files=self._catalog is not None)
             return landed
 
         landed = jvm.retried(attempt)
