@@ -159,7 +159,7 @@ def begin(session: SparkSession, log: Any) -> Any:
 def commit(session: SparkSession, transaction: Any, actions: Sequence[Any], operation: Any = None) -> int:
     """Commit a transaction; inside of `active`.
 
-    After an operation that it does not know, Delta computes the table's whole state anew.
+    After an operation that it does not know, Delta recomputes the table's whole state.
     """
     unknown = java_type(session, "org.apache.spark.sql.delta.DeltaOperations$ManualUpdate$")
     return int(transaction.commit(sequence(session, actions), operation or getattr(unknown, "MODULE$")))
