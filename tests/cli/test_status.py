@@ -196,7 +196,7 @@ def test_files_changed_by_hand_are_found_with_live(story):
 
     (raw, *_) = status(story.ledger, story.shop, live=files)
     assert [partition.state for partition in raw.partitions] == ["done", "stale"]
-    assert "somebody else wrote to it" in raw.partitions[1].reasons[0].text
+    assert "another writer changed it" in raw.partitions[1].reasons[0].text
 
 
 def test_what_a_run_for_one_tenant_wrote_is_not_taken_for_a_hand(story):
@@ -210,7 +210,7 @@ def test_what_a_run_for_one_tenant_wrote_is_not_taken_for_a_hand(story):
     (facts,) = (step for step in status(story.ledger, story.shop, live=files) if step.step == "facts")
     reasons = {part.name: part.reasons[0].text for part in facts.partitions if part.state == "stale"}
     assert f"run {run} wrote to it for tenant=acme alone" in reasons["2026-04-01"]
-    assert "somebody else wrote to it" in reasons["2026-04-02"]
+    assert "another writer changed it" in reasons["2026-04-02"]
 
 
 class Shelf:

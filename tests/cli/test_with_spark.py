@@ -64,7 +64,7 @@ def test_a_loop_runs_until_it_fails_and_status_sees_what_was_changed_by_hand(lab
     lab.spark.sql(f"insert into {lab.name('numbers')} values (99, date'2026-04-26')")
     [(_, [step])] = collect(lab.ledger, [pipeline], shop=workshop)
     assert [partition.state for partition in step.partitions] == ["done", "stale", "failed"]
-    assert "somebody else wrote to it" in step.partitions[1].reasons[0].text
+    assert "another writer changed it" in step.partitions[1].reasons[0].text
 
 
 def test_a_released_holder_is_fenced_at_once(lab, workshop):

@@ -168,7 +168,7 @@ def test_a_foreign_writer_between_claim_and_publish(ready, monkeypatch, day, att
     assert [(step.status, step.attempts) for step in result.steps] == [("published", attempts)]
     retries = [event.detail for event in told if event.state == "retrying"]
     assert len(retries) == attempts - 1
-    assert all("somebody else" in detail for detail in retries)
+    assert all("another writer" in detail for detail in retries)
     assert ready.look() == ready.delivered()
     after, delivered = ready.look(AFTER), ready.delivered(AFTER)
     assert after[0] == delivered[0] + (1 if day == AFTER else 0)

@@ -175,6 +175,16 @@ def test_a_step_that_swallows_the_refusal_is_refused_all_the_same(rows, tmp_path
     assert not (tmp_path / "out").exists()
 
 
+def test_ctrl_c_after_a_swallowed_refusal_is_still_ctrl_c(rows, tmp_path):
+    def interrupted(rows: DataFrame) -> DataFrame:
+        with contextlib.suppress(WriteRefused):
+            rows.write.parquet(path_of(tmp_path))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        called(rows, interrupted)
+
+
 def test_a_thread_of_the_step_cannot_write_and_threads_of_others_can(rows, spark, tmp_path):
     frames = [(rows, "mine"), (spark.newSession().sql("select 1 n"), "other")]
 

@@ -49,7 +49,7 @@ One run owns one day, in the time zone Europe/Berlin.
 
 | | |
 |---|---|
-| Written by | somebody else: this pipeline only reads it |
+| Written by | another writer: this pipeline only reads it |
 | Owner | nobody is named |
 | Partition | ingestion_date by day |
 | Time-bound parameter | ingestion_date, one day of Europe/Berlin |

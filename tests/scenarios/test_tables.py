@@ -378,7 +378,7 @@ def test_undo_is_refused_when_somebody_changed_the_day_since(lab, lake):
     unchanged = lab.run(pipeline, "2026-04-30").run
 
     with lake.workshop() as shop, lake.untouched("fct", "dim"):
-        with pytest.raises(StoreRefused, match="was changed by somebody else") as refused:
+        with pytest.raises(StoreRefused, match="was changed by another writer") as refused:
             undo(shop, {"two": pipeline}, run)
         assert "nothing was undone" in refused.value.safe
         with pytest.raises(UsageError, match="published nothing"):

@@ -328,7 +328,7 @@ def test_s46_optimize_is_no_conflict_and_somebody_elses_rows_are(yard):
             done.append(yard.sql(f"insert into {{t}} values (99, date'{DAY}', 1, null)"))
 
     yard.feed(rows_of(DAY, 3, 2))
-    with pytest.raises(Conflict, match="by somebody else between claim and publish"):
+    with pytest.raises(Conflict, match="by another writer between claim and publish"):
         yard.run(pipeline, listener=interfering)
     assert len(yard.rows()) == 6
     # Rows of another day are nobody's conflict.

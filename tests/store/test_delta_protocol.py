@@ -263,7 +263,7 @@ def test_a_merge_that_meets_a_compacted_table_starts_again(lab):
     stage = store.open(bench.session, whole, 3)
     store.stage_changes(bench.session, stage, bench.made(1, n=3), insert_only=False)
     bench.session.sql(f"delete from {store._places.sql(bench.table.id)} where id = 0")
-    with pytest.raises(Conflict, match="somebody else"):
+    with pytest.raises(Conflict, match="another writer"):
         store.publish(bench.session, stage, whole.partitions, NOTES, {})
     assert bench.count() == 2
 

@@ -245,7 +245,7 @@ def test_what_somebody_else_did_to_the_scope_is_a_conflict(shelf, change):
     else:
         (file if change == "rewritten" else file.with_name("other")).write_text("by hand")
     before = shelf.data()
-    with pytest.raises(Conflict, match="2026-04-25: its files were changed by somebody else"):
+    with pytest.raises(Conflict, match="2026-04-25: its files were changed by another writer"):
         publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {})
     with pytest.raises(Conflict):
         publishing.discard(shelf.folder, stage, {})

@@ -21,7 +21,7 @@ from twice.errors import (
     StoreRefused,
     TransientError,
 )
-from twice.store.sql import checks, database, open_database, publishing, tables
+from twice.store.sql import books, checks, database, open_database, publishing, tables
 
 ROW = [(FIRST, 1, "a")]
 
@@ -177,6 +177,18 @@ def test_a_foreign_key_of_sqlite_is_noticed(tmp_path):
     with pytest.raises(StoreRefused, match='foreign key of "child"'):
         checks.check(place.database, table)
     checks.check(place.database, place.table(partition=None, key=["d", "id"], write=InsertOnly()))
+
+
+def test_a_table_whose_entry_was_left_by_a_lost_run_is_dropped_again_if_nothing_is_published(place):
+    # Given the entry of a run whose table was dropped by another one while it prepared to write it
+    table = place.table()
+    books.ensure(place.database, table.id)
+    # When the next run creates the table, and its attempt publishes nothing
+    tables.prepare(place.database, table, COLUMNS)
+    tables.drop_unpublished(place.database, table.id)
+    # Then no empty table stays, where the database can drop one safely
+    with place.database.look() as connection:
+        assert bool(place.database.columns(connection, table.id)) == (place.database.dialect == "other")
 
 
 def test_another_primary_key_is_refused_with_the_statement_to_run(place):

@@ -136,7 +136,7 @@ def test_a_change_by_hand_between_claim_and_publish_is_a_conflict(place, stateme
     place.sql(statement)
     by_hand = place.rows(table)
 
-    with pytest.raises(Conflict, match=r"2026-04-25.*changed by somebody else"):
+    with pytest.raises(Conflict, match=r"2026-04-25.*changed by another writer"):
         place.publish(stage) if settle == "publish" else publishing.discard(place.database, stage, {})
 
     assert place.rows(table) == by_hand
@@ -449,7 +449,7 @@ def test_a_commit_between_look_and_lock_is_seen(tmp_path):
 
     sa.event.remove(place.database.engine, "begin", _begin_sqlite)
     sa.event.listen(place.database.engine, "begin", meddle)
-    with pytest.raises(Conflict, match="changed by somebody else"):
+    with pytest.raises(Conflict, match="changed by another writer"):
         place.publish(stage)
     assert ("2026-04-25", 1, "by hand") in place.rows(table)
 

@@ -142,6 +142,7 @@ class Project:
         return self._work(self.planner(request), info.id, None)
 
     def _work(self, planner: Planner, backfill: str, plan: Plan | None) -> Summary:
+        self.workshop.stores.start_catalogs(self.workshop.spark, self.pipeline.tables())
         crew = Crew(self.workshop, planner, backfill, self.tell, plan=plan, command=self.command)
         status = crew.work()
         return summarise(self.workshop.ledger, self.pipeline, planner.request, backfill, status)

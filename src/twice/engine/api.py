@@ -14,7 +14,7 @@ from twice.engine.accepted_gates import accepted_gates
 from twice.engine.events import Listener, ignore
 from twice.engine.plan import plan
 from twice.engine.run import RunResult, Workshop, execute
-from twice.engine.stores import Stores, start_catalogs
+from twice.engine.stores import Stores
 from twice.errors import UsageError
 from twice.ledger import open_ledger
 from twice.model.windows import Window
@@ -90,7 +90,6 @@ def workshop(
     spark = spark or session.start(config)
     if theirs is None:
         session.check_ledger(config, spark.sparkContext.master or "")
-    start_catalogs(spark, config.stores.values())
     try:
         yield Workshop(spark, Stores(config), ledger, config.lease, listener)
     finally:

@@ -105,14 +105,14 @@ def _judge_apart(
 ) -> None:
     """Judge each partition by itself, in order; what is refused leaves the verdict, unless nothing is left."""
     for partition, seen in found.items():
-        alone = {partition: seen}
+        alone, accepted = {partition: seen}, len(verdict.accepted)
         bad = seen.null_keys or seen.duplicate_keys
         try:
             keys = bad_keys(job, _only(job, rows, partition), alone) if bad else []
             _stop(job, keys, _failures(job, gates, alone, rows, verdict))
         except (GateFailed, KeyViolation) as error:
             verdict.refused[partition] = error
-            del verdict.digests[partition]
+            del verdict.digests[partition], verdict.accepted[accepted:]
     if not verdict.digests:
         raise next(iter(verdict.refused.values()))
 

@@ -1,4 +1,4 @@
-"""The failure hook: somebody else is told that a run failed."""
+"""The failure hook: a command that runs when a run has failed."""
 
 from __future__ import annotations
 

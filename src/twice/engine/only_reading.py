@@ -34,9 +34,12 @@ def only_reading(step: Step, session: SparkSession) -> Iterator[None]:
     try:
         with watched_calls(session, look):
             yield
-    finally:
+    except Exception:
         if refused:
-            raise refused[0]
+            raise refused[0] from None
+        raise
+    if refused:
+        raise refused[0]
 
 
 def _write(step: Step, call: Call) -> WriteRefused | None:

@@ -150,12 +150,12 @@ def run_stage(
     anew: bool = False,
     abandoned: Callable[[], bool] = lambda: False,
 ) -> StepResult:
-    """Bring one stage up to date, with retries for weather.
+    """Bring one stage up to date, with retries for transient errors.
 
     `partial` publishes the partitions that pass their gates and reports the others; `solo` is a partition
     that is computed alone and compared before anything is published, by the first of the stages that share a `vouch`;
     `pool` is the FAIR pool of its Spark jobs;
-    `accept_late` lets a closed partition of a table with `late="fail"` be made anew; `anew` makes it also where
+    `accept_late` lets a closed partition of a table with `late="fail"` be rebuilt; `anew` rebuilds it also where
     another run that was waited for seems to have made it; once it is `abandoned`, no source is called any more.
     """
     job = job_of(workshop, pipeline, stage, run)
@@ -165,7 +165,7 @@ def run_stage(
 
 
 def _step(job: Job) -> StepResult:
-    """Run one step, with retries for weather."""
+    """Run one step, with retries for transient errors."""
     started = time.monotonic()
     retry = job.step.retry
     numbers = 0

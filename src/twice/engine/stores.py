@@ -46,6 +46,21 @@ class Stores:
             raise StoreRefused(f"{table.name}: a {found.abilities.kind} store is only read")
         return cast("Store", found)
 
+    def start_catalogs(self, session: SparkSession, tables: Iterable[Table]) -> None:
+        """Start the catalogs of some tables before threads use them: the first start creates what others find.
+
+        A catalog that does not start is reported by the run that uses it.
+        """
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        for name in dict.fromkeys(table.id.store for table in tables):
+            if self._config.store(name).type == "iceberg":
+                from twice.store.iceberg import jvm
+
+                with suppress(TwiceError, Py4JError, PySparkException):
+                    jvm.start_catalog(session, name)
+
     def release(self, session: SparkSession) -> None:
         """Let go of what the reads of an attempt held open."""
         with self._lock:
@@ -84,22 +99,6 @@ def open_store(store: StoreConfig, root: Path) -> Source:
 
         return ParquetStore(store, root)
     raise AssertionError(f"no store of type {store.type}")  # the configuration knows the types
-
-
-def start_catalogs(session: SparkSession, stores: Iterable[StoreConfig]) -> None:
-    """Let every declared catalog start once, before threads use it: its first start creates what all others find.
-
-    One that does not start is reported by the run that uses it.
-    """
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    for store in stores:
-        if store.type == "iceberg":
-            from twice.store.iceberg import jvm
-
-            with suppress(TwiceError, Py4JError, PySparkException):
-                jvm.start_catalog(session, store.name)
 
 
 def spark_settings(stores: Iterable[StoreConfig], root: Path) -> dict[str, str]:

@@ -158,14 +158,14 @@ def _require_history(jobs: Sequence[Job], run: str) -> None:
 
 
 def _require_untouched(job: Job, attempt: AttemptInfo, run: str) -> None:
-    """Refuse to undo what somebody else has built upon in the meantime."""
+    """Refuse to undo what another writer has changed since."""
     now = job.store.files(job.session, job.target, job.store.version(job.session, job.step.writes))
     known = known_outputs(job)
     for partition in _published(job, attempt):
         output = known.get(partition)
         as_recorded = output is not None and output.files == now[partition]
         if output is None or not as_recorded or not _made_by(job, attempt, partition, output, now[partition]):
-            by = f"run {output.run}" if output is not None and as_recorded else "somebody else"
+            by = f"run {output.run}" if output is not None and as_recorded else "another writer"
             raise StoreRefused(
                 f"{job.step.writes.name}, {job.target.name(partition)} was changed by {by} after run {run}",
                 safe="nothing was undone",

@@ -79,7 +79,7 @@ def _facts(pipeline: Pipeline, table: Table, producer: Step | None) -> Iterator[
 
 def _writer(producer: Step | None) -> str:
     if producer is None:
-        return "somebody else: this pipeline only reads it"
+        return "another writer: this pipeline only reads it"
     kind = {"python": "step", "sql": "SQL step", "extract": "extract"}[producer.kind]
     return f"{kind} {producer.name}"
 

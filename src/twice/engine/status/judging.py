@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Files = Callable[[Target], Mapping[Scope, str]]
 
-_TOUCHED = Reason("touched", "", "the table's files are not the recorded ones: somebody else wrote to it")
+_TOUCHED = Reason("touched", "", "the table's files are not the recorded ones: another writer changed it")
 
 
 def status(

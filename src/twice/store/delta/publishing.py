@@ -239,7 +239,7 @@ def _lost(stage: DeltaStage) -> LeaseLost:
 
 def _conflict(stage: DeltaStage, what: str) -> Conflict:
     return Conflict(
-        f"{stage.target.table.name}, {stage.target.scope}: {what} by somebody else between claim and publish",
+        f"{stage.target.table.name}, {stage.target.scope}: {what} by another writer between claim and publish",
         safe="nothing was published over it",
         to_go_on="run it again: the new run starts from what is there now",
     )

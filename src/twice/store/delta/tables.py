@@ -38,7 +38,7 @@ def check(session: SparkSession, places: Places, table: Table) -> None:
             f"{table.name} is partitioned by {', '.join(found) or 'nothing'}, but its contract says "
             f"{', '.join(wanted) or 'nothing'}: a run could not replace its scope as whole files",
             safe="nothing was changed",
-            to_go_on=f"make the contract match the table, or write {places.sql(table.id)} anew with "
+            to_go_on=f"make the contract match the table, or write {places.sql(table.id)} again with "
             f"PARTITIONED BY ({', '.join(map(quote, wanted))})",
         )
     closed = jvm.configuration(metadata).get("delta.appendOnly") == "true"
@@ -76,7 +76,7 @@ def evolved(session: SparkSession, places: Places, table: Table, schema: T.Struc
             "makes: dropping columns is never done on the side",
             safe="the table is as it was",
             to_go_on="; ".join(f"ALTER TABLE {places.sql(table.id)} DROP COLUMN {quote(name)}" for name in gone)
-            + " (it needs 'delta.columnMapping.mode'='name'), or let the step go on making it",
+            + " (it needs 'delta.columnMapping.mode'='name'), or keep the column in the step",
         )
     for name, kind in here.items():
         if name in there and plain(kind) != plain(there[name]):

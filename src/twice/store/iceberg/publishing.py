@@ -91,10 +91,9 @@ def drop(session: SparkSession, stage: IcebergStage, remember: Mapping[str, str]
                 properties.remove(UNPUBLISHED)
             properties.commit()
         staged = discarding.remove_branch(transaction, table, stage.line, stage.token)
-        added = [file.location for file in stage.changed_files(session, table)[0]] if staged else []
         tried = True
         transaction.commitTransaction()
-        discarding.delete_files(session, table, staged, added)
+        discarding.delete_files(session, table, staged)
 
     jvm.retried(attempt)
 
@@ -207,7 +206,7 @@ def _touches(session: SparkSession, table: Any, stage: IcebergStage, snapshot: A
 
 def _conflict(stage: IcebergStage, what: str) -> Conflict:
     return Conflict(
-        f"{stage.target.table.name}, {stage.target.scope}: {what} by somebody else between claim and publish",
+        f"{stage.target.table.name}, {stage.target.scope}: {what} by another writer between claim and publish",
         safe="nothing was published over it",
         to_go_on="run it again: the new run starts from what is there now",
     )

@@ -151,7 +151,7 @@ def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any
             "makes: dropping columns is never done on the side",
             safe="the table is as it was",
             to_go_on="; ".join(f"ALTER TABLE {table.id.sql} DROP COLUMN {quote(name)}" for name in gone)
-            + ", or let the step go on making it",
+            + ", or keep the column in the step",
         )
     narrow = json.loads(live.properties().get(NARROW) or "{}")
     for name, kind in here.items():
@@ -166,7 +166,9 @@ def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any
     added = _added_after(live, Line.of(table.id), here, new)
     if not new and not added:
         return
-    widened = {**narrow, **{name: kind for name, kind in _narrow(schema).items() if name in new}}
+    # A column of this name may have been dropped, with a shadow or by hand: what it was created for is void.
+    kept = {name: kind for name, kind in narrow.items() if name not in new}
+    widened = {**kept, **{name: kind for name, kind in _narrow(schema).items() if name in new}}
     transaction = live.newTransaction()
     update = transaction.updateSchema()
     convert = jvm.gateway(session).org.apache.iceberg.spark.SparkSchemaUtil.convert

@@ -147,7 +147,7 @@ def _require_open(folder: Folder, stage: ParquetStage) -> State:
     head = swap.settle(folder)
     if head is None:
         raise Conflict(
-            f"{folder.table.name} was dropped by somebody else between claim and publish", safe="nothing was published"
+            f"{folder.table.name} was dropped by another writer between claim and publish", safe="nothing was published"
         )
     if stage.token in head.ended and head.ended[stage.token] is None:
         raise _lost(folder, stage.target, stage.token)
@@ -163,7 +163,7 @@ def _require_unchanged(folder: Folder, stage: ParquetStage) -> list[listing.Unit
     for partition, before in stage.base_files.items():
         if now[partition] != before:
             raise Conflict(
-                f"{folder.table.name}, {stage.target.name(partition)}: its files were changed by somebody else "
+                f"{folder.table.name}, {stage.target.name(partition)}: its files were changed by another writer "
                 "between claim and publish",
                 safe="nothing was published over them",
                 to_go_on="run it again: the new run starts from what is there now",

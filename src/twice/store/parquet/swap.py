@@ -80,12 +80,12 @@ def _bring_in(folder: Folder, staged: str, place: str) -> None:
         except FileExistsError:
             if files.exists(staged):
                 raise StoreRefused(
-                    f"{folder.table.name}: somebody else wrote to {place} in the middle of a publish",
+                    f"{folder.table.name}: another process wrote to {place} during a publish",
                     safe=f"what they wrote is there; what is to be published is in {staged}",
                     to_go_on="move theirs away: the next run finishes the publish",
                 ) from None
         return
-    raise TransientError(f"{folder.table.name}: {place} is removed by somebody again and again")
+    raise TransientError(f"{folder.table.name}: {place} is removed by another process again and again")
 
 
 def _retire(folder: Folder, path: str, name: str) -> None:

@@ -115,7 +115,7 @@ def _require_additive(table: Table, there: T.StructType, new: T.StructType) -> N
             f"{table.name} has the column{'s' if len(gone) > 1 else ''} {', '.join(gone)}, which the step no longer "
             "makes: dropping columns is never done on the side",
             safe="the table is as it was",
-            to_go_on="let the step go on making it, as null if need be, or write to a table of another name",
+            to_go_on="keep the column in the step, as null if need be, or write to a table of another name",
         )
     for field in there.fields:
         kind = kinds[field.name]

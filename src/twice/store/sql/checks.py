@@ -78,7 +78,7 @@ def _check_sqlite(database: Database, connection: sa.Connection, table: Table) -
     if isinstance(table.write, Overwrite | Whole):
         for child in connection.execute(_SQLITE_CHILDREN, {"name": name}):
             raise _foreign_key(
-                table, f"a foreign key of {database.quoted(child.name)}", f"make {child.name} anew without it"
+                table, f"a foreign key of {database.quoted(child.name)}", f"create {child.name} again without it"
             )
 
 
@@ -108,7 +108,7 @@ def _check_other(database: Database, connection: sa.Connection, table: Table) ->
 
 def _foreign_key(table: Table, what: str, to_go_on: str) -> StoreRefused:
     return StoreRefused(
-        f"{table.name}: {what} refers to it, so its rows cannot be deleted and written anew",
+        f"{table.name}: {what} refers to it, so its rows cannot be deleted and inserted again",
         safe=_NOTHING,
         to_go_on=to_go_on,
     )

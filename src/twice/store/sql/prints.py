@@ -82,7 +82,7 @@ class Look:
 
     def now(self, connection: sa.Connection) -> dict[Scope, str]:
         """Return what the partitions hold within a transaction that writes."""
-        if self._version is not None and self.holds(connection):
+        if self.holds(connection):
             return self._seen
         return self._live(connection)
 

@@ -261,7 +261,7 @@ def _require_rows(stage: SqlStage, taken: int, wanted: int) -> None:
     if taken != wanted:
         raise Conflict(
             f"{stage.target.table.name}, {stage.target.scope}: {wanted} rows are staged, but the table took {taken}: "
-            "somebody else writes the same keys, or a trigger or rule of the table changes what is inserted",
+            "another writer writes the same keys, or a trigger or rule of the table changes what is inserted",
             safe="nothing was published",
             to_go_on="run it again; if it stays so, look at the table's triggers",
         )
@@ -275,7 +275,7 @@ def _require_unchanged(connection: sa.Connection, look: prints.Look, stage: SqlS
             target.name(partition) for partition in target.partitions if now[partition] != stage.prints[partition]
         ]
         raise Conflict(
-            f"{target.table.name}, {target.scope}: changed by somebody else between claim and publish "
+            f"{target.table.name}, {target.scope}: changed by another writer between claim and publish "
             f"({', '.join(changed[:3])})",
             safe="nothing was published over it",
             to_go_on="run it again: the new run starts from what is there now",

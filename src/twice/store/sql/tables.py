@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,7 @@ def check_key(database: Database, connection: sa.Connection, table: Table) -> No
     if there and found.get("name"):
         add = f"ALTER TABLE {relation} DROP CONSTRAINT {database.quoted(found['name'])}; {add}"
     if database.dialect == "sqlite":
-        add = f"make the table anew with PRIMARY KEY ({', '.join(map(database.quoted, wanted))})"
+        add = f"create the table again with PRIMARY KEY ({', '.join(map(database.quoted, wanted))})"
     raise SchemaRefused(
         f"{table.name} has {'the primary key ' + ', '.join(there) if there else 'no primary key'}, but its contract "
         f"says {', '.join(wanted)}: a row could be written twice",
@@ -140,8 +141,13 @@ def _create(database: Database, table: Table, schema: T.StructType) -> None:
     found = books.ensure_tables(database, table.id)
     with database.settled() as connection:
         made.create(connection, checkfirst=False)
-        if books.read_entry(connection, found, table.id) is None:
-            books.add_entry(connection, found, table.id, books.Entry(0, 0, properties={books.UNPUBLISHED: "true"}))
+        entry = books.read_entry(connection, found, table.id)
+        unpublished = {books.UNPUBLISHED: "true"}
+        if entry is None:
+            books.add_entry(connection, found, table.id, books.Entry(0, 0, properties=unpublished))
+        elif not entry.version:  # left by a run that lost the table while it was preparing to write it
+            properties = {**entry.properties, **unpublished}
+            books.write_entry(connection, found, table.id, dataclasses.replace(entry, properties=properties))
 
 
 def drop_unpublished(database: Database, table: TableName) -> None:
@@ -164,7 +170,7 @@ def drop_unpublished(database: Database, table: TableName) -> None:
             if connection.execute(sa.select(sa.literal(1)).select_from(live).limit(1)).first() is None:
                 database.run(connection, f"DROP TABLE {database.relation(table)}")
                 books.drop_entry(connection, found, table)
-    except TwiceError:  # read by someone at this moment, or used by a view: an empty table harms no one
+    except TwiceError:  # in use by a reader or by a view: an empty table is harmless
         return
 
 
@@ -198,7 +204,7 @@ def _extend(
             "makes: dropping columns is never done on the side",
             safe=_AS_IT_WAS,
             to_go_on="; ".join(f"ALTER TABLE {relation} DROP COLUMN {database.quoted(name)}" for name in gone)
-            + ", or let the step go on making it",
+            + ", or keep the column in the step",
         )
     for name, kind in here.items():
         was = before.get(name)
@@ -240,7 +246,7 @@ def _other_type(database: Database, table: Table, name: str, found: str, kind: T
     change = (
         f"ALTER TABLE {database.relation(table.id)} ALTER COLUMN {database.quoted(name)} TYPE {wanted}"
         if database.dialect == "postgres"
-        else f"make the column anew as {wanted}"
+        else f"create the column again as {wanted}"
     )
     return SchemaRefused(
         f"{table.name}: column {name} is {found}, but the step makes {kind.simpleString()}",
