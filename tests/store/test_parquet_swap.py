@@ -343,7 +343,7 @@ def test_files_of_somebody_else_in_the_middle_of_a_swap_are_kept_and_named(shelf
     theirs = Path(shelf.folder.data, DAY, "theirs")
     theirs.parent.mkdir(parents=True)
     theirs.write_text("x")
-    with pytest.raises(StoreRefused, match=r"somebody else wrote to .*d=2026-04-25") as caught:
+    with pytest.raises(StoreRefused, match=r"another process wrote to .*d=2026-04-25") as caught:
         publishing.fence(shelf.folder, 1)
     assert "move theirs away" in caught.value.to_go_on
     theirs.rename(theirs.parents[2] / "away")
