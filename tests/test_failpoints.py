@@ -22,7 +22,7 @@ SOURCE = Path(failpoints.__file__).parent
 def _fresh(monkeypatch):
     monkeypatch.delenv("TWICE_FAILPOINT", raising=False)
     monkeypatch.delenv("TWICE_FAILPOINT_AT", raising=False)
-    monkeypatch.setattr(failpoints, "_reached", {})
+    failpoints.reset()
 
 
 def child(action: str) -> subprocess.Popen[str]:

@@ -39,6 +39,11 @@ _ACTIONS = ("kill", "raise", "pause")
 _reached: dict[str, int] = {}
 
 
+def reset() -> None:
+    """Count from the beginning how often each point is reached."""
+    _reached.clear()
+
+
 def fail_point(name: str) -> None:
     """Act as `TWICE_FAILPOINT` says if it names this point."""
     setting = os.environ.get("TWICE_FAILPOINT")

@@ -167,7 +167,7 @@ def test_a_chunk_that_was_put_back_meanwhile_is_cut_when_it_is_taken(bench):
     halves(bench)
     bench.ledger.set_parallel(bench.backfill, 2)
     other, late = (bench.ledger.take_chunk(bench.backfill, check=True) for _ in range(2))
-    bench.ledger.go_one_by_one(other, bench.worker._alone, "alone it differs")
+    bench.ledger.go_one_by_one(other, bench.worker.alone, "alone it differs")
     bench.ledger.put_back(late)
     found = bench.all(check=True)
     assert sorted(found["done"] + found["failed"]) == SINGLES
@@ -180,7 +180,7 @@ def test_a_chunk_that_ends_after_another_process_found_a_difference_is_not_done(
     bench.ledger.set_parallel(bench.backfill, 2)
     other, mine = (bench.ledger.take_chunk(bench.backfill, check=True) for _ in range(2))
     assert other.scope == Scope(january(1, 5))
-    late = {"once": lambda: bench.ledger.go_one_by_one(other, bench.worker._alone, "alone it differs")}
+    late = {"once": lambda: bench.ledger.go_one_by_one(other, bench.worker.alone, "alone it differs")}
     bench.meanwhile = lambda _vouch: late.pop("once", lambda: None)()
     assert bench.worker.run(mine, check=True, skip_fresh=False).kind == "split"
     assert sorted(str(c.scope) for c in bench.ledger.chunks(bench.backfill, states=("waiting",))) == SINGLES

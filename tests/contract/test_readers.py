@@ -25,7 +25,7 @@ class Application:
     """Somebody who asks for the day at a steady rate, on one connection, as an application does."""
 
     def __init__(self, place: stores.Sql) -> None:
-        named = place._own("t") if isinstance(place, stores.Own) else "t"
+        named = place.own_name("t") if isinstance(place, stores.Own) else "t"
         table = sa.table(named, sa.column("n"), schema=place.schema)
         self._query = sa.select(sa.func.count(), sa.func.sum(table.c.n))
         self._place, self._stop, self.seen, self.failed = place, threading.Event(), [], []

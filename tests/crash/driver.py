@@ -20,7 +20,7 @@ from tests.crash import jobs
 from tests.support.processes import attach
 from twice import config as configuration
 from twice.engine import compute
-from twice.engine.api import _window, workshop
+from twice.engine.api import asked_window, workshop
 from twice.engine.plan import plan
 from twice.engine.run import execute
 
@@ -72,7 +72,7 @@ def run(order: Order, barrier: Barrier | None = None) -> int:
             tell(state=event.state, detail=event.detail)
 
         pipeline = jobs.pipeline(order.kind, order.raw, order.target)
-        stages = plan(pipeline, _window(pipeline, None, order.first, order.end))
+        stages = plan(pipeline, asked_window(pipeline, None, order.first, order.end))
         spark = attach(*order.gateway) if order.gateway else None
         with workshop(config, spark=spark, listener=listen) as shop:
             tell(state="attached")

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from twice import Day, Overwrite, Pipeline, Table, Window, gates
-from twice.engine.cost import _sum
+from twice.engine.cost import sum_metrics
 from twice.errors import GateFailed
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def test_a_stage_that_was_tried_twice_is_paid_for_twice(spark, tmp_path):
         assert worked.map(lambda row: (row, row)).groupByKey(1).keys().collect() == [1]
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)
-    assert _sum(context, "twice-paid-for")["executor_seconds"] > 1.0
+    assert sum_metrics(context, "twice-paid-for")["executor_seconds"] > 1.0
 
 
 def test_what_is_fresh_costs_nothing(lab):

@@ -85,7 +85,7 @@ def test_insert_only_and_a_step_with_a_past_read_their_own_outputs(lab):
     )
     rows = {}
     for day in range(1, 5):
-        with fetched(lab.ledger._database.engine) as counted:
+        with fetched(lab.ledger.database.engine) as counted:
             lab.run(pipeline, f"2026-04-0{day}")
         rows[day] = counted.of("outputs")
     assert rows[4] == rows[3]

@@ -34,10 +34,10 @@ def predictable(shared: Path) -> Path:
 
 
 def test_the_pools_are_written_to_a_folder_of_ones_own_and_found_there_again(shared, pools):
-    file = session._pools_file(pools)
+    file = session.pools_file(pools)
     assert file.parent == predictable(shared)
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
-    assert session._pools_file(pools) == file
+    assert session.pools_file(pools) == file
     assert "small" in file.read_text()
 
 
@@ -45,7 +45,7 @@ def test_a_link_that_another_user_left_there_is_not_followed(shared, pools, tmp_
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     predictable(shared).symlink_to(elsewhere)
-    file = session._pools_file(pools)
+    file = session.pools_file(pools)
     assert list(elsewhere.iterdir()) == []
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert "small" in file.read_text()
@@ -54,7 +54,7 @@ def test_a_link_that_another_user_left_there_is_not_followed(shared, pools, tmp_
 def test_a_folder_that_others_may_write_to_is_not_used(shared, pools):
     predictable(shared).mkdir()
     predictable(shared).chmod(0o777)
-    file = session._pools_file(pools)
+    file = session.pools_file(pools)
     assert file.parent != predictable(shared)
     assert list(predictable(shared).iterdir()) == []
 
@@ -65,6 +65,6 @@ def test_a_folder_of_another_user_is_not_used(shared, pools, monkeypatch):
     there = predictable(shared)
     monkeypatch.setattr(os, "getuid", lambda: owner + 1)
     predictable(shared).mkdir(mode=0o700)  # made by `owner`, under the name of the user that twice runs as
-    file = session._pools_file(pools)
+    file = session.pools_file(pools)
     assert file.parent not in {there, predictable(shared)}
     assert list(predictable(shared).iterdir()) == []

@@ -31,14 +31,13 @@ def stages() -> tuple[Pipeline, list[Stage]]:
 @pytest.mark.parametrize(("shadow", "status", "shown"), [
     (False, "published", "published"), (True, "published", "built"), (True, "unchanged", "unchanged"),
 ])  # fmt: skip
-def test_what_a_shadow_made_is_built_and_not_published(monkeypatch, shadow, status, shown):
+def test_what_a_shadow_made_is_built_and_not_published(shadow, status, shown):
     pipeline, (stage,) = stages()
     step = dataclasses.replace(stage.step, shadow_of=stage.step) if shadow else stage.step
     heard: list[Event] = []
     nothing: dict[str, object] = dict.fromkeys(("session", "stores", "ledger"))
     job = Job(pipeline, step, stage.scope, stage.target, "r", "c", lease=timedelta(1), listener=heard.append, **nothing)
-    monkeypatch.setattr(running, "_attempt", lambda _job: Finding(status, [], 3, None))
-    assert running._step(job).status == shown
+    assert running.run_step(job, lambda _job: Finding(status, [], 3, None)).status == shown
     assert [event.state for event in heard] == [shown]
 
 

@@ -23,7 +23,7 @@ def test_no_room_for_another_page(tmp_path):
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count = {pages}")
 
-    sa.event.listen(ledger._database.engine, "connect", limit)
+    sa.event.listen(ledger.database.engine, "connect", limit)
     with pytest.raises(LedgerError) as full:
         ledger.start_run("shop", Scope(None), command="x" * 100_000)
     text = str(full.value)

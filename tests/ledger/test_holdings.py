@@ -98,7 +98,7 @@ def test_the_bill_of_many_attempts_reads_one_row_for_each_line(ledger):
         # A remark may look like a cost, and hold what Postgres does not decode
         remarks = ['{"cost":{"executor_seconds":100}}', "half \ud800 or none \0", '"inside":']
         ledger.finish_attempt(row, "published", details={"cost": {"cpu_seconds": 1.5}, "remarks": remarks})
-    with fetched(ledger._database.engine) as counted:
+    with fetched(ledger.database.engine) as counted:
         (line,) = ledger.costs("step", pipeline="shop")
     assert (line.name, line.runs, line.unmeasured, line.total["cpu_seconds"]) == ("shop.facts", 8, 0, 12.0)
     assert line.total["executor_seconds"] == 0

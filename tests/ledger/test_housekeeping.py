@@ -17,7 +17,7 @@ T = "lake.core.fct_orders"
 
 
 def counts(ledger):
-    with ledger._read() as connection:
+    with ledger.database.read() as connection:
         return {
             table.name: connection.scalar(sa.select(sa.func.count()).select_from(table))
             for table in metadata.sorted_tables

@@ -190,7 +190,7 @@ def test_a_claim_of_nothing_or_for_no_time_is_refused(ledger, scopes, ttl):
 
 
 def test_looking_for_overlaps_reads_no_closed_claims(sqlite_ledger):
-    with sqlite_ledger._read() as connection:
+    with sqlite_ledger.database.read() as connection:
         plan = connection.exec_driver_sql(
             "EXPLAIN QUERY PLAN SELECT * FROM claims WHERE table_name = 'x' AND state IN ('live', 'taken')"
         ).all()

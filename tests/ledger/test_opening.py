@@ -33,7 +33,7 @@ def test_the_file_is_kept_as_safely_as_sqlite_can(tmp_path):
     with closing(sqlite3.connect(path)) as other:
         other.execute("PRAGMA journal_mode = WAL")
     ledger = open_ledger(f"sqlite:///{path}")
-    with ledger._read() as connection:
+    with ledger.database.read() as connection:
         values = [
             connection.exec_driver_sql(f"PRAGMA {name}").scalar()
             for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
@@ -51,7 +51,7 @@ def test_migrations_lead_to_the_tables_that_the_code_expects(ledger):
     config.set_main_option("script_location", str(SCRIPTS))
     script = ScriptDirectory.from_config(config)
     assert tuple(item.revision for item in reversed(list(script.walk_revisions()))) == REVISIONS
-    with ledger._read() as connection:
+    with ledger.database.read() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
         assert compare_metadata(context, metadata) == []
 

@@ -45,7 +45,7 @@ def test_prepared_is_not_yet_published(ledger, day, made, work):
     assert ledger.outputs(T) == []
     ledger.prepare(claim, attempt, [made(T, day(1)), made(T, day(2))])
     ledger.release(claim)
-    with ledger._read() as connection:
+    with ledger.database.read() as connection:
         assert connection.scalar(sa.select(sa.func.count()).select_from(outputs_table)) == 0
 
 
@@ -82,7 +82,7 @@ def test_a_new_output_supersedes_what_it_covers_and_nothing_else(ledger, day, ma
 def test_history_stays_until_pruned(ledger, clock, day, made, publish):
     for rows in (1, 2, 3):
         publish(made(T, day(1), rows=rows))
-    with ledger._read() as connection:
+    with ledger.database.read() as connection:
         query = sa.select(outputs_table.c.row_count, outputs_table.c.state).order_by(outputs_table.c.id)
         assert [tuple(row) for row in connection.execute(query)] == [
             (1, "superseded"),
@@ -162,7 +162,7 @@ def test_long_lists_of_outputs_take_two_indexed_statements(ledger, day, made, wo
     ledger.record(claim, attempt, new)
     seen = []
     sa.event.listen(
-        ledger._database.engine,
+        ledger.database.engine,
         "before_cursor_execute",
         lambda _connection, _cursor, statement, parameters, _context, _many: seen.append((statement, parameters)),
     )
@@ -172,7 +172,7 @@ def test_long_lists_of_outputs_take_two_indexed_statements(ledger, day, made, wo
     assert ledger.row_history(T, day(1000), 3) == [999, 998, 997]
     queries = [(statement, parameters) for statement, parameters in seen if statement.startswith("SELECT")]
     assert len(queries) == 7
-    with ledger._read() as connection:
+    with ledger.database.read() as connection:
         for statement, parameters in queries:
             plan = connection.exec_driver_sql("EXPLAIN QUERY PLAN " + statement, parameters).all()
             assert not [row for row in plan if row[3].startswith("SCAN outputs")], plan
@@ -182,7 +182,7 @@ def test_long_lists_of_outputs_take_two_indexed_statements(ledger, day, made, wo
 def test_a_scope_reads_its_own_partitions_whatever_the_history(ledger, day, made, publish):
     publish(*(made(T, day(number), rows=number) for number in range(1, 31)))
     publish(made(T, day(30, tenant="a"), rows=300), made(T, Scope(None), rows=7))
-    with fetched(ledger._database.engine) as counted:
+    with fetched(ledger.database.engine) as counted:
         assert [output.rows for output in ledger.held(T, day(29, days=2))] == [29, 30]
         assert [output.rows for output in ledger.held(T, day(29, days=2, tenant="a"))] == [300]
         assert [output.rows for output in ledger.held(T, Scope(None))] == [7]
@@ -191,7 +191,7 @@ def test_a_scope_reads_its_own_partitions_whatever_the_history(ledger, day, made
 
 def test_where_the_past_ends_is_found_without_reading_the_past(ledger, day, made, publish):
     publish(*(made(T, day(number)) for number in range(1, 31)))
-    with fetched(ledger._database.engine) as counted:
+    with fetched(ledger.database.engine) as counted:
         assert ledger.built_until(T, day(31)) == day(31).window.start
         assert ledger.built_until(T, day(40)) == day(31).window.start
         assert ledger.built_until(T, day(1)) is None

@@ -219,7 +219,7 @@ def test_a_lost_connection_is_weather_and_the_next_one_works(postgres, postgres_
     name = sa.make_url(postgres_database).database
 
     def interrupted():
-        with ledger._write() as connection:
+        with ledger.database.write() as connection:
             postgres.psql(f"select pg_terminate_backend(pid) from pg_stat_activity where datname = '{name}'")
             connection.execute(sa.text("select 1"))
 
@@ -233,7 +233,7 @@ def test_a_ledger_that_stays_locked_is_weather(url, monkeypatch, day):
     monkeypatch.setattr(dialect, "BUSY_SECONDS", 0.05)
     ledger = open_ledger(url)
     claim = ledger.claim(T, [day(1)], ttl=MINUTE)
-    with ledger._write() as connection:
+    with ledger.database.write() as connection:
         connection.execute(sa.text("select * from tokens for update"))
         with pytest.raises(LedgerBusy, match="is busy"):
             ledger.claim(T, [day(2)], ttl=MINUTE)
@@ -282,12 +282,12 @@ def test_the_time_is_that_after_the_wait_for_a_lock(url, day):
     ledger = open_ledger(url)
     first = ledger.claim(T, [day(1)], ttl=timedelta(milliseconds=1))
     done = []
-    with ledger._write() as connection:
+    with ledger.database.write() as connection:
         connection.execute(sa.text("select * from tokens for update"))
         waiting = threading.Thread(target=lambda: done.append(ledger.claim(T, [day(1)], ttl=MINUTE)))
         waiting.start()
         _wait_for_lock(connection)
-        released = ledger._now(connection)
+        released = ledger.clock.within(connection)
     waiting.join()
     assert done[0].expires_at >= released + MINUTE
     assert [left.token for left in done[0].abandoned] == [first.token]
@@ -305,8 +305,8 @@ def test_who_renews_while_another_claims_is_not_robbed(url, day):
             seen.append(held)
 
     # The renewal is not committed yet when the other one looks at the expired lease.
-    with ledger._write() as connection:
-        later = (ledger._now(connection) + MINUTE).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    with ledger.database.write() as connection:
+        later = (ledger.clock.within(connection) + MINUTE).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         connection.execute(sa.text(f"update claims set expires_at = '{later}'"))
         robber = threading.Thread(target=rob)
         robber.start()
@@ -318,7 +318,7 @@ def test_who_renews_while_another_claims_is_not_robbed(url, day):
 
 def test_a_reader_sees_one_state_and_keeps_nobody_waiting(url, day):
     ledger = open_ledger(url)
-    with ledger._read() as connection:
+    with ledger.database.read() as connection:
         count = sa.text("select count(*) from runs")
         assert connection.scalar(count) == 0
         ledger.start_run("shop", day(1))
@@ -334,8 +334,8 @@ def test_inputs_that_are_about_to_be_used_are_not_pruned(url, day, made):
     attempt = ledger.start_attempt(run, "s", T, 1, day(1), code="c")
     claim = ledger.claim(T, [day(1)], ttl=MINUTE, run=run)
     counts = []
-    with ledger._write() as connection:
-        ledger._insert(connection, claim, [made(T, day(1))], "current")
+    with ledger.database.write() as connection:
+        ledger.insert_outputs(connection, claim, [made(T, day(1))], "current")
         pruning = threading.Thread(target=lambda: counts.append(ledger.prune(timedelta(days=1)).inputs))
         pruning.start()
         _wait_for_lock(connection)

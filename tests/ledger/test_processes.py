@@ -35,7 +35,7 @@ def test_eight_processes_never_hold_a_scope_twice_and_lose_no_claim(history):
     kinds = {event["what"] for event in events}
     assert kinds >= {"granted", "refused", "renewed", "released", "settled"}
     assert len(holds) > 200
-    with ledger._read() as connection:
+    with ledger.database.read() as connection:
         stored = dict(connection.execute(sa.select(claims.c.token, claims.c.state)).all())
     assert stored.keys() == holds.keys()
     for token, hold in holds.items():

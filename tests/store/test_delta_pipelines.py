@@ -210,7 +210,7 @@ def test_s08_a_failure_before_the_commit_leaves_nothing_behind(yard, monkeypatch
     yard.feed(rows_of(DAY, 5))
     yard.run(pipeline)
     yard.feed(rows_of(DAY, 6, 1))
-    monkeypatch.setattr(failpoints, "_reached", {})
+    failpoints.reset()
     monkeypatch.setenv("TWICE_FAILPOINT", "delta.ready:raise")
     with yard.untouched(), pytest.raises(TransientError):
         yard.run(pipeline)

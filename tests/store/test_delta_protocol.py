@@ -63,11 +63,11 @@ class Bench:
         return self.store.version(self.session, self.table)
 
     def commits(self) -> int:
-        log = self.store._places.log(self.session, self.table.id)
+        log = self.store.places.log(self.session, self.table.id)
         return int(jvm.snapshot(self.session, log).version())
 
     def path(self) -> str:
-        return self.store._places.path(self.table.id)
+        return self.store.places.path(self.table.id)
 
     def fingerprints(self):
         return self.store.files(self.session, self.target(), self.version())
@@ -156,7 +156,7 @@ def test_what_had_landed_is_adopted_by_whoever_takes_over(bench):
     assert bench.publish(other, later) > version
     assert other.token(bench.session, bench.table) == 7
     # Taken back by hand: a token that was given once is not given again.
-    bench.session.sql(f"restore table {other._places.sql(bench.table.id)} to version as of {version}")
+    bench.session.sql(f"restore table {other.places.sql(bench.table.id)} to version as of {version}")
     assert bench.process().token(bench.session, bench.table) == 7
     assert bench.count() == 5
 
@@ -188,7 +188,7 @@ def test_a_commit_whose_answer_is_lost_is_looked_up(bench, monkeypatch):
 
 def test_a_commit_that_was_never_made_is_not_mistaken_for_somebody_elses(bench, monkeypatch):
     stage = bench.staged(bench.store, 3, 5)
-    name = bench.store._places.sql(bench.table.id)
+    name = bench.store.places.sql(bench.table.id)
     lose(
         monkeypatch,
         applied=False,
@@ -262,7 +262,7 @@ def test_a_merge_that_meets_a_compacted_table_starts_again(lab):
         store.publish(bench.session, stage, whole.partitions, NOTES, {})
     stage = store.open(bench.session, whole, 3)
     store.stage_changes(bench.session, stage, bench.made(1, n=3), insert_only=False)
-    bench.session.sql(f"delete from {store._places.sql(bench.table.id)} where id = 0")
+    bench.session.sql(f"delete from {store.places.sql(bench.table.id)} where id = 0")
     with pytest.raises(Conflict, match="another writer"):
         store.publish(bench.session, stage, whole.partitions, NOTES, {})
     assert bench.count() == 2
@@ -273,7 +273,7 @@ def test_a_shadow_in_sparks_own_catalog_whose_removal_was_killed_is_removed(lab,
     bench = Bench(lab, Settings(None))
     bench.publish(bench.store, bench.staged(bench.store, 3, 5))
     shadow = bench.table.named(bench.store.shadow(bench.table.id, "06a2wk"))
-    name = bench.store._places.sql(shadow.id)
+    name = bench.store.places.sql(shadow.id)
     for left in ("both", "name"):
         bench.store.fork(bench.session, bench.table, shadow)
         (folder,) = (path for path in tmp_path.iterdir() if "06a2wk" in path.name)
@@ -294,6 +294,6 @@ def test_tables_of_sparks_own_catalog(lab, tmp_path):
     version = bench.publish(bench.store, stage)
     assert bench.session.table(f"spark_catalog.{lab.space}.t").count() == 5
     assert bench.store.files(bench.session, bench.target(), version) == stage.fingerprints()
-    assert bench.store._places.sql(TableName(("w", "a", "b"))) == "`spark_catalog`.`a`.`b`"
+    assert bench.store.places.sql(TableName(("w", "a", "b"))) == "`spark_catalog`.`a`.`b`"
     assert not bench.store.exists(bench.session, Table(f"warehouse.{lab.space}.none"))
     bench.session.sql(f"drop database {lab.space} cascade")

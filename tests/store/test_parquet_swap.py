@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from twice import Day, Hour, Overwrite, Table, Whole
+from twice import Day, Hour, Overwrite, Table, Whole, failpoints
 from twice.errors import Conflict, LeaseLost, StoreRefused, TransientError
 from twice.model.scopes import Scope
 from twice.model.targets import Target
@@ -288,9 +288,7 @@ def test_sixteen_writers_side_by_side_all_land_and_none_twice(shelf):
 
 @pytest.mark.parametrize("point", ["parquet.journalled", "parquet.moved_aside", "parquet.moved_in", "parquet.swapped"])
 def test_whoever_comes_next_finishes_a_decided_publish(shelf, monkeypatch, point):
-    from twice import failpoints
-
-    monkeypatch.setattr(failpoints, "_reached", {})
+    failpoints.reset()
     shelf.publish(1, {f"{DAY}/a": "1", f"{DAY}/b": "1"})
     stage = shelf.stage(2, {f"{DAY}/c": "2"})
     with monkeypatch.context() as patch:
@@ -323,10 +321,10 @@ def test_one_who_wakes_up_before_the_others_have_cleaned_up_moves_nothing(shelf,
     stage = shelf.stage(2, {f"{DAY}/b": "2"})
     with monkeypatch.context() as patch:
         patch.setenv("TWICE_FAILPOINT", "parquet.moved_in:raise")
-        patch.setattr("twice.failpoints._reached", {})
+        failpoints.reset()
         with pytest.raises(TransientError):
             publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {})
-    swap._put_aside(shelf.folder, f"{shelf.folder.data}/{DAY}", f"{shelf.folder.aside(2)}/0")
+    swap.put_aside(shelf.folder, f"{shelf.folder.data}/{DAY}", f"{shelf.folder.aside(2)}/0")
     assert shelf.data() == {f"{DAY}/b": "2"}
     swap.settle(shelf.folder)
     assert shelf.data() == {f"{DAY}/b": "2"}
@@ -337,7 +335,7 @@ def test_files_of_somebody_else_in_the_middle_of_a_swap_are_kept_and_named(shelf
     stage = shelf.stage(1, {f"{DAY}/a": "1"})
     with monkeypatch.context() as patch:
         patch.setenv("TWICE_FAILPOINT", "parquet.journalled:raise")
-        patch.setattr("twice.failpoints._reached", {})
+        failpoints.reset()
         with pytest.raises(TransientError):
             publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {})
     theirs = Path(shelf.folder.data, DAY, "theirs")

@@ -16,7 +16,7 @@ from twice import InsertOnly, Merge, Table, Whole
 from twice.errors import Conflict, LeaseLost, TransientError
 from twice.model.scopes import Scope
 from twice.store.sql import books, places, prints, publishing, staging
-from twice.store.sql.database import _begin_sqlite
+from twice.store.sql.database import begin_sqlite
 
 FEW = [(FIRST, 1, "a"), (FIRST, 2, "b"), (SECOND, 3, "c")]
 MERGED = columns(d=T.DateType(), id=T.LongType(), name=T.StringType(), _twice_window=T.StringType())
@@ -379,7 +379,7 @@ def seen(place, table: Table) -> dict[Scope, str]:
         live = place.database.table(table.id, place.database.columns(connection, table.id))
         target = two_days(table)
         inside = places.in_partitions(live, target, target.partitions, place.database.dialect)
-        return prints._by_content(connection, place.database, live, target, target.partitions, inside)
+        return prints.by_content(connection, place.database, live, target, target.partitions, inside)
 
 
 @pytest.fixture
@@ -445,9 +445,9 @@ def test_a_commit_between_look_and_lock_is_seen(tmp_path):
             meddler.execute("UPDATE mart SET name = ? WHERE id = 1", (left.pop(),))
             meddler.commit()
             meddler.close()
-        _begin_sqlite(connection)
+        begin_sqlite(connection)
 
-    sa.event.remove(place.database.engine, "begin", _begin_sqlite)
+    sa.event.remove(place.database.engine, "begin", begin_sqlite)
     sa.event.listen(place.database.engine, "begin", meddle)
     with pytest.raises(Conflict, match="changed by another writer"):
         place.publish(stage)

@@ -386,22 +386,22 @@ class Own(Sql):
             self.space = connection.dialect.default_schema_name or "main"
 
     def name(self, table: str) -> str:
-        return super().name(self._own(table))
+        return super().name(self.own_name(table))
 
     def rows(self, table: str, *columns: str, where: Mapping[str, object] | None = None) -> list[tuple[Any, ...]]:
-        return super().rows(self._own(table), *columns, where=where)
+        return super().rows(self.own_name(table), *columns, where=where)
 
     def edit(self, table: str, number: int, **changed: object) -> None:
-        super().edit(self._own(table), number, **changed)
+        super().edit(self.own_name(table), number, **changed)
 
     def delete(self, table: str, number: int) -> None:
-        super().delete(self._own(table), number)
+        super().delete(self.own_name(table), number)
 
     def versions(self, table: str) -> Any:
-        return super().versions(self._own(table))
+        return super().versions(self.own_name(table))
 
     def commits(self, table: str) -> int:
-        return super().commits(self._own(table))
+        return super().commits(self.own_name(table))
 
     def close(self) -> None:
         with self.engine.begin() as connection:
@@ -409,7 +409,7 @@ class Own(Sql):
                 sa.Table(table, sa.MetaData(), schema=self.space).drop(connection, checkfirst=True)
         super().close()
 
-    def _own(self, table: str) -> str:
+    def own_name(self, table: str) -> str:
         return table if table.startswith(self._prefix) else f"{self._prefix}_{table}"
 
 

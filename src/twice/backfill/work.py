@@ -90,7 +90,7 @@ class Worker:
         ledger, pipeline, request = self.workshop.ledger, self.planner.pipeline, self.planner.request
         step = pipeline.find(chunk.step)
         one_by_one = self._is_one_by_one(chunk)
-        if one_by_one and len(alone := self._alone(chunk)) > 1:
+        if one_by_one and len(alone := self.alone(chunk)) > 1:
             # It was at work, or held, when another one was found to mix its partitions.
             ledger.split_chunk(chunk, alone)
             return Outcome("split", "one partition per job from here on")
@@ -142,7 +142,7 @@ class Worker:
             rows=result.rows,
             refused=result.refused,
             compared=chunk.solo and vouch is not None and vouch.given,
-            alone=self._alone(chunk),
+            alone=self.alone(chunk),
         )
         if not done and len(units) > 1 and self._is_one_by_one(chunk):
             return Outcome("split", "one partition per job from here on: another process found that they differ alone")
@@ -168,7 +168,7 @@ class Worker:
             return Outcome("waiting", error.message)
         if isinstance(error, NotSeparable) and len(units) > 1:
             why = f"one partition per job from here on: {error.message}"
-            ledger.go_one_by_one(chunk, self._alone, why)
+            ledger.go_one_by_one(chunk, self.alone, why)
             return Outcome("split", why)
         if (of_one or apart or _may_be_of_one(error)) and len(units) > 1:
             half = len(units) // 2
@@ -200,7 +200,7 @@ class Worker:
     def _is_one_by_one(self, chunk: Chunk) -> bool:
         return bool(self.workshop.ledger.stage_note(chunk.backfill, chunk.stage).get("one_by_one"))
 
-    def _alone(self, chunk: Chunk) -> list[NewChunk]:
+    def alone(self, chunk: Chunk) -> list[NewChunk]:
         """Cut a chunk into one job for each unit."""
         step = self.planner.pipeline.find(chunk.step)
         return [self._chunk(step, [unit]) for unit in self._units(chunk)]

@@ -54,7 +54,7 @@ def run(
     `from_` and `to` (exclusive) give a window of several partitions as one scope. `accept` names gates
     that may fail in this run; `because` says why, and is recorded with it.
     """
-    window = _window(pipeline, for_, from_, to)
+    window = asked_window(pipeline, for_, from_, to)
     stages = plan(pipeline, window, dimensions=dimensions, steps=steps)
     accepted = accepted_gates(stages, accept, because)
     with workshop(config or configuration.load(), spark=spark, ledger=ledger, listener=listener) as shop:
@@ -98,7 +98,8 @@ def workshop(
                 spark.stop()
 
 
-def _window(pipeline: Pipeline, for_: str | Window | None, from_: str | None, to: str | None) -> Window:
+def asked_window(pipeline: Pipeline, for_: str | Window | None, from_: str | None, to: str | None) -> Window:
+    """Read the window that a caller asks for, in one of its two forms."""
     if isinstance(for_, Window):
         return for_
     if for_ is not None and from_ is None and to is None:

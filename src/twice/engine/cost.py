@@ -32,7 +32,7 @@ def measured(job: Job) -> dict[str, float]:
     if is_stopped(job.session):
         return {}
     with contextlib.suppress(Py4JError, OSError):
-        return _sum(job.session.sparkContext, job.group)
+        return sum_metrics(job.session.sparkContext, job.group)
     return {}
 
 
@@ -44,7 +44,8 @@ def started(job: Job) -> int:
     return len(context.statusTracker().getJobIdsForGroup(job.group))
 
 
-def _sum(context: SparkContext, group: str) -> dict[str, float]:
+def sum_metrics(context: SparkContext, group: str) -> dict[str, float]:
+    """Add up what Spark measured for the stages of a job group."""
     spark = context._jsc.sc()
     with contextlib.suppress(Py4JError):
         spark.listenerBus().waitUntilEmpty(_PATIENCE)

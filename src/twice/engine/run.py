@@ -161,16 +161,23 @@ def run_stage(
     job = job_of(workshop, pipeline, stage, run)
     job = dataclasses.replace(job, skip_fresh=skip_fresh, wait=wait, accept_late=accept_late, anew=anew)
     job = dataclasses.replace(job, abandoned=abandoned, accepted_gates=accept or {})
-    return _step(dataclasses.replace(job, partial=partial, solo=solo, vouch=vouch or job.vouch, pool=pool))
+    return run_step(dataclasses.replace(job, partial=partial, solo=solo, vouch=vouch or job.vouch, pool=pool))
 
 
-def _step(job: Job) -> StepResult:
-    """Run one step, with retries for transient errors."""
+def recorded_attempt(job: Job) -> Finding:
+    """Make one attempt and write down how it ended."""
+    keep_parts(job.ledger, job.step, job.code)
+    with noted(job) as noted_job:
+        return attempt(noted_job, noted_job.attempt)
+
+
+def run_step(job: Job, try_once: Callable[[Job], Finding] = recorded_attempt) -> StepResult:
+    """Make attempts until one succeeds, or fails with an error that is not transient."""
     started = time.monotonic()
     retry = job.step.retry
     numbers = 0
 
-    def weather(error: Exception) -> bool | float:
+    def should_retry(error: Exception) -> bool | float:
         if not is_transient(error, job.step.transient):
             return False
         if numbers < retry.attempts:
@@ -179,7 +186,7 @@ def _step(job: Job) -> StepResult:
 
     try:
         for tries in stamina.retry_context(
-            on=weather,
+            on=should_retry,
             attempts=retry.attempts,
             timeout=retry.deadline,
             wait_initial=retry.wait_initial,
@@ -188,7 +195,7 @@ def _step(job: Job) -> StepResult:
         ):
             with tries:
                 numbers += 1
-                finding = _attempt(dataclasses.replace(job, number=numbers))
+                finding = try_once(dataclasses.replace(job, number=numbers))
     except TransientError as error:
         if numbers < 2:
             raise
@@ -216,13 +223,6 @@ def _step(job: Job) -> StepResult:
         details=finding.details,
         refused={job.target.name(partition): reason for partition, reason in finding.refused.items()},
     )
-
-
-def _attempt(job: Job) -> Finding:
-    """Make one attempt and write down how it ended."""
-    keep_parts(job.ledger, job.step, job.code)
-    with noted(job) as noted_job:
-        return attempt(noted_job, noted_job.attempt)
 
 
 def job_of(workshop: Workshop, pipeline: Pipeline, stage: Stage, run: str) -> Job:

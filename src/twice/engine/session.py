@@ -56,13 +56,13 @@ def settings(config: Config) -> dict[str, str]:
         found["spark.driver.extraJavaOptions"] = f'"-Dlog4j2.configurationFile={_LOG}"'
     found |= spark_settings(config.stores.values(), config.root)
     if config.pools:
-        found |= {"spark.scheduler.mode": "FAIR", "spark.scheduler.allocation.file": _pools_file(config).as_uri()}
+        found |= {"spark.scheduler.mode": "FAIR", "spark.scheduler.allocation.file": pools_file(config).as_uri()}
     if _submitted() and "spark.master" not in config.spark:
         del found["spark.master"]  # spark-submit has said where to run
     return found | dict(config.spark)
 
 
-def _pools_file(config: Config) -> Path:
+def pools_file(config: Config) -> Path:
     """Write the pools as Spark reads them; equal pools share a file, and it is written as a whole."""
     lines = [
         f"<pool name={quoteattr(pool.name)}><schedulingMode>FAIR</schedulingMode><weight>{pool.weight}</weight>"

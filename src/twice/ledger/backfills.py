@@ -47,7 +47,7 @@ class Backfills(Book):
         """Begin a backfill, with this process as its first worker; refused while another works on its partitions."""
         owner = owner or Owner.here()
         with self._write() as connection:
-            self._database.lock(connection, backfills)
+            self.database.lock(connection, backfills)
             now = self._now(connection)
             refuse_overlap(connection, now, scope, tables, but="")
             row = {
@@ -91,7 +91,7 @@ class Backfills(Book):
         """
         owner = owner or Owner.here()
         with self._write() as connection:
-            self._database.lock(connection, backfills)
+            self.database.lock(connection, backfills)
             now = self._now(connection)
             row = _row(connection, backfill)
             # A shadow of which something failed can be completed: nobody has seen it yet.

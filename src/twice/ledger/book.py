@@ -23,15 +23,15 @@ class Book:
     """A database and a clock."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
-        self._database = database
+        self.database = database
         self.clock = clock
         self.url = database.shown
 
     def _read(self) -> AbstractContextManager[sa.Connection]:
-        return self._database.read()
+        return self.database.read()
 
     def _write(self) -> AbstractContextManager[sa.Connection]:
-        return self._database.write()
+        return self.database.write()
 
     def _now(self, connection: sa.Connection) -> datetime:
         """Return this moment; asked after a lock was waited for, it is the moment of the lock."""

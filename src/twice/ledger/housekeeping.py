@@ -54,7 +54,7 @@ class Housekeeping(Book):
         if dry_run:
             # The same statements, all undone: what is shown is what would happen.
             with self._write() as connection:
-                self._database.lock(connection, input_sets)
+                self.database.lock(connection, input_sets)
                 for name, (table, ids) in doomed.items():
                     counts[name] = _delete(connection, table, ids)
                 connection.rollback()
@@ -67,7 +67,7 @@ class Housekeeping(Book):
         """Write a consistent copy to a new file; the ledger may be in use meanwhile."""
         try:
             with new_file(path, "backup") as partial:
-                self._database.copy_to(partial)
+                self.database.copy_to(partial)
         except sqlite3.Error as error:
             raise not_written(path, "backup", str(error)) from None
 
@@ -76,7 +76,7 @@ class Housekeeping(Book):
         with self._write() as connection:
             connection.execute(sa.insert(tokens).values(table_name="twice doctor", highest=0))
             here = SystemClock().now()
-            found = Health(self._database.software(connection), self._now(connection) - here)
+            found = Health(self.database.software(connection), self._now(connection) - here)
             connection.rollback()
         return found
 
@@ -86,7 +86,7 @@ class Housekeeping(Book):
             with self._write() as connection:
                 if table is input_sets:
                     # A list that is unused now may be named by a transaction that has not committed yet.
-                    self._database.lock(connection, input_sets)
+                    self.database.lock(connection, input_sets)
                 removed = _delete(connection, table, ids.limit(BATCH))
             total += removed
             if removed < BATCH:

@@ -45,7 +45,7 @@ class Moving(Book):
         """Write one state of the ledger to a new file; the ledger may be in use meanwhile."""
         with (
             new_file(path, "export") as partial,
-            self._database.snapshot() as connection,
+            self.database.snapshot() as connection,
             partial.open("w", encoding="utf-8") as file,
         ):
             rows = _counts(connection)
@@ -71,7 +71,7 @@ class Moving(Book):
     def _import(self, export: _Export, progress: Progress) -> MoveReport:
         done, total = 0, sum(export.rows.values())
         with self._write() as connection:
-            self._database.lock(connection, *metadata.sorted_tables)
+            self.database.lock(connection, *metadata.sorted_tables)
             there = _counts(connection)
             if any(there.values()):
                 self._compare(connection, export, there)
@@ -84,7 +84,7 @@ class Moving(Book):
                     progress(done, total)
             for table in metadata.sorted_tables:
                 if "id" in table.c and isinstance(table.c.id.type, sa.BigInteger):
-                    self._database.continue_numbers(connection, table)
+                    self.database.continue_numbers(connection, table)
         return MoveReport(export.path.absolute(), export.rows)
 
     def _compare(self, connection: sa.Connection, export: _Export, there: Mapping[str, int]) -> None:

@@ -44,7 +44,7 @@ class Publishing(Book):
         with self._write() as connection:
             keep(connection, claim, attempt=attempt)
             forget(connection, claim.table, claim.token)
-            self._insert(connection, claim, outputs, PENDING)
+            self.insert_outputs(connection, claim, outputs, PENDING)
             if details:
                 add_details(connection, attempt, details)
 
@@ -69,7 +69,7 @@ class Publishing(Book):
             keep(connection, claim, attempt=attempt, state=RECORDED, ended_at=now)
             forget(connection, claim.table, claim.token)
             supersede(connection, claim.table, [output.scope for output in outputs], now)
-            self._insert(connection, claim, outputs, CURRENT)
+            self.insert_outputs(connection, claim, outputs, CURRENT)
             end_attempt(
                 connection,
                 attempt,
@@ -138,7 +138,8 @@ class Publishing(Book):
         with self._read() as connection:
             return row_counts(connection, table, scope, limit)
 
-    def _insert(self, connection: sa.Connection, claim: Claim, new: Sequence[Output], state: str) -> None:
+    def insert_outputs(self, connection: sa.Connection, claim: Claim, new: Sequence[Output], state: str) -> None:
+        """Insert outputs and their inputs in a transaction that is open."""
         if not new:
             return
         now = self._now(connection)

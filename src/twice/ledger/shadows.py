@@ -60,7 +60,7 @@ class Shadows(Book):
         """
         owner = owner or Owner.here()
         with self._write() as connection:
-            self._database.lock(connection, backfills)
+            self.database.lock(connection, backfills)
             shadow, now = _need(connection, backfill, "building", "swapping"), self._now(connection)
             row = connection.execute(sa.select(backfills).where(backfills.c.id == backfill)).one()
             others = [other for other in live_workers(connection, backfill, now) if other != owner]
@@ -100,7 +100,7 @@ class Shadows(Book):
     def begin_drop(self, backfill: str) -> Shadow:
         """Let nobody build or swap a shadow any more; what was swapped in stays."""
         with self._write() as connection:
-            self._database.lock(connection, backfills)
+            self.database.lock(connection, backfills)
             shadow = _need(connection, backfill, "building", "swapping", "swapped", "dropping")
             row = connection.execute(sa.select(backfills).where(backfills.c.id == backfill)).one()
             now = self._now(connection)

@@ -38,18 +38,18 @@ class DeltaStore:
 
     def __init__(self, settings: Settings) -> None:
         self.abilities = Abilities("delta", side_by_side=settings.side_by_side)
-        self._places = Places(settings)
+        self.places = Places(settings)
         # A version never changes, so what was fingerprinted once need not be looked at again.
         self._seen: Recent[tuple[str, str, Scope], Mapping[Scope, str]] = Recent(_REMEMBERED)
         self._stages: OpenStages[DeltaStage] = OpenStages()
 
     def exists(self, session: SparkSession, table: Table) -> bool:
         """Tell whether the table is there."""
-        return self._places.log(session, table.id) is not None
+        return self.places.log(session, table.id) is not None
 
     def token(self, session: SparkSession, table: Table) -> int:
         """Return the highest token that a scope of the table has seen, or that has a mark."""
-        log = self._places.log(session, table.id)
+        log = self.places.log(session, table.id)
         if log is None:
             return 0
         seen = jvm.tokens(jvm.snapshot(session, log))
@@ -57,26 +57,26 @@ class DeltaStore:
 
     def stages(self, session: SparkSession, table: Table) -> Sequence[int]:
         """List the tokens whose marks are there."""
-        log = self._places.log(session, table.id)
+        log = self.places.log(session, table.id)
         return Claims(session, log).tokens() if log is not None else []
 
     def version(self, session: SparkSession, table: Table) -> str | None:
         """Return the number of the version that made what readers see."""
-        log = self._places.log(session, table.id)
+        log = self.places.log(session, table.id)
         if log is None:
             return None
         return str(history.content_version(session, log, int(jvm.snapshot(session, log).version())))
 
     def property(self, session: SparkSession, table: Table, name: str) -> str | None:
         """Return a table property."""
-        log = self._places.log(session, table.id)
+        log = self.places.log(session, table.id)
         if log is None:
             return None
         return jvm.configuration(jvm.snapshot(session, log).metadata()).get(name)
 
     def read(self, session: SparkSession, table: Table, version: str | None) -> DataFrame:
         """Read the table as of a version; None reads nothing, with the table's columns."""
-        name = self._places.sql(table.id)
+        name = self.places.sql(table.id)
         if version is None:
             return session.table(name).where(F.lit(False))
         stage = self._stages.find(lambda each: each.listed(table, version))
@@ -94,7 +94,7 @@ class DeltaStore:
         known = self._seen.get((target.table.name, version, target.scope))
         if known is not None and known.keys() == set(target.partitions):
             return known
-        log = self._places.log(session, target.table.id)
+        log = self.places.log(session, target.table.id)
         snapshot = jvm.snapshot_at(session, log, int(version)) if log is not None else None
         if snapshot is None:
             raise StoreRefused(
@@ -113,15 +113,15 @@ class DeltaStore:
 
     def check(self, session: SparkSession, table: Table) -> None:
         """Refuse a live table that is not what the contract says."""
-        tables.check(session, self._places, table)
+        tables.check(session, self.places, table)
 
     def prepare(self, session: SparkSession, table: Table, schema: StructType) -> None:
         """Create the table; new columns are added by the publish that brings their first rows."""
-        tables.prepare(session, self._places, table, schema)
+        tables.prepare(session, self.places, table, schema)
 
     def fence(self, session: SparkSession, table: Table, token: int, *, own: bool = False) -> str | None:  # noqa: ARG002
         """Raise the claim's transaction id; return the version that it had published before, if any."""
-        log = self._places.log(session, table.id)
+        log = self.places.log(session, table.id)
         if log is None:
             return None
         mine = self._stages.end(table.name, token)
@@ -134,7 +134,7 @@ class DeltaStore:
 
     def open(self, session: SparkSession, target: Target, token: int) -> DeltaStage:
         """Leave the claim's mark beside the table."""
-        stage = staging.open_stage(session, self._places, target, token)
+        stage = staging.open_stage(session, self.places, target, token)
         self._stages.add(stage)
         base = (target.table.name, str(stage.base), target.scope)
         self._seen.put(base, staging.grouped(target, stage.base_files))
@@ -142,11 +142,11 @@ class DeltaStore:
 
     def stage(self, session: SparkSession, stage: Stage, rows: DataFrame, *, first: bool = True) -> None:
         """Write rows into the claim's folder."""
-        staging.write(session, self._places, _mine(stage), rows, first=first)
+        staging.write(session, self.places, _mine(stage), rows, first=first)
 
     def stage_changes(self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool) -> None:
         """Write what an upsert by key changes into the claim's folder."""
-        staging.write_changes(session, self._places, _mine(stage), changes, insert_only=insert_only)
+        staging.write_changes(session, self.places, _mine(stage), changes, insert_only=insert_only)
 
     def staged(self, session: SparkSession, stage: Stage) -> DataFrame:
         """Read the scope as it would be after the publish."""
@@ -180,7 +180,7 @@ class DeltaStore:
 
     def fork(self, session: SparkSession, table: Table, shadow: Table) -> None:
         """Clone the table without copying its files."""
-        shadows.fork(session, self._places, table.id, shadow.id)
+        shadows.fork(session, self.places, table.id, shadow.id)
 
     def adopt(self, session: SparkSession, stage: Stage, shadow: Table) -> None:
         """Stage the shadow's rows of the scope."""
@@ -193,7 +193,7 @@ class DeltaStore:
 
     def drop_shadow(self, session: SparkSession, table: Table, shadow: Table) -> bool:  # noqa: ARG002
         """Drop the shadow's table with its files."""
-        shadows.drop(session, self._places, shadow.id)
+        shadows.drop(session, self.places, shadow.id)
         return False
 
     def undo_shadow(self, session: SparkSession, table: Table, shadow: Table) -> None:

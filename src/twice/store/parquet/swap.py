@@ -37,7 +37,7 @@ def finish(folder: Folder, state: State) -> None:
     for number, move in enumerate(state.moves):
         place = join(folder.data, move.path)
         if move.had:
-            _put_aside(folder, place, f"{aside}/{number}")
+            put_aside(folder, place, f"{aside}/{number}")
             fail_point("parquet.moved_aside")
         if move.new:
             _bring_in(folder, join(folder.rows(state.author), move.path), place)
@@ -60,7 +60,8 @@ def clean(folder: Folder, token: int) -> None:
         files.remove(f"{folder.trash}/{entry.name}")
 
 
-def _put_aside(folder: Folder, place: str, aside: str) -> None:
+def put_aside(folder: Folder, place: str, aside: str) -> None:
+    """Move a folder out of its place, unless that was done before."""
     try:
         folder.files.move(place, aside)
     except (FileExistsError, FileNotFoundError):

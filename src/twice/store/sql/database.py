@@ -54,7 +54,7 @@ class Database:
             raise problems.missing_driver(self.shown, package) from None
         if self.dialect == "sqlite":
             sa.event.listen(self.engine, "connect", _prepare_sqlite)
-            sa.event.listen(self.engine, "begin", _begin_sqlite)
+            sa.event.listen(self.engine, "begin", begin_sqlite)
         elif self.dialect == "postgres":
             sa.event.listen(self.engine, "begin", _begin_postgres)
 
@@ -246,7 +246,7 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
-    # pysqlite would begin and commit when it sees fit; `_begin_sqlite` says when.
+    # pysqlite would begin and commit when it sees fit; `begin_sqlite` says when.
     connection.isolation_level = None
     connection.execute("PRAGMA synchronous = FULL")
     # Room for a publish, so that readers are kept out only while it commits.
@@ -254,7 +254,8 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     connection.create_aggregate("twice_marks", -1, Marks)
 
 
-def _begin_sqlite(connection: sa.Connection) -> None:
+def begin_sqlite(connection: sa.Connection) -> None:
+    """Begin a transaction of SQLite; one that writes takes the lock at once."""
     # A deferred transaction that turns into a writer fails at once, whatever the timeout is.
     write = connection.get_execution_options().get("twice_write", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")

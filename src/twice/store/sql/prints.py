@@ -45,7 +45,7 @@ def live(
     inside = sa.and_(inside, where) if where is not None else inside
     if database.dialect == "sqlite" and len(table.columns) < _ARGUMENTS:
         return _by_function(connection, table, target, partitions, inside)
-    return _by_content(connection, database, table, target, partitions, inside)
+    return by_content(connection, database, table, target, partitions, inside)
 
 
 def added(before: Mapping[Scope, str], gone: Mapping[Scope, str], new: Mapping[Scope, str]) -> dict[Scope, str]:
@@ -174,7 +174,7 @@ def _by_function(
     return found
 
 
-def _by_content(
+def by_content(
     connection: sa.Connection,
     database: Database,
     table: sa.Table,
@@ -182,6 +182,7 @@ def _by_content(
     partitions: Sequence[Scope],
     inside: sa.ColumnElement[bool],
 ) -> dict[Scope, str]:
+    """Fingerprint partitions by reading every row."""
     query = sa.select(*table.columns).where(inside)
     names = [each.name for each in table.columns]
     places = [names.index(name) for name in target.table.partition_columns]
