@@ -217,9 +217,9 @@ def test_a_refusal_holds_for_all_chunks_of_the_step_in_this_process():
     assert not vouch.given
 
 
-def test_a_day_that_somebody_holds_for_long_is_looked_for_so_that_the_others_go_on(bench, monkeypatch):
+def test_a_day_that_somebody_holds_for_long_is_looked_for_so_that_the_others_go_on(bench):
     bench.error = ScopeHeld("held by run 7")
-    monkeypatch.setattr(work, "PAUSE", timedelta(0))
+    bench.worker.pause = timedelta(0)
     found = bench.all()
     assert found["failed"] == [f"{day(5)}/{day(6)}"]
     assert sorted(found["done"]) == [f"{day(1)}/{day(5)}", f"{day(6)}/{day(7)}", f"{day(7)}/{day(9)}"]
@@ -227,8 +227,8 @@ def test_a_day_that_somebody_holds_for_long_is_looked_for_so_that_the_others_go_
     assert bench.ran.count(f"{day(5)}/{day(6)}") == 60
 
 
-def test_where_a_claim_takes_the_whole_table_nothing_is_gained_by_halves(bench, monkeypatch):
+def test_where_a_claim_takes_the_whole_table_nothing_is_gained_by_halves(bench):
     bench.error = ScopeHeld("held by run 7")
     bench.store.abilities.side_by_side = False
-    monkeypatch.setattr(work, "PAUSE", timedelta(0))
+    bench.worker.pause = timedelta(0)
     assert bench.all() == {"failed": [f"{day(1)}/{day(9)}"]}

@@ -70,14 +70,11 @@ def test_tokens_go_on_after_everything_was_pruned(ledger, clock, day, lived):
     assert ledger.start_attempt(run, "s", T, 1, day(1), code="c") == 5
 
 
-def test_prune_works_in_batches(ledger, clock, day, monkeypatch):
-    from twice.ledger import housekeeping
-
-    monkeypatch.setattr(housekeeping, "BATCH", 2)
+def test_prune_works_in_batches(ledger, clock, day):
     for _ in range(5):
         ledger.finish_run(ledger.start_run("shop", day(1)), "done")
     clock.advance(DAY)
-    assert ledger.prune(timedelta(0)).runs == 5
+    assert ledger.prune(timedelta(0), batch=2).runs == 5
 
 
 def test_a_negative_keep_is_refused(ledger):

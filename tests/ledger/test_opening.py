@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from twice.errors import LedgerBusy, LedgerError, TransientError, UsageError
-from twice.ledger import dialect, find_ledger, open_ledger, redact
+from twice.ledger import find_ledger, open_ledger, redact
 from twice.ledger.migrate import SCRIPTS
 from twice.ledger.schema import REVISIONS, VERSION_TABLE, metadata
 from twice.model.scopes import Scope
@@ -203,9 +203,8 @@ def test_passwords_are_redacted(text, sqlite_ledger):
     assert "heim" not in Path(ledger.url.removeprefix("sqlite:///")).read_bytes().decode("latin-1")
 
 
-def test_a_ledger_that_stays_locked_is_weather(tmp_path, monkeypatch):
-    monkeypatch.setattr(dialect, "BUSY_SECONDS", 0.05)
-    ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.db")
+def test_a_ledger_that_stays_locked_is_weather(tmp_path):
+    ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.db", busy_seconds=0.05)
     with closing(sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(LedgerBusy, match="is busy") as busy:

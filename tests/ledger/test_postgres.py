@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.support.servers import PASSWORD, USER
 from twice.errors import EnvironmentProblem, LedgerBusy, LedgerError, ScopeHeld, UsageError
-from twice.ledger import dialect, find_ledger, open_ledger, postgres_problems, revision_at
+from twice.ledger import find_ledger, open_ledger, postgres_problems, revision_at
 from twice.ledger.clock import ServerClock
 from twice.ledger.postgres import PostgresDatabase
 from twice.ledger.schema import REVISIONS, VERSION_TABLE, metadata
@@ -229,9 +229,8 @@ def test_a_lost_connection_is_weather_and_the_next_one_works(postgres, postgres_
     ledger.start_run("shop", Scope(None))
 
 
-def test_a_ledger_that_stays_locked_is_weather(url, monkeypatch, day):
-    monkeypatch.setattr(dialect, "BUSY_SECONDS", 0.05)
-    ledger = open_ledger(url)
+def test_a_ledger_that_stays_locked_is_weather(url, day):
+    ledger = open_ledger(url, busy_seconds=0.05)
     claim = ledger.claim(T, [day(1)], ttl=MINUTE)
     with ledger.database.write() as connection:
         connection.execute(sa.text("select * from tokens for update"))

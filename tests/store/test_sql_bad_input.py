@@ -274,11 +274,10 @@ def test_names_that_postgres_would_cut_off_are_refused(pg):
         tables.prepare(pg.database, pg.table(), columns(d=T.DateType(), id=T.LongType(), **{"x" * 64: T.StringType()}))
 
 
-def test_a_lock_of_somebody_else_is_waited_for_and_then_weather(place, monkeypatch):
-    monkeypatch.setattr(database, "LOCK_SECONDS", 1)
+def test_a_lock_of_somebody_else_is_waited_for_and_then_a_transient_error(place):
     if place.database.dialect == "other":
         place.database.dialect = "postgres"
-    again = type(place.database)("serving", place.database.url)
+    again = type(place.database)("serving", place.database.url, lock_seconds=1)
     table = place.table()
     stage = place.staged(table, 1, ROW)
     here = databases.Place(again, place.space)

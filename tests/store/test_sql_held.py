@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as F
 
-from twice.store.sql import held
 from twice.store.sql.held import Held, fitting
 
 pytestmark = pytest.mark.spark
 
 
-def test_a_skewed_partition_is_seen_and_spread(spark, monkeypatch):
+def test_a_skewed_partition_is_seen_and_spread(spark):
     # Nearly all rows in one of four partitions: the average says nothing.
     skewed = (
         spark.range(40_000).repartition(4, F.when(F.col("id") < 39_000, 0).otherwise(F.col("id"))).localCheckpoint()
@@ -20,8 +19,7 @@ def test_a_skewed_partition_is_seen_and_spread(spark, monkeypatch):
     assert seen.total > 300_000
     assert seen.largest > seen.total * 0.8
     assert fitting(skewed, seen) is skewed
-    monkeypatch.setattr(held, "LARGEST", seen.total // 3)
-    spread = fitting(skewed, seen)
+    spread = fitting(skewed, seen, seen.total // 3)
     assert spread.rdd.getNumPartitions() > 4
     assert spread.count() == 40_000
 

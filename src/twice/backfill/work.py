@@ -58,7 +58,6 @@ _HELD_WAIT, _HELD_TRIES = 5.0, 60
 # After so many tries the partition that somebody holds is looked for, so that the others need not wait.
 _HELD_TOGETHER = 2
 _LOST_TRIES = 3
-PAUSE = timedelta(seconds=2)
 
 
 @dataclass(frozen=True)
@@ -84,6 +83,8 @@ class Worker:
     abandoned: Callable[[], bool] = lambda: False
     # By stage: one partition computed alone speaks for all chunks at work here.
     vouches: dict[int, Vouch] = field(default_factory=dict)
+    # How long a chunk whose scope is held waits until it is tried again.
+    pause: timedelta = timedelta(seconds=2)
 
     def run(self, chunk: Chunk, *, check: bool, skip_fresh: bool) -> Outcome:
         """Run one chunk to its end, whatever that is."""
@@ -164,7 +165,7 @@ class Worker:
         apart = held and chunk.tries >= _HELD_TOGETHER and len(units) > 1 and self._is_claimed_by_window(step)
         waits = (held and chunk.tries < _HELD_TRIES) or (isinstance(error, LeaseLost) and chunk.tries < _LOST_TRIES)
         if waits and not apart:
-            ledger.put_back(chunk, wait=PAUSE)
+            ledger.put_back(chunk, wait=self.pause)
             return Outcome("waiting", error.message)
         if isinstance(error, NotSeparable) and len(units) > 1:
             why = f"one partition per job from here on: {error.message}"

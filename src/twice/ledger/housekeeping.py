@@ -27,16 +27,17 @@ from twice.ledger.schema import (
 )
 
 # Rows per transaction, so that nobody waits long for a prune.
-BATCH = 2_000
+_BATCH = 2_000
 
 
 class Housekeeping(Book):
     """The part of the ledger that keeps it small and safe."""
 
-    def prune(self, keep: timedelta, *, dry_run: bool = False) -> PruneReport:
+    def prune(self, keep: timedelta, *, dry_run: bool = False, batch: int = _BATCH) -> PruneReport:
         """Remove runs, attempts, history, backfills and closed claims older than `keep`.
 
-        Current outputs, open leases and the highest token of every table always stay.
+        Current outputs, open leases and the highest token of every table always stay. One transaction removes at most
+        `batch` rows.
         """
         if keep < timedelta(0):
             raise UsageError("prune keeps a span of time; it cannot be negative")
@@ -60,7 +61,7 @@ class Housekeeping(Book):
                 connection.rollback()
         else:
             for name, (table, ids) in doomed.items():
-                counts[name] = self._in_batches(table, ids)
+                counts[name] = self._in_batches(table, ids, batch)
         return PruneReport(before=before, dry_run=dry_run, **counts)
 
     def backup(self, path: Path) -> None:
@@ -80,16 +81,16 @@ class Housekeeping(Book):
             connection.rollback()
         return found
 
-    def _in_batches(self, table: sa.Table, ids: sa.GenerativeSelect) -> int:
+    def _in_batches(self, table: sa.Table, ids: sa.GenerativeSelect, batch: int) -> int:
         total = 0
         while True:
             with self._write() as connection:
                 if table is input_sets:
                     # A list that is unused now may be named by a transaction that has not committed yet.
                     self.database.lock(connection, input_sets)
-                removed = _delete(connection, table, ids.limit(BATCH))
+                removed = _delete(connection, table, ids.limit(batch))
             total += removed
-            if removed < BATCH:
+            if removed < batch:
                 return total
 
 

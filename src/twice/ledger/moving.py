@@ -21,7 +21,7 @@ from twice.ledger.files import new_file
 from twice.ledger.schema import REVISIONS, Instant, instant_of, instant_text, metadata
 
 FORMAT = 1
-BATCH = 1_000
+_BATCH = 1_000
 
 Progress = Callable[[int, int], None]
 
@@ -41,8 +41,13 @@ class MoveReport:
 class Moving(Book):
     """The part of the ledger that writes all of it to a file, and reads it back."""
 
-    def export_to(self, path: Path, progress: Progress = lambda _done, _all: None) -> MoveReport:
-        """Write one state of the ledger to a new file; the ledger may be in use meanwhile."""
+    def export_to(
+        self, path: Path, progress: Progress = lambda _done, _all: None, *, every: int = _BATCH
+    ) -> MoveReport:
+        """Write one state of the ledger to a new file; the ledger may be in use meanwhile.
+
+        `progress` is called every so many rows.
+        """
         with (
             new_file(path, "export") as partial,
             self.database.snapshot() as connection,
@@ -53,7 +58,7 @@ class Moving(Book):
             _write(file, header | {"rows": rows})
             for done, (table, row) in enumerate(_rows(connection), start=1):
                 _write(file, {table: row})
-                if done % BATCH == 0:
+                if done % every == 0:
                     progress(done, sum(rows.values()))
         progress(sum(rows.values()), sum(rows.values()))
         return MoveReport(path.absolute(), rows)
@@ -78,7 +83,7 @@ class Moving(Book):
                 return MoveReport(export.path.absolute(), there, changed=False)
             for name, lines in groupby(export, key=lambda line: line[0]):
                 rows = (row for _, row in lines)
-                while batch := list(islice(rows, BATCH)):
+                while batch := list(islice(rows, _BATCH)):
                     _store(connection, name, batch, export)
                     done += len(batch)
                     progress(done, total)
@@ -189,7 +194,7 @@ def _rows(connection: sa.Connection) -> Iterator[tuple[str, dict[str, Any]]]:
     for table in metadata.sorted_tables:
         plain = _plain(table)
         query = sa.select(plain).order_by(*(plain.c[column.name] for column in table.primary_key))
-        for row in connection.execution_options(yield_per=BATCH).execute(query):
+        for row in connection.execution_options(yield_per=_BATCH).execute(query):
             yield table.name, dict(row._mapping)  # noqa: SLF001  # SQLAlchemy's public name for a row as a mapping
 
 

@@ -12,7 +12,7 @@ from twice.ledger.chunks import Chunks
 from twice.ledger.clock import Clock
 from twice.ledger.codes import Codes
 from twice.ledger.costs import Costs
-from twice.ledger.dialect import Database
+from twice.ledger.dialect import BUSY_SECONDS, Database
 from twice.ledger.history import History
 from twice.ledger.holdings import Holdings
 from twice.ledger.housekeeping import Housekeeping
@@ -54,15 +54,19 @@ class Ledger(
         return f"<Ledger {self.url}>"
 
 
-def open_ledger(url: str, *, clock: Clock | None = None, create: bool = True) -> Ledger:
+def open_ledger(
+    url: str, *, clock: Clock | None = None, create: bool = True, busy_seconds: float = BUSY_SECONDS
+) -> Ledger:
     """Open a ledger; create it or bring its tables up to date where needed.
+
+    `busy_seconds`: how long a writer waits for its turn, until it raises `LedgerBusy`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as directory:
     ...     open_ledger(f"sqlite:///{directory}/ledger.db").runs()
     []
     """
-    database = database_of(url)
+    database = database_of(url, busy_seconds)
     found = _open(database, clock, create=create)
     if found is None:
         raise no_ledger(database)
@@ -80,7 +84,7 @@ def revision_at(url: str) -> Revision:
     return Revision(database.shown, revision_of(database), REVISIONS[-1])
 
 
-def database_of(url: str) -> Database:
+def database_of(url: str, busy_seconds: float = BUSY_SECONDS) -> Database:
     """Choose the kind of database that a URL names; refuse what cannot hold a ledger, without showing a password."""
     try:
         parsed = sa.make_url(url)
@@ -90,7 +94,7 @@ def database_of(url: str) -> Database:
         raise UsageError("the ledger's URL has an @ too many", to_go_on="write an @ in the password as %40")
     kind = parsed.get_backend_name()
     if kind in ("postgres", "postgresql"):
-        return PostgresDatabase(parsed)
+        return PostgresDatabase(parsed, busy_seconds)
     if kind != "sqlite":
         raise UsageError(f"a ledger cannot live in {kind!r}", to_go_on=_WRITE)
     if parsed.host or parsed.query or not parsed.database or parsed.database.startswith((":", "file:")):
@@ -99,7 +103,7 @@ def database_of(url: str) -> Database:
             to_go_on=_WRITE,
         )
     # Absolute now: the process may change its directory later.
-    return SqliteDatabase(Path(parsed.database).absolute())
+    return SqliteDatabase(Path(parsed.database).absolute(), busy_seconds)
 
 
 def _open(database: Database, clock: Clock | None, *, create: bool) -> Ledger | None:

@@ -16,9 +16,8 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from twice.errors import EnvironmentProblem, LedgerError, UsageError
-from twice.ledger import dialect
 from twice.ledger.clock import Clock, ServerClock
-from twice.ledger.dialect import Database
+from twice.ledger.dialect import BUSY_SECONDS, Database
 from twice.ledger.postgres_problems import explain
 from twice.ledger.redaction import redact
 
@@ -48,7 +47,7 @@ class PostgresDatabase(Database):
 
     own = "a schema of its own: add ?schema=NAME to its URL in twice.toml"
 
-    def __init__(self, url: sa.URL) -> None:
+    def __init__(self, url: sa.URL, busy_seconds: float = BUSY_SECONDS) -> None:
         if url.drivername not in _DRIVERS:
             raise UsageError(
                 f"a ledger in Postgres is reached with psycopg, not as {url.drivername!r}",
@@ -88,7 +87,7 @@ class PostgresDatabase(Database):
         _forget_after_fork(self.engine)
         self._settings = {
             "path": '"' + self.schema.replace('"', '""') + '"',
-            "lock": f"{dialect.BUSY_SECONDS * 1000:.0f}",
+            "lock": f"{busy_seconds * 1000:.0f}",
             "idle": str(_IDLE_SECONDS * 1000),
         }
 

@@ -14,9 +14,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from twice.errors import LedgerError
-from twice.ledger import dialect
 from twice.ledger.clock import Clock, SystemClock
-from twice.ledger.dialect import Database
+from twice.ledger.dialect import BUSY_SECONDS, Database
 from twice.ledger.problems import explain
 from twice.ledger.redaction import redact
 
@@ -29,14 +28,14 @@ class SqliteDatabase(Database):
 
     own = "a file of its own in twice.toml"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, busy_seconds: float = BUSY_SECONDS) -> None:
         self.path = path
         self.place = str(path)
         self.shown = redact(f"sqlite:///{path}")
         self.engine = sa.create_engine(
             sa.URL.create("sqlite+pysqlite", database=str(path)),
             poolclass=sa.pool.NullPool,
-            connect_args={"timeout": dialect.BUSY_SECONDS},
+            connect_args={"timeout": busy_seconds},
         )
         sa.event.listen(self.engine, "connect", _prepare)
         sa.event.listen(self.engine, "begin", _begin)

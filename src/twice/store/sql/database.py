@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from twice.store.sql.prints import Look
 
 # How long a statement waits for somebody else's lock before the attempt gives up and is tried again.
-LOCK_SECONDS = 20
+_LOCK_SECONDS = 20
 _LOOKS = 3
 _CONNECT_SECONDS = 10
 _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
@@ -40,9 +40,10 @@ class CommitUnknown(Exception):
 class Database:
     """One database; a transaction keeps nothing in its connection, so that threads and poolers share nothing."""
 
-    def __init__(self, name: str, url: sa.URL) -> None:
+    def __init__(self, name: str, url: sa.URL, lock_seconds: int = _LOCK_SECONDS) -> None:
         self.name = name
         self.url = url
+        self.lock_seconds = lock_seconds
         backend = url.get_backend_name()
         self.dialect: Dialect = "postgres" if backend == "postgresql" else "sqlite" if backend == "sqlite" else "other"
         self.shown = f"store {name} ({url.render_as_string(hide_password=True).split('?')[0]})"
@@ -56,7 +57,7 @@ class Database:
             sa.event.listen(self.engine, "connect", _prepare_sqlite)
             sa.event.listen(self.engine, "begin", begin_sqlite)
         elif self.dialect == "postgres":
-            sa.event.listen(self.engine, "begin", _begin_postgres)
+            sa.event.listen(self.engine, "begin", self._begin_postgres)
 
     def __repr__(self) -> str:
         return f"<Database {self.shown}>"
@@ -196,9 +197,12 @@ class Database:
             schema=exact(self.schema(table)),
         )
 
+    def _begin_postgres(self, connection: sa.Connection) -> None:
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{self.lock_seconds}s'")
+
     def _options(self) -> dict[str, Any]:
         if self.dialect == "sqlite":
-            return {"poolclass": sa.pool.NullPool, "connect_args": {"timeout": float(LOCK_SECONDS)}}
+            return {"poolclass": sa.pool.NullPool, "connect_args": {"timeout": float(self.lock_seconds)}}
         if self.dialect == "other":
             return {"poolclass": sa.pool.NullPool}
         kept = {name: value for name, value in _KEEPALIVE.items() if name not in self.url.query}
@@ -259,10 +263,6 @@ def begin_sqlite(connection: sa.Connection) -> None:
     # A deferred transaction that turns into a writer fails at once, whatever the timeout is.
     write = connection.get_execution_options().get("twice_write", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
-
-
-def _begin_postgres(connection: sa.Connection) -> None:
-    connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
 
 
 _POSTGRES_COLUMNS = sa.text(

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-LARGEST = 256 * 1024 * 1024
+_LARGEST = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,6 @@ class Held:
         return cls(total, max(sizes, default=total))
 
 
-def fitting(rows: DataFrame, held: Held) -> DataFrame:
+def fitting(rows: DataFrame, held: Held, largest: int = _LARGEST) -> DataFrame:
     """Spread rows over more partitions if one of them would be too much for the driver."""
-    return rows.repartition(2 * held.total // LARGEST + 1) if held.largest > LARGEST else rows
+    return rows.repartition(2 * held.total // largest + 1) if held.largest > largest else rows
