@@ -16,8 +16,6 @@ from twice.cli.run import Request, execute_all
 from twice.cli.settings import Settings
 from twice.cli.status import collect
 from twice.engine.plan import plan
-from twice.engine.run import Workshop
-from twice.engine.stores import Stores
 from twice.model.targets import Target
 
 pytestmark = pytest.mark.spark
@@ -36,21 +34,15 @@ def numbers(lab) -> Pipeline:
     return pipeline
 
 
-@pytest.fixture
-def workshop(lab):
-    return Workshop(lab.spark, Stores(lab.config), lab.ledger)
-
-
 def request_of(pipeline, *days: str) -> Request:
     plans = [plan(pipeline, pipeline.grain.unit(day, pipeline.zone)) for day in days]
     return Request(Settings(arguments=["run", "numbers"]), "numbers", pipeline, plans, (), {}, {}, False, 0.0)
 
 
-def test_a_loop_runs_until_it_fails_and_status_sees_what_was_changed_by_hand(lab, workshop, capsys):
+def test_a_loop_runs_until_it_fails_and_status_sees_what_was_changed_by_hand(lab, capsys):
     pipeline = numbers(lab)
-    code = execute_all(
-        request_of(pipeline, "2026-04-25", "2026-04-26", "2026-04-27", "2026-04-28"), as_json=True, workshop=workshop
-    )
+    request = request_of(pipeline, "2026-04-25", "2026-04-26", "2026-04-27", "2026-04-28")
+    code = execute_all(request, as_json=True, workshop=lab.workshop)
     said = capsys.readouterr()
     document = json.loads(said.out)
     assert code == document["exit_code"] == 3
@@ -62,16 +54,16 @@ def test_a_loop_runs_until_it_fails_and_status_sees_what_was_changed_by_hand(lab
     [(_, [step])] = collect(lab.ledger, [pipeline])
     assert [partition.state for partition in step.partitions] == ["done", "done", "failed"]
     lab.spark.sql(f"insert into {lab.name('numbers')} values (99, date'2026-04-26')")
-    [(_, [step])] = collect(lab.ledger, [pipeline], shop=workshop)
+    [(_, [step])] = collect(lab.ledger, [pipeline], shop=lab.workshop)
     assert [partition.state for partition in step.partitions] == ["done", "stale", "failed"]
     assert "another writer changed it" in step.partitions[1].reasons[0].text
 
 
-def test_a_released_holder_is_fenced_at_once(lab, workshop):
+def test_a_released_holder_is_fenced_at_once(lab):
     pipeline = numbers(lab)
-    assert execute_all(request_of(pipeline, "2026-04-25"), as_json=False, workshop=workshop) == 0
+    assert execute_all(request_of(pipeline, "2026-04-25"), as_json=False, workshop=lab.workshop) == 0
     (stage,) = plan(pipeline, pipeline.grain.unit("2026-04-26", pipeline.zone))
-    table, store = stage.step.writes, workshop.stores.of(stage.step.writes)
+    table, store = stage.step.writes, lab.workshop.stores.of(stage.step.writes)
     claim = lab.ledger.claim(
         table.name, [stage.target.scope], ttl=timedelta(minutes=5), floor=store.token(lab.spark, table)
     )
@@ -79,7 +71,7 @@ def test_a_released_holder_is_fenced_at_once(lab, workshop):
     assert len(lab.refs("numbers")) == 2
 
     abandoned = lab.ledger.take_over(table.name, claim.token)
-    landed = fence(workshop, abandoned)
+    landed = fence(lab.workshop, abandoned)
 
     assert landed is None
     assert lab.refs("numbers") == ["main"]

@@ -165,8 +165,7 @@ def test_times_without_a_zone_are_refused(lab):
 def test_a_date_cannot_tell_hours_apart(lab):
     from twice import Hour
 
-    raw = Table(lab.name("raw"), partition=Day("day"), event_time="day")
-    lab.spark.sql(f"create table {lab.name('raw')} (day date, n bigint) using iceberg partitioned by (day)")
+    raw = lab.source("raw", "day date, n bigint", by="day", event_time="day")
     table = Table(lab.name("t"), partition=Hour("hour"), write=Overwrite())
     pipeline = Pipeline("p", grain=Hour)
 

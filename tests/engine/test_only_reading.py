@@ -213,12 +213,11 @@ def test_a_query_that_writes_is_refused_as_a_step(rows, spark):
 
 
 def test_nothing_is_published_by_a_run_whose_step_writes(lab):
-    lab.spark.sql(f"create table {lab.name('raw')} (d date, n int) using iceberg partitioned by (d)")
-    lab.spark.sql(f"insert into {lab.name('raw')} values (date'2026-04-25', 1)")
+    raw = lab.source("raw", "d date, n int", "values (date'2026-04-25', 1)")
     pipeline = Pipeline("p", grain=Day)
     out = Table(lab.name("out"), partition=Day("d"), write=Overwrite())
 
-    @pipeline.step(reads={"rows": Table(lab.name("raw"), partition=Day("d"))}, writes=out)
+    @pipeline.step(reads={"rows": raw}, writes=out)
     def copied(rows: DataFrame) -> DataFrame:
         rows.writeTo(lab.name("copy")).create()
         return rows

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from twice import Day, Overwrite, Pipeline, Table
-from twice.config import StoreConfig
-from twice.engine.api import workshop
 from twice.engine.undo import undo
 from twice.errors import StoreRefused, UsageError
 
@@ -17,8 +13,7 @@ DAY = "2026-04-25"
 
 
 def test_what_has_history_is_undone_when_asked_for_and_the_rest_is_named(lab):
-    plain = StoreConfig("plain", "parquet", {"path": f"{lab.folder}/plain"})
-    lab.config = dataclasses.replace(lab.config, stores={**lab.config.stores, "plain": plain})
+    lab.declare(f'[stores.plain]\ntype = "parquet"\npath = "{lab.folder}/plain"')
     pipeline = Pipeline("two", grain=Day)
     kept = Table(lab.name("kept"), partition=Day("d"), key=["n"], write=Overwrite())
     served = Table("plain.mart.served", partition=Day("d"), key=["n"], write=Overwrite())
@@ -26,16 +21,16 @@ def test_what_has_history_is_undone_when_asked_for_and_the_rest_is_named(lab):
     pipeline.sql("served", reads={"kept": kept}, writes=served, query="select * from kept")
     run = lab.run(pipeline, DAY).run
     pipelines = {"two": pipeline}
-    with workshop(lab.config, spark=lab.spark, ledger=lab.ledger) as shop:
-        with pytest.raises(StoreRefused, match=r"plain.mart.served: a parquet store keeps no earlier") as refused:
-            undo(shop, pipelines, run)
-        assert f"twice undo {run} --table {kept.name}" in refused.value.to_go_on
-        with pytest.raises(StoreRefused, match=r"plain.mart.served: a parquet store keeps no earlier"):
-            undo(shop, pipelines, run, steps=["served"])
-        with pytest.raises(UsageError, match=r"published no table 'plain.mart.servd'.* Did you mean plain.mart.served"):
-            undo(shop, pipelines, run, tables=["plain.mart.servd"])
-        assert len(lab.rows("kept")) == 1
-        (done, left) = undo(shop, pipelines, run, tables=[kept.name])
+    shop = lab.workshop
+    with pytest.raises(StoreRefused, match=r"plain.mart.served: a parquet store keeps no earlier") as refused:
+        undo(shop, pipelines, run)
+    assert f"twice undo {run} --table {kept.name}" in refused.value.to_go_on
+    with pytest.raises(StoreRefused, match=r"plain.mart.served: a parquet store keeps no earlier"):
+        undo(shop, pipelines, run, steps=["served"])
+    with pytest.raises(UsageError, match=r"published no table 'plain.mart.servd'.* Did you mean plain.mart.served"):
+        undo(shop, pipelines, run, tables=["plain.mart.servd"])
+    assert len(lab.rows("kept")) == 1
+    (done, left) = undo(shop, pipelines, run, tables=[kept.name])
     assert done.text == f"{kept.name}, 2026-04-25/2026-04-26: went back to nothing (0 rows)"
     assert left.text == (
         "plain.mart.served, 2026-04-25/2026-04-26: stays as the run published it: "

@@ -20,6 +20,7 @@ from twice.errors import (
     StoreRefused,
     UsageError,
 )
+from twice.model.names import quote
 
 pytestmark = pytest.mark.spark
 
@@ -28,8 +29,8 @@ GOOD = "select id, d, n from raw"
 
 
 @pytest.fixture
-def raw(lake):
-    return lake.source("raw", "id bigint, d date, n int", f"select id, date'{DAY}', cast(id as int) from range(3)")
+def raw(lab):
+    return lab.source("raw", "id bigint, d date, n int", f"select id, date'{DAY}', cast(id as int) from range(3)")
 
 
 def pipeline_of(lab, raw, make, **contract):
@@ -79,11 +80,11 @@ RESULTS = {
 
 
 @pytest.mark.full
-def test_results_that_are_none(lab, lake, raw):
+def test_results_that_are_none(lab, raw):
     lab.run(pipeline_of(lab, raw, GOOD), DAY)
 
     for name, (make, kind, text) in RESULTS.items():
-        with lake.untouched("out"), pytest.raises(kind) as refused:
+        with lab.untouched("out"), pytest.raises(kind) as refused:
             lab.run(pipeline_of(lab, raw, make), DAY)
         assert text in str(refused.value), name
         assert refused.value.exit_code == 3
@@ -91,14 +92,14 @@ def test_results_that_are_none(lab, lake, raw):
         assert (run.status, len(run.attempts), run.attempts[0].status) == ("failed", 1, "failed"), name
 
 
-def test_a_first_run_with_a_bad_result_makes_no_table(lab, lake, raw):
+def test_a_first_run_with_a_bad_result_makes_no_table(lab, raw):
     for name, (make, kind, _) in RESULTS.items():
-        with lake.untouched("out"), pytest.raises(kind):
+        with lab.untouched("out"), pytest.raises(kind):
             lab.run(pipeline_of(lab, raw, make), DAY)
-        assert lake.picture("out") is None, name
+        assert lab.picture("out") is None, name
 
 
-def test_a_result_that_is_not_the_declared_schema(lab, lake, raw):
+def test_a_result_that_is_not_the_declared_schema(lab, raw):
     schema = "id BIGINT, d DATE, n INT"
     lab.run(pipeline_of(lab, raw, GOOD, schema=schema), DAY)
 
@@ -107,14 +108,14 @@ def test_a_result_that_is_not_the_declared_schema(lab, lake, raw):
         "select *, 1 as more from raw": "more is not declared",
         "select id, d, cast(n as bigint) as n from raw": "n is bigint, declared int",
     }.items():
-        with lake.untouched("out"), pytest.raises(SchemaRefused) as refused:
+        with lab.untouched("out"), pytest.raises(SchemaRefused) as refused:
             lab.run(pipeline_of(lab, raw, query, schema=schema), DAY)
         assert text in str(refused.value)
-    with lake.untouched("out"), pytest.raises(SchemaRefused, match="the declared schema cannot be read"):
+    with lab.untouched("out"), pytest.raises(SchemaRefused, match="the declared schema cannot be read"):
         lab.run(pipeline_of(lab, raw, GOOD, schema="id BIGINT, , d"), DAY)
 
 
-def test_extracts_that_yield_something_else(lab, lake):
+def test_extracts_that_yield_something_else(lab):
     def extract(rows, **contract):
         pipeline = Pipeline("bad", grain=Day)
         target = Table(lab.name("out"), partition=Day("d"), write=Overwrite(), **contract)
@@ -135,13 +136,13 @@ def test_extracts_that_yield_something_else(lab, lake):
         (None, {"schema": "d DATE"}, "returned NoneType"),
         ([{"d": "yesterday"}], {"schema": "d DATE"}, "step out raised"),
     ]:
-        with lake.untouched("out"), pytest.raises(StepFailed) as refused:
+        with lab.untouched("out"), pytest.raises(StepFailed) as refused:
             lab.run(extract(rows, **contract), DAY)
         assert text in str(refused.value)
-        assert lake.picture("out") is None
+        assert lab.picture("out") is None
 
 
-def test_windows_off_the_grain_unknown_steps_and_dimensions_start_no_run(lab, lake, raw):
+def test_windows_off_the_grain_unknown_steps_and_dimensions_start_no_run(lab, raw):
     pipeline = pipeline_of(lab, raw, GOOD)
     morning = datetime(2026, 4, 25, 8, tzinfo=timezone.utc)
     weekly = Pipeline("weekly", grain=Week)
@@ -170,7 +171,7 @@ def test_windows_off_the_grain_unknown_steps_and_dimensions_start_no_run(lab, la
         assert refused.value.exit_code == 2
 
     assert lab.ledger.runs() == []
-    assert lake.picture("out") is None
+    assert lab.picture("out") is None
 
 
 def test_definitions_that_cannot_keep_the_promise(lab):
@@ -203,24 +204,24 @@ def test_definitions_that_cannot_keep_the_promise(lab):
 
 
 @pytest.mark.parametrize("live", ["", "partitioned by (n)", "partitioned by (bucket(4, id))", "partitioned by (d, n)"])
-def test_a_table_that_is_partitioned_otherwise_than_its_contract(lab, lake, raw, live):
+def test_a_table_that_is_partitioned_otherwise_than_its_contract(lab, raw, live):
     lab.spark.sql(f"create table {lab.name('out')} (id bigint, d date, n int) using iceberg {live}")
-    lake.insert("out", f"values (9, date'{DAY}', 9)")
+    lab.insert("out", f"values (9, date'{DAY}', 9)")
 
-    with lake.untouched("out"), pytest.raises(StoreRefused) as refused:
+    with lab.untouched("out"), pytest.raises(StoreRefused) as refused:
         lab.run(pipeline_of(lab, raw, GOOD), DAY)
 
     assert "its contract says identity(d)" in str(refused.value)
     assert "ALTER TABLE" in refused.value.to_go_on
 
 
-def test_an_input_that_does_not_exist(lab, lake, raw):
+def test_an_input_that_does_not_exist(lab, raw):
     missing = Table(lab.name("missing"), partition=Day("d"))
-    with lake.untouched("out"), pytest.raises(StoreRefused) as refused:
+    with lab.untouched("out"), pytest.raises(StoreRefused) as refused:
         lab.run(pipeline_of(lab, missing, GOOD), DAY)
     assert f"its input raw ({lab.name('missing')}) does not exist" in str(refused.value)
     assert "create " in refused.value.to_go_on
-    assert lake.picture("out") is None
+    assert lab.picture("out") is None
 
     # One that another step of the pipeline makes: the sentence names the step.
     pipeline = Pipeline("chained", grain=Day)
@@ -233,13 +234,12 @@ def test_an_input_that_does_not_exist(lab, lake, raw):
 
 
 @pytest.mark.full
-def test_difficult_names_go_through_a_whole_life(lab, lake):
+def test_difficult_names_go_through_a_whole_life(lab):
     """Quotes, dots, spaces and unicode in tables, columns and values: run, refuse, merge, maintain, undo."""
     key, day, version, tenant, amount = "kunden.nr", "buchungs tag", "geändert `am`", "mandant's", 'be"trag €'
     value = 'O\'Brien`s "Söhne" .. \\ 100%'
-    quoted = {name: "`" + name.replace("`", "``") + "`" for name in (key, day, version, tenant, amount)}
-    source, fct, dim = (lake.odd(name) for name in ("roh daten", "fct.übersicht's", 'dim "kunden"'))
-    k, d, v, t, a = (quoted[name] for name in (key, day, version, tenant, amount))
+    source, fct, dim = (lab.name(quote(name)) for name in ("roh daten", "fct.übersicht's", 'dim "kunden"'))
+    k, d, v, t, a = map(quote, (key, day, version, tenant, amount))
     lab.spark.sql(
         f"create table {source} ({k} bigint, {d} date, {v} timestamp, {t} string, {a} int) "
         f"using iceberg partitioned by ({d})"
@@ -310,14 +310,14 @@ def test_difficult_names_go_through_a_whole_life(lab, lake):
         assert named in str(refused.value)
         assert (seen(fct), seen(dim)) == before
 
-    with lake.workshop() as shop:
-        for done in maintain(shop, [pipeline], keep=timedelta(days=1)):
-            assert done.remarks == []
-        assert seen(fct) == seen(dim) == [(1, value, 11), (2, "plain", 20), (3, value, 30)]
-        put((1, 4, value, 12))
-        third = lab.run(pipeline, DAY, dimensions={tenant: value})
-        assert seen(fct) == [(1, value, 12), (2, "plain", 20)]
-        undo(shop, {"odd": pipeline}, third.run)
+    shop = lab.workshop
+    for done in maintain(shop, [pipeline], keep=timedelta(days=1)):
+        assert done.remarks == []
+    assert seen(fct) == seen(dim) == [(1, value, 11), (2, "plain", 20), (3, value, 30)]
+    put((1, 4, value, 12))
+    third = lab.run(pipeline, DAY, dimensions={tenant: value})
+    assert seen(fct) == [(1, value, 12), (2, "plain", 20)]
+    undo(shop, {"odd": pipeline}, third.run)
     assert seen(fct) == seen(dim) == [(1, value, 11), (2, "plain", 20), (3, value, 30)]
     assert lab.ledger.leases() == []
     refs = (

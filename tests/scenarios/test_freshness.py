@@ -11,9 +11,7 @@ from twice.backfill.api import Project
 from twice.backfill.request import Request
 from twice.engine.accepting import accept
 from twice.engine.live import Live
-from twice.engine.run import Workshop
 from twice.engine.status import status
-from twice.engine.stores import Stores
 from twice.errors import SchemaRefused
 from twice.model.windows import Window
 
@@ -21,11 +19,6 @@ pytestmark = pytest.mark.spark
 
 RAW = "id bigint, d date, n int"
 ROWS = "select id, date_add(date'2026-04-01', cast(id % 3 as int)), cast(id as int) from range(9)"
-
-
-@pytest.fixture
-def shop(lab):
-    return Workshop(lab.spark, Stores(lab.config), lab.ledger)
 
 
 def pipeline_of(lab, raw, query: str) -> Pipeline:
@@ -59,28 +52,28 @@ def no_spark_job(lab, name: str):
         context.setLocalProperty("spark.jobGroup.id", None)
 
 
-def test_sources_that_twice_did_not_make_are_compared_without_a_spark_job(lab, lake, shop):
-    raw = lake.source("raw", RAW, ROWS)
+def test_sources_that_twice_did_not_make_are_compared_without_a_spark_job(lab):
+    raw = lab.source("raw", RAW, ROWS)
     pipeline = pipeline_of(lab, raw, "select id, d, n from raw")
     run_days(lab, pipeline)
-    live = Live(shop)
+    live = Live(lab.workshop)
     assert states(status(lab.ledger, pipeline, live=live.outputs, sources=live), "facts") == ["done"] * 3
 
     lab.spark.sql(f"insert into {lab.name('raw')} values (99, date'2026-04-02', 1)")
 
     assert states(status(lab.ledger, pipeline), "facts") == ["done"] * 3
     with no_spark_job(lab, "a look at the sources"):
-        found = status(lab.ledger, pipeline, live=live.outputs, sources=Live(shop))
+        found = status(lab.ledger, pipeline, live=live.outputs, sources=Live(lab.workshop))
     assert states(found, "facts") == ["done", "stale", "done"]
     assert states(found, "days") == ["done"] * 3
     (reason,) = found[0].partitions[1].reasons
     assert reason.text == f"{lab.name('raw')} 2026-04-02 changed"
     assert run_days(lab, pipeline, skip_fresh=True) == ["fresh", "fresh", "published", "published", "fresh", "fresh"]
-    assert states(status(lab.ledger, pipeline, sources=Live(shop)), "facts") == ["done"] * 3
+    assert states(status(lab.ledger, pipeline, sources=Live(lab.workshop)), "facts") == ["done"] * 3
 
 
-def test_a_harmless_change_of_code_is_named_and_accepted(lab, lake, shop):
-    raw = lake.source("raw", RAW, ROWS)
+def test_a_harmless_change_of_code_is_named_and_accepted(lab):
+    raw = lab.source("raw", RAW, ROWS)
     run_days(lab, pipeline_of(lab, raw, "select id, d, n from raw"))
     tidier = pipeline_of(lab, raw, "SELECT id, d, n FROM raw")
     found = status(lab.ledger, tidier)
@@ -96,8 +89,8 @@ def test_a_harmless_change_of_code_is_named_and_accepted(lab, lake, shop):
     assert lab.versions("facts") == versions
 
 
-def test_s31_every_run_is_paid_for_by_its_tags(lab, lake):
-    raw = lake.source("raw", RAW, ROWS)
+def test_s31_every_run_is_paid_for_by_its_tags(lab):
+    raw = lab.source("raw", RAW, ROWS)
     pipeline = pipeline_of(lab, raw, "select id, d, n from raw")
     lab.run(pipeline, "2026-04-01", tags={"project": "apollo"})
     lab.run(pipeline, "2026-04-02", tags={"project": "apollo"})
@@ -114,8 +107,8 @@ def test_s31_every_run_is_paid_for_by_its_tags(lab, lake):
         assert value == pytest.approx(apollo.total[measure] + rest.total[measure])
 
 
-def test_s51_a_migration_backfill_reshapes_history(lab, lake, shop):
-    raw = lake.source("raw", RAW, ROWS)
+def test_s51_a_migration_backfill_reshapes_history(lab):
+    raw = lab.source("raw", RAW, ROWS)
     run_days(lab, pipeline_of(lab, raw, "select id, d, n from raw"))
     wider = pipeline_of(lab, raw, "select id, d, cast(n as bigint) as n, n % 2 = 0 as even from raw")
     with pytest.raises(SchemaRefused) as refused:
@@ -126,11 +119,11 @@ def test_s51_a_migration_backfill_reshapes_history(lab, lake, shop):
 
     first = wider.grain.parse("2026-04-01", wider.zone)
     whole = Window(first, wider.grain.parse("2026-04-04", wider.zone))
-    done = Project(shop, wider).start(Request("fresh", whole))
+    done = Project(lab.workshop, wider).start(Request("fresh", whole))
 
     assert done.exit_code == 0
     found = status(lab.ledger, wider)
     assert states(found, "facts") == states(found, "days") == ["done"] * 3
     assert dict(lab.read("facts").dtypes) == {"id": "bigint", "d": "date", "n": "bigint", "even": "boolean"}
     assert {row["n"]: row["even"] for row in lab.rows("facts")} == {n: n % 2 == 0 for n in range(9)}
-    assert Project(shop, wider).start(Request("fresh", whole)).status == "nothing to do"
+    assert Project(lab.workshop, wider).start(Request("fresh", whole)).status == "nothing to do"

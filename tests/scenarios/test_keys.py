@@ -30,8 +30,8 @@ def emails(lab) -> dict[int, str]:
     return {row["id"]: row["email"] for row in lab.rows("dim")}
 
 
-def test_s14_monday_after_tuesday_does_not_bring_monday_back(lab, lake):
-    raw = lake.source(
+def test_s14_monday_after_tuesday_does_not_bring_monday_back(lab):
+    raw = lab.source(
         "raw",
         CUSTOMERS,
         f"values {customer(1, 'monday@a', '2026-04-20 10:00', MONDAY)},"
@@ -60,31 +60,31 @@ def unique_pipeline(lab, raw, pattern):
 
 
 @pytest.mark.parametrize("pattern", [Overwrite(), Merge(version="u")], ids=["overwrite", "merge"])
-def test_s15_a_null_key_stops_the_run_and_lists_the_rows(lab, lake, pattern):
-    raw = lake.source("raw", CUSTOMERS, f"values {customer(1, 'a@a', '2026-04-20 10:00', MONDAY)}")
+def test_s15_a_null_key_stops_the_run_and_lists_the_rows(lab, pattern):
+    raw = lab.source("raw", CUSTOMERS, f"values {customer(1, 'a@a', '2026-04-20 10:00', MONDAY)}")
     pipeline = unique_pipeline(lab, raw, pattern)
     lab.run(pipeline, MONDAY)
-    lake.insert("raw", f"values (4711, null, timestamp'2026-04-20 10:00', date'{MONDAY}')")
+    lab.insert("raw", f"values (4711, null, timestamp'2026-04-20 10:00', date'{MONDAY}')")
 
-    with lake.untouched("keyed"), pytest.raises(KeyViolation) as refused:
+    with lab.untouched("keyed"), pytest.raises(KeyViolation) as refused:
         lab.run(pipeline, MONDAY)
 
     assert "null in the business key (id, email)" in str(refused.value)
     assert "id=4711" in str(refused.value)
 
 
-def test_s15_a_duplicate_key_stops_the_run_and_lists_the_keys(lab, lake):
-    raw = lake.source("raw", CUSTOMERS, f"values {customer(1, 'a@a', '2026-04-20 10:00', MONDAY)}")
+def test_s15_a_duplicate_key_stops_the_run_and_lists_the_keys(lab):
+    raw = lab.source("raw", CUSTOMERS, f"values {customer(1, 'a@a', '2026-04-20 10:00', MONDAY)}")
     pipeline = unique_pipeline(lab, raw, Overwrite())
     lab.run(pipeline, MONDAY)
     # One key twice, one key that differs in half of its parts, one that is the same on another day.
-    lake.insert(
+    lab.insert(
         "raw",
         f"values {customer(1, 'a@a', '2026-04-20 11:00', MONDAY)}, {customer(1, 'b@a', '2026-04-20 11:00', MONDAY)},"
         f" {customer(1, 'b@a', '2026-04-20 11:00', TUESDAY)}",
     )
 
-    with lake.untouched("keyed"), pytest.raises(KeyViolation) as refused:
+    with lab.untouched("keyed"), pytest.raises(KeyViolation) as refused:
         lab.run(pipeline, MONDAY)
 
     said = str(refused.value)
@@ -94,8 +94,8 @@ def test_s15_a_duplicate_key_stops_the_run_and_lists_the_keys(lab, lake):
     assert lab.run(pipeline, TUESDAY).status == "done"
 
 
-def test_s16_surrogates_are_the_same_in_python_sql_and_every_run(lab, lake):
-    raw = lake.source(
+def test_s16_surrogates_are_the_same_in_python_sql_and_every_run(lab):
+    raw = lab.source(
         "raw",
         "a string, b string, n int, d date",
         f"values ('ab', 'c', 1, date'{MONDAY}'), ('a', 'bc', 1, date'{MONDAY}'), (null, 'c', 1, date'{MONDAY}'),"
@@ -129,8 +129,8 @@ def test_s17_a_mutable_column_cannot_be_the_business_key(lab):
         Table(lab.name("dim"), key=["email"], mutable=["email"], write=Merge(version="u"))
 
 
-def test_s17_the_e_mail_changes_and_the_customer_stays_one_row(lab, lake):
-    raw = lake.source(
+def test_s17_the_e_mail_changes_and_the_customer_stays_one_row(lab):
+    raw = lab.source(
         "raw",
         CUSTOMERS,
         f"values {customer(1, 'maiden@a', '2026-04-20 10:00', MONDAY)},"
@@ -146,10 +146,10 @@ def test_s17_the_e_mail_changes_and_the_customer_stays_one_row(lab, lake):
     assert lab.read("dim").count() == 1
 
 
-def test_s49_duplicates_that_were_there_before_are_named_and_not_made_worse(lab, lake):
-    raw = lake.source("raw", CUSTOMERS, f"values {customer(1, 'new@a', '2026-04-20 10:00', MONDAY)}")
+def test_s49_duplicates_that_were_there_before_are_named_and_not_made_worse(lab):
+    raw = lab.source("raw", CUSTOMERS, f"values {customer(1, 'new@a', '2026-04-20 10:00', MONDAY)}")
     lab.spark.sql(f"create table {lab.name('dim')} (id bigint, email string, u timestamp) using iceberg")
-    lake.insert(
+    lab.insert(
         "dim",
         "values (1, 'a@a', timestamp'2026-01-01'), (1, 'b@a', timestamp'2026-01-01'),"
         " (2, 'c@a', timestamp'2026-01-01')",
@@ -167,16 +167,16 @@ def test_s49_duplicates_that_were_there_before_are_named_and_not_made_worse(lab,
     assert (lab.read("dim").select("id", "email", "u").collect(), lab.versions("dim")) == before
     assert lab.refs("dim") == ["main"]
     # Repaired by hand, the same run goes through.
-    lake.sql("delete from {space}.dim where email = 'b@a'")
+    lab.sql("delete from {space}.dim where email = 'b@a'")
     lab.run(merging(lab, raw), MONDAY)
     assert emails(lab) == {1: "new@a", 2: "c@a"}
 
 
-def test_s49_a_duplicate_put_in_by_hand_after_a_good_run_is_found_too(lab, lake):
-    raw = lake.source("raw", CUSTOMERS, f"values {customer(1, 'new@a', '2026-04-20 10:00', MONDAY)}")
+def test_s49_a_duplicate_put_in_by_hand_after_a_good_run_is_found_too(lab):
+    raw = lab.source("raw", CUSTOMERS, f"values {customer(1, 'new@a', '2026-04-20 10:00', MONDAY)}")
     pipeline = merging(lab, raw)
     lab.run(pipeline, MONDAY)
-    lake.insert("dim", "values (9, 'x@a', timestamp'2026-01-01', null), (9, 'y@a', timestamp'2026-01-01', null)")
+    lab.insert("dim", "values (9, 'x@a', timestamp'2026-01-01', null), (9, 'y@a', timestamp'2026-01-01', null)")
     before = lab.versions("dim")
 
     with pytest.raises(KeyViolation, match="id=9"):
@@ -193,8 +193,8 @@ def inserting(lab, raw, pattern):
     return pipeline
 
 
-def test_s12_a_merge_by_day_and_tenant_stays_inside_its_scope(lab, lake):
-    raw = lake.source(
+def test_s12_a_merge_by_day_and_tenant_stays_inside_its_scope(lab):
+    raw = lab.source(
         "raw",
         "id bigint, tenant string, n int, u timestamp, d date",
         f"values (1, 'acme', 1, timestamp'2026-04-20', date'{MONDAY}'),"
@@ -215,10 +215,10 @@ def test_s12_a_merge_by_day_and_tenant_stays_inside_its_scope(lab, lake):
         return raw.withColumn("n", F.col("n") * 10)
 
     lab.run(pipeline, MONDAY)
-    bolt = lake.files("dim", "partition.tenant = 'bolt'")
-    lake.sql("update {space}.raw set n = 5")
+    bolt = lab.files("dim", "partition.tenant = 'bolt'")
+    lab.sql("update {space}.raw set n = 5")
     step = lab.run(pipeline, MONDAY, dimensions={"tenant": "acme"}).steps[0]
 
     assert step.details["corrected"] == 1
     assert {(row["tenant"], row["n"]) for row in lab.rows("dim")} == {("acme", 50), ("bolt", 20)}
-    assert lake.files("dim", "partition.tenant = 'bolt'") == bolt
+    assert lab.files("dim", "partition.tenant = 'bolt'") == bolt

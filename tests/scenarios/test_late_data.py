@@ -8,9 +8,7 @@ from twice import Day, Overwrite, Pipeline, Table, Window, days
 from twice.backfill.api import Project
 from twice.backfill.request import Request
 from twice.engine.live import Live
-from twice.engine.run import Workshop
 from twice.engine.status import status
-from twice.engine.stores import Stores
 from twice.errors import LateData
 
 pytestmark = pytest.mark.spark
@@ -43,7 +41,7 @@ class House:
                 )
 
         else:
-            lab.spark.sql(f"create table {lab.name('raw')} ({COLUMNS}) using iceberg partitioned by (arrived)")
+            lab.source("raw", COLUMNS, by="arrived")
         self.pipeline.sql(
             "facts", reads={"raw": raw}, writes=facts, query="select id, cast(at as date) as d, at from raw"
         )
@@ -54,14 +52,13 @@ class House:
             self.feed.setdefault(arrived, []).append((number, day))
             self.lab.run(self.pipeline, f"2026-04-{arrived:02d}", steps=["land"])
         else:
-            self.lab.spark.sql(f"insert into {self.lab.name('raw')} values {row(number, day, arrived)}")
+            self.lab.insert("raw", f"values {row(number, day, arrived)}")
 
     def build(self, day: int, **how):
         return self.lab.run(self.pipeline, f"2026-04-{day:02d}", steps=["facts"], **how).steps[0]
 
     def status(self, day: int):
-        shop = Workshop(self.lab.spark, Stores(self.lab.config), self.lab.ledger)
-        sources = None if self.landed else Live(shop)
+        sources = None if self.landed else Live(self.lab.workshop)
         (found,) = [each for each in status(self.lab.ledger, self.pipeline, sources=sources) if each.step == "facts"]
         (partition,) = [each for each in found.partitions if each.name == f"2026-04-{day:02d}"]
         return partition
@@ -145,7 +142,7 @@ def test_s21_fail_stops_until_somebody_decides(lab, landed):
 
 def test_s21_a_backfill_leaves_out_what_is_refused_until_somebody_decides(lab):
     house = closed(lab, "fail", landed=True)
-    project = Project(Workshop(lab.spark, Stores(lab.config), lab.ledger), house.pipeline)
+    project = Project(lab.workshop, house.pipeline)
     zone = house.pipeline.zone
     window = Window(Day.parse("2026-04-10", zone), Day.parse("2026-04-11", zone))
     refused = project.start(Request("house", window, steps=("facts",)))

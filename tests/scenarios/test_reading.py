@@ -69,8 +69,8 @@ def reading(lab, raw, make=None, query=None, **how):
     return pipeline
 
 
-def refuses(lab, lake, pipeline) -> str:
-    with lake.untouched("out"), pytest.raises(NotDeterministic) as refused:
+def refuses(lab, pipeline) -> str:
+    with lab.untouched("out"), pytest.raises(NotDeterministic) as refused:
         lab.run(pipeline, "2026-04-25")
     assert "step told: " in refused.value.message
     assert "nothing was staged" in refused.value.safe
@@ -78,10 +78,10 @@ def refuses(lab, lake, pipeline) -> str:
     return refused.value.message
 
 
-def test_s19_what_a_plan_must_not_ask(lab, lake):
-    raw = lake.source("raw", RAW, ROWS)
+def test_s19_what_a_plan_must_not_ask(lab):
+    raw = lab.source("raw", RAW, ROWS)
 
-    said = {name: refuses(lab, lake, reading(lab, raw, make)) for name, make in CLOCKED.items()}
+    said = {name: refuses(lab, reading(lab, raw, make)) for name, make in CLOCKED.items()}
 
     assert "current_date() reads the clock" in said["current_date"]
     assert "now() reads the clock" in said["now"]
@@ -89,15 +89,15 @@ def test_s19_what_a_plan_must_not_ask(lab, lake):
     assert "depends on how rows are spread over tasks" in said["monotonically_increasing_id"]
 
 
-def test_s19_what_a_query_must_not_ask(lab, lake):
-    raw = lake.source("raw", RAW, ROWS)
+def test_s19_what_a_query_must_not_ask(lab):
+    raw = lab.source("raw", RAW, ROWS)
 
     for query in CLOCKED_SQL.values():
-        refuses(lab, lake, reading(lab, raw, query=query))
+        refuses(lab, reading(lab, raw, query=query))
 
 
-def test_s19_subqueries_without_a_clock_are_welcome(lab, lake):
-    raw = lake.source("raw", RAW, ROWS)
+def test_s19_subqueries_without_a_clock_are_welcome(lab):
+    raw = lab.source("raw", RAW, ROWS)
     query = (
         "with t as (select * from raw where n in (select n from raw where n > 0)) select *, 'now' as word from t "
         "where exists (select 1 from raw r where r.id = t.id) and d = (select max(d) from raw) "
@@ -107,8 +107,8 @@ def test_s19_subqueries_without_a_clock_are_welcome(lab, lake):
     assert lab.run(reading(lab, raw, query=query), "2026-04-25").steps[0].rows == 3
 
 
-def test_s19_a_written_reason_lets_it_pass_and_shows_in_the_contract(lab, lake):
-    raw = lake.source("raw", RAW, ROWS)
+def test_s19_a_written_reason_lets_it_pass_and_shows_in_the_contract(lab):
+    raw = lab.source("raw", RAW, ROWS)
     reason = "the audit wants the hour of the load"
     pipeline = reading(lab, raw, CLOCKED["now"], nondeterministic=reason)
 
@@ -116,8 +116,8 @@ def test_s19_a_written_reason_lets_it_pass_and_shows_in_the_contract(lab, lake):
     assert reason in contracts([pipeline])
 
 
-def test_s19_the_window_is_the_clock(lab, lake):
-    raw = lake.source("raw", RAW, ROWS)
+def test_s19_the_window_is_the_clock(lab):
+    raw = lab.source("raw", RAW, ROWS)
     pipeline = Pipeline("window", grain=Day, time_zone="Europe/Berlin")
     python, sql = (Table(lab.name(name), partition=Day("d"), write=Overwrite()) for name in ("python", "sql"))
 
@@ -141,8 +141,8 @@ def test_s19_the_window_is_the_clock(lab, lake):
     assert [tuple(row) for row in seen] == [("2026-04-24 22:00:00", "2026-04-25 22:00:00")]
 
 
-def test_s20_what_happened_at_2359_and_arrived_at_0003_lands_in_its_own_day(lab, lake):
-    raw = lake.source(
+def test_s20_what_happened_at_2359_and_arrived_at_0003_lands_in_its_own_day(lab):
+    raw = lab.source(
         "landed",
         "id bigint, happened timestamp, ingested date",
         "values (1, timestamp'2026-04-25 12:00:00', date'2026-04-25'),"
@@ -167,8 +167,8 @@ def test_s20_what_happened_at_2359_and_arrived_at_0003_lands_in_its_own_day(lab,
     assert "1 day" in contracts([pipeline])
 
 
-def test_s20_a_late_row_changes_its_day_and_no_other(lab, lake):
-    raw = lake.source(
+def test_s20_a_late_row_changes_its_day_and_no_other(lab):
+    raw = lab.source(
         "landed",
         "id bigint, happened timestamp, ingested date",
         "values (1, timestamp'2026-04-25 12:00:00', date'2026-04-25')",
@@ -181,7 +181,7 @@ def test_s20_a_late_row_changes_its_day_and_no_other(lab, lake):
     lab.run(pipeline, "2026-04-25")
     assert lab.run(pipeline, "2026-04-25", skip_fresh=True).steps[0].status == "fresh"
 
-    lake.insert("landed", "values (2, timestamp'2026-04-25 23:59:59', date'2026-04-27')")
+    lab.insert("landed", "values (2, timestamp'2026-04-25 23:59:59', date'2026-04-27')")
 
     assert lab.run(pipeline, "2026-04-26", skip_fresh=True).steps[0].rows == 0
     assert lab.run(pipeline, "2026-04-25", skip_fresh=True).steps[0].rows == 2
@@ -211,8 +211,8 @@ def test_s22_the_current_state_of_a_dimension_is_visible_in_the_contract(lab):
     assert f"orders = {lab.name('orders')} in the window" in text
 
 
-def test_s22_an_as_of_join_takes_the_version_that_was_valid_then(lab, lake):
-    orders = lake.source(
+def test_s22_an_as_of_join_takes_the_version_that_was_valid_then(lab):
+    orders = lab.source(
         "orders",
         "id bigint, customer int, ordered_at timestamp, d date",
         "select id, if(id = 4, 8, 7), timestamp'2026-04-25 06:00:00' + make_interval(0, 0, 0, 0, cast(id * 3 as int)),"
@@ -222,7 +222,7 @@ def test_s22_an_as_of_join_takes_the_version_that_was_valid_then(lab, lake):
         f"create table {lab.name('history')} (customer int, region string, since timestamp, until timestamp) "
         "using iceberg"
     )
-    lake.insert(
+    lab.insert(
         "history",
         "values (7, 'north', timestamp'2020-01-01', timestamp'2026-04-25 12:00:00'),"
         " (7, 'south', timestamp'2026-04-25 12:00:00', null), (7, 'moon', timestamp'2030-01-01', null)",
@@ -255,8 +255,8 @@ def test_s47_reading_the_own_output_is_refused(lab):
     assert pipeline.steps == {}
 
 
-def test_s47_declared_it_goes_forward_one_partition_at_a_time(lab, lake):
-    raw = lake.source(
+def test_s47_declared_it_goes_forward_one_partition_at_a_time(lab):
+    raw = lab.source(
         "raw", "d date, n int", "values (date'2026-04-24', 1), (date'2026-04-25', 10), (date'2026-04-26', 100)"
     )
     pipeline = Pipeline("own", grain=Day)
@@ -280,14 +280,14 @@ def test_s47_declared_it_goes_forward_one_partition_at_a_time(lab, lake):
     with pytest.raises(UsageError, match="one day at a time"):
         lab.run(pipeline, from_="2026-04-24", to="2026-04-27")
     # A corrected first day is carried forward by running the days in order.
-    lake.sql("update {space}.raw set n = 2 where d = date'2026-04-24'")
+    lab.sql("update {space}.raw set n = 2 where d = date'2026-04-24'")
     for day in ("2026-04-24", "2026-04-25", "2026-04-26"):
         lab.run(pipeline, day, skip_fresh=True)
     assert [row["total"] for row in lab.rows("totals")] == [2, 12, 112]
 
 
-def test_s47_a_first_partition_without_a_declared_schema_says_what_to_add(lab, lake):
-    raw = lake.source("raw", "d date, n int", "values (date'2026-04-24', 1)")
+def test_s47_a_first_partition_without_a_declared_schema_says_what_to_add(lab):
+    raw = lab.source("raw", "d date, n int", "values (date'2026-04-24', 1)")
     pipeline = Pipeline("own", grain=Day)
     target = Table(lab.name("totals"), partition=Day("d"), write=Overwrite())
     past = target.window(lookback=days(1))
@@ -295,12 +295,12 @@ def test_s47_a_first_partition_without_a_declared_schema_says_what_to_add(lab, l
         "totals", reads={"raw": raw, "past": past}, writes=target, query="select * from raw", depends_on_past=True
     )
 
-    with lake.untouched("totals"), pytest.raises(SchemaRefused, match="no declared schema"):
+    with lab.untouched("totals"), pytest.raises(SchemaRefused, match="no declared schema"):
         lab.run(pipeline, "2026-04-24")
 
 
-def test_s47_a_gap_in_the_past_is_refused(lab, lake):
-    raw = lake.source("raw", "d date, n int", "select date'2026-04-24' + cast(id as int), 1 from range(4)")
+def test_s47_a_gap_in_the_past_is_refused(lab):
+    raw = lab.source("raw", "d date, n int", "select date'2026-04-24' + cast(id as int), 1 from range(4)")
     pipeline = Pipeline("own", grain=Day)
     target = Table(lab.name("totals"), partition=Day("d"), key=["d"], write=Overwrite(), schema="d DATE, total INT")
     pipeline.sql(
@@ -312,16 +312,16 @@ def test_s47_a_gap_in_the_past_is_refused(lab, lake):
     )
     lab.run(pipeline, "2026-04-24")
 
-    with lake.untouched("totals"), pytest.raises(StoreRefused) as refused:
+    with lab.untouched("totals"), pytest.raises(StoreRefused) as refused:
         lab.run(pipeline, "2026-04-26")
 
     assert "2026-04-25" in str(refused.value)
     assert "builds on its own past" in str(refused.value)
 
 
-def test_s48_an_input_that_is_republished_meanwhile_is_read_at_its_pinned_version(lab, lake):
-    raw = lake.source("raw", RAW, ROWS)
-    other = lake.source("other", RAW, ROWS)
+def test_s48_an_input_that_is_republished_meanwhile_is_read_at_its_pinned_version(lab):
+    raw = lab.source("raw", RAW, ROWS)
+    other = lab.source("other", RAW, ROWS)
     pinned = {name: str(lab.versions(name)[-1]) for name in ("raw", "other")}
     pipeline, once = Pipeline("moving", grain=Day), SimpleNamespace(moved=False)
 
@@ -332,8 +332,8 @@ def test_s48_an_input_that_is_republished_meanwhile_is_read_at_its_pinned_versio
     def out(raw, other):
         before = raw.count()
         if not once.moved:
-            meanwhile(lambda: lake.sql("update {space}.raw set n = n + 1000"))
-            meanwhile(lambda: lake.sql("delete from {space}.other"))
+            meanwhile(lambda: lab.sql("update {space}.raw set n = n + 1000"))
+            meanwhile(lambda: lab.sql("delete from {space}.other"))
             once.moved = True
         assert raw.count() == before
         return raw.join(other.select("id", F.col("n").alias("m")), "id")
@@ -341,7 +341,7 @@ def test_s48_an_input_that_is_republished_meanwhile_is_read_at_its_pinned_versio
     lab.run(pipeline, "2026-04-25")
 
     assert [(row["n"], row["m"]) for row in lab.rows("out")] == [(0, 0), (1, 1), (2, 2), (3, 3)]
-    recorded = {record.name: record.version for record in lake.outputs("out")[0].inputs}
+    recorded = {record.name: record.version for record in lab.outputs("out")[0].inputs}
     assert recorded == pinned
     assert {record.name: record.version for record in lab.ledger.runs()[0].attempts[0].inputs} == pinned
     # The record says what was read, so the day is known to be stale, and the next run reads the new version.

@@ -6,9 +6,7 @@ import pytest
 
 from twice import Day, InsertOnly, Merge, Overwrite, Pipeline, Table
 from twice.engine.rebuilding import plan_rebuild, rebuild
-from twice.engine.run import Workshop
 from twice.engine.status import status
-from twice.engine.stores import Stores
 from twice.errors import MergeRefused, UsageError
 
 pytestmark = pytest.mark.spark
@@ -16,11 +14,6 @@ pytestmark = pytest.mark.spark
 RAW = "id bigint, d date, v int, name string"
 ROWS = """values (1, date'2026-04-01', 1, 'ann'), (2, date'2026-04-01', 1, 'bob'), (9, date'2026-04-01', 1, 'bug'),
     (1, date'2026-04-02', 2, 'anna'), (3, date'2026-04-02', 1, 'cid'), (2, date'2026-04-03', 1, 'bob')"""
-
-
-@pytest.fixture
-def shop(lab):
-    return Workshop(lab.spark, Stores(lab.config), lab.ledger)
 
 
 def people(lab, raw, query: str = "select id, v, name from raw", write=None, store: str = "lake") -> Pipeline:
@@ -36,22 +29,22 @@ def run_days(lab, pipeline, *days: int) -> None:
         lab.run(pipeline, f"2026-04-{day:02d}")
 
 
-def again(shop, pipeline):
-    return rebuild(shop, plan_rebuild(shop.ledger, pipeline, pipeline.steps["people"]), command="twice rebuild")
+def again(lab, pipeline):
+    return rebuild(lab.workshop, plan_rebuild(lab.ledger, pipeline, pipeline.steps["people"]), command="twice rebuild")
 
 
 def names(lab) -> dict[int, str]:
     return {row["id"]: row["name"] for row in lab.rows("people")}
 
 
-def test_what_a_corrected_step_no_longer_returns_is_gone(lab, lake, shop):
-    raw = lake.source("raw", RAW, ROWS)
+def test_what_a_corrected_step_no_longer_returns_is_gone(lab):
+    raw = lab.source("raw", RAW, ROWS)
     run_days(lab, people(lab, raw), 2, 1, 3)
     assert names(lab) == {1: "anna", 2: "bob", 3: "cid", 9: "bug"}
     fixed = people(lab, raw, "select id, v, upper(name) as name from raw where name <> 'bug'")
     before = len(lab.versions("people"))
 
-    found = again(shop, fixed)
+    found = again(lab, fixed)
 
     assert (found.status, found.rows, found.windows) == ("published", 3, 3)
     assert names(lab) == {1: "ANNA", 2: "BOB", 3: "CID"}
@@ -66,13 +59,13 @@ def test_what_a_corrected_step_no_longer_returns_is_gone(lab, lake, shop):
     assert step.counts == {"done": 1}
 
 
-def test_a_rebuild_equals_the_merges_one_after_the_other(lab, lake, shop):
-    raw = lake.source("raw", RAW, ROWS)
+def test_a_rebuild_equals_the_merges_one_after_the_other(lab):
+    raw = lab.source("raw", RAW, ROWS)
     pipeline = people(lab, raw)
     run_days(lab, pipeline, 3, 1, 2)
     versions, held = lab.versions("people"), lab.ledger.outputs(lab.name("people"))[0].digest
 
-    found = again(shop, pipeline)
+    found = again(lab, pipeline)
 
     assert found.status == "unchanged"
     assert lab.versions("people") == versions
@@ -81,51 +74,51 @@ def test_a_rebuild_equals_the_merges_one_after_the_other(lab, lake, shop):
     assert lab.versions("people") == versions
 
 
-def test_a_window_between_that_was_never_merged_is_merged_now(lab, lake, shop):
-    raw = lake.source("raw", RAW, ROWS)
+def test_a_window_between_that_was_never_merged_is_merged_now(lab):
+    raw = lab.source("raw", RAW, ROWS)
     pipeline = people(lab, raw)
     run_days(lab, pipeline, 1, 3)
     assert names(lab) == {1: "ann", 2: "bob", 9: "bug"}
-    found = again(shop, pipeline)
+    found = again(lab, pipeline)
     assert (found.status, found.windows) == ("published", 3)
     assert names(lab) == {1: "anna", 2: "bob", 3: "cid", 9: "bug"}
 
 
-def test_many_windows_are_replayed_in_rounds(lab, lake, shop, monkeypatch):
+def test_many_windows_are_replayed_in_rounds(lab, monkeypatch):
     monkeypatch.setattr("twice.engine.rebuilding.AT_ONCE", 1)
-    raw = lake.source("raw", RAW, ROWS)
+    raw = lab.source("raw", RAW, ROWS)
     pipeline = people(lab, raw)
     run_days(lab, pipeline, 1, 2, 3)
-    assert again(shop, pipeline).status == "unchanged"
+    assert again(lab, pipeline).status == "unchanged"
 
 
-def test_a_key_without_a_decision_stops_it_and_the_table_stays(lab, lake, shop):
-    raw = lake.source("raw", RAW, ROWS)
+def test_a_key_without_a_decision_stops_it_and_the_table_stays(lab):
+    raw = lab.source("raw", RAW, ROWS)
     run_days(lab, people(lab, raw), 1, 2, 3)
     torn = people(lab, raw, "select id, 1 as v, concat(name, d) as name from raw")
-    with lake.untouched("people"), pytest.raises(MergeRefused, match="no version decides"):
-        again(shop, torn)
+    with lab.untouched("people"), pytest.raises(MergeRefused, match="no version decides"):
+        again(lab, torn)
     assert lab.ledger.leases() == []
     assert lab.ledger.runs(limit=1)[0].status == "failed"
 
 
 @pytest.mark.parametrize("on_conflict", ["fail", "keep"])
-def test_insert_only_keeps_what_the_first_window_brought(lab, lake, shop, on_conflict):
-    raw = lake.source("raw", RAW, ROWS)
+def test_insert_only_keeps_what_the_first_window_brought(lab, on_conflict):
+    raw = lab.source("raw", RAW, ROWS)
     write = InsertOnly(on_conflict=on_conflict)
     query = "select id, name from raw" + (" where id <> 1" if on_conflict == "fail" else "")
     pipeline = people(lab, raw, query, write)
     run_days(lab, pipeline, 1, 2, 3)
     before = names(lab)
-    assert again(shop, pipeline).status == "unchanged"
+    assert again(lab, pipeline).status == "unchanged"
     assert again(
-        shop, people(lab, raw, query + (" and" if "where" in query else " where") + " id <> 9", write)
+        lab, people(lab, raw, query + (" and" if "where" in query else " where") + " id <> 9", write)
     ).rows == (len(before) - 1)
     assert names(lab) == {key: name for key, name in before.items() if key != 9}
 
 
-def test_what_needs_no_rebuild_is_refused(lab, lake, shop):
-    raw = lake.source("raw", RAW, ROWS)
+def test_what_needs_no_rebuild_is_refused(lab):
+    raw = lab.source("raw", RAW, ROWS)
     with pytest.raises(UsageError, match="nothing has been merged"):
         plan_rebuild(lab.ledger, people(lab, raw), people(lab, raw).steps["people"])
     pipeline = Pipeline("other", grain=Day)

@@ -105,10 +105,10 @@ def test_s24_waits_grow_and_what_a_server_asks_for_is_honoured(lab, monkeypatch)
     assert waits[3] == 71
 
 
-def test_s24_weather_that_does_not_end_is_exit_75(lab, lake):
+def test_s24_weather_that_does_not_end_is_exit_75(lab):
     pipeline, made = failing(lab, [ConnectionResetError("gone") for _ in range(9)])
 
-    with lake.untouched("raw"), pytest.raises(RetriesExhausted) as stopped:
+    with lab.untouched("raw"), pytest.raises(RetriesExhausted) as stopped:
         lab.run(pipeline, "2026-04-25")
 
     assert stopped.value.exit_code == 75
@@ -123,10 +123,10 @@ def test_s24_weather_that_does_not_end_is_exit_75(lab, lake):
 
 
 @pytest.mark.parametrize("kind", NOT_WEATHER)
-def test_s25_what_is_not_weather_is_not_retried(lab, lake, kind):
+def test_s25_what_is_not_weather_is_not_retried(lab, kind):
     pipeline, made = failing(lab, [NOT_WEATHER[kind]()])
 
-    with lake.untouched("raw"), pytest.raises(StepFailed) as stopped:
+    with lab.untouched("raw"), pytest.raises(StepFailed) as stopped:
         lab.run(pipeline, "2026-04-25")
 
     assert (made.tries, stopped.value.exit_code) == (1, 3)
@@ -144,8 +144,8 @@ def test_s25_an_error_of_their_own_can_be_declared_transient(lab):
     assert made.tries == 2
 
 
-def test_s25_a_missing_column_is_exit_3_with_a_sentence(lab, lake):
-    raw = lake.source("raw", "id bigint, d date", "values (1, date'2026-04-25')")
+def test_s25_a_missing_column_is_exit_3_with_a_sentence(lab):
+    raw = lab.source("raw", "id bigint, d date", "values (1, date'2026-04-25')")
     for kind in ("python", "sql"):
         pipeline = Pipeline("missing", grain=Day)
         target = Table(lab.name("out"), partition=Day("d"), write=Overwrite())
@@ -157,7 +157,7 @@ def test_s25_a_missing_column_is_exit_3_with_a_sentence(lab, lake):
             def sums(raw):
                 return raw.select("d", F.col("amount"))
 
-        with lake.untouched("out"), pytest.raises(PermanentError) as stopped:
+        with lab.untouched("out"), pytest.raises(PermanentError) as stopped:
             lab.run(pipeline, "2026-04-25")
 
         assert stopped.value.exit_code == 3
@@ -170,8 +170,8 @@ def test_s25_a_missing_column_is_exit_3_with_a_sentence(lab, lake):
         assert "amount" in run.error
 
 
-def test_s25_an_error_inside_a_spark_task_names_the_step_and_is_not_retried(lab, lake):
-    raw = lake.source("raw", "id bigint, d date", "values (0, date'2026-04-25')")
+def test_s25_an_error_inside_a_spark_task_names_the_step_and_is_not_retried(lab):
+    raw = lab.source("raw", "id bigint, d date", "values (0, date'2026-04-25')")
     pipeline = Pipeline("dividing", grain=Day)
     target = Table(lab.name("out"), partition=Day("d"), write=Overwrite())
     pipeline.sql("ratio", reads={"raw": raw}, writes=target, query="select *, 1 / id as x from raw")
@@ -185,8 +185,8 @@ def test_s25_an_error_inside_a_spark_task_names_the_step_and_is_not_retried(lab,
     assert not lab.exists("out")
 
 
-def test_a_fresh_day_starts_no_spark_job(lab, lake):
-    raw = lake.source("raw", "id bigint, d date", "select id, date'2026-04-25' from range(9)")
+def test_a_fresh_day_starts_no_spark_job(lab):
+    raw = lab.source("raw", "id bigint, d date", "select id, date'2026-04-25' from range(9)")
     pipeline = Pipeline("fresh", grain=Day)
     one = Table(lab.name("one"), partition=Day("d"), key=["id"], write=Overwrite())
     two = Table(lab.name("two"), partition=Day("d"), key=["id"], write=Overwrite())
@@ -194,10 +194,10 @@ def test_a_fresh_day_starts_no_spark_job(lab, lake):
     pipeline.sql("two", reads={"one": one}, writes=two, query="select * from one")
     lab.run(pipeline, "2026-04-25")
 
-    jobs = lake.jobs()
+    jobs = lab.jobs()
     steps = lab.run(pipeline, "2026-04-25", skip_fresh=True).steps
 
     assert [(step.status, step.rows) for step in steps] == [("fresh", 9), ("fresh", 9)]
-    assert lake.jobs() == jobs
+    assert lab.jobs() == jobs
     lab.run(pipeline, "2026-04-25")
-    assert lake.jobs() > jobs  # the counter counts
+    assert lab.jobs() > jobs  # the counter counts

@@ -44,8 +44,8 @@ def two_tables(lab, raw):
 @pytest.mark.parametrize(
     "skip_fresh", [pytest.param(False, id="run", marks=pytest.mark.full), pytest.param(True, id="skip-fresh")]
 )
-def test_s44_touched_by_hand_is_noticed_and_repaired(lab, lake, skip_fresh):
-    pipeline = two_tables(lab, lake.source("raw", COLUMNS, TWO_DAYS))
+def test_s44_touched_by_hand_is_noticed_and_repaired(lab, skip_fresh):
+    pipeline = two_tables(lab, lab.source("raw", COLUMNS, TWO_DAYS))
     lab.run(pipeline, "2026-04-26")
     older = {name: lab.versions(name)[-1] for name in ("fct", "dim")}
     lab.run(pipeline, DAY)
@@ -58,7 +58,7 @@ def test_s44_touched_by_hand_is_noticed_and_repaired(lab, lake, skip_fresh):
     for what, statement in by_hand.items():
         for name in ("fct", "dim"):
             space = f"{lab.space}"
-            lake.sql(statement.replace("{{space}}", f"lake.{space}").format(name=name, space=space, older=older[name]))
+            lab.sql(statement.replace("{{space}}", f"lake.{space}").format(name=name, space=space, older=older[name]))
         assert (lab.rows("fct"), lab.rows("dim")) != right, what
 
         steps = lab.run(pipeline, DAY, skip_fresh=skip_fresh).steps
@@ -67,19 +67,19 @@ def test_s44_touched_by_hand_is_noticed_and_repaired(lab, lake, skip_fresh):
         assert (lab.rows("fct"), lab.rows("dim")) == right, what
 
 
-def test_s44_rows_added_by_hand_to_a_replaced_day_are_gone_after_the_rerun(lab, lake):
-    pipeline = two_tables(lab, lake.source("raw", COLUMNS, TWO_DAYS))
+def test_s44_rows_added_by_hand_to_a_replaced_day_are_gone_after_the_rerun(lab):
+    pipeline = two_tables(lab, lab.source("raw", COLUMNS, TWO_DAYS))
     lab.run(pipeline, DAY, steps=["fct"])
     right = lab.rows("fct")
 
-    lake.sql(f"insert into {{space}}.fct values (99, date'{DAY}', 1, null)")
+    lab.sql(f"insert into {{space}}.fct values (99, date'{DAY}', 1, null)")
     assert lab.run(pipeline, DAY, steps=["fct"], skip_fresh=True).steps[0].status == "published"
 
     assert lab.rows("fct") == right
 
 
-def test_s46_compaction_and_expiry_between_claim_and_publish_are_no_conflict(lab, lake):
-    raw = lake.source("raw", COLUMNS, TWO_DAYS)
+def test_s46_compaction_and_expiry_between_claim_and_publish_are_no_conflict(lab):
+    raw = lab.source("raw", COLUMNS, TWO_DAYS)
     pipeline, once = Pipeline("busy", grain=Day), SimpleNamespace(busy=False)
 
     @pipeline.step(reads={"raw": raw}, writes=Table(lab.name("fct"), partition=Day("d"), key=["id"], write=Overwrite()))
@@ -91,18 +91,18 @@ def test_s46_compaction_and_expiry_between_claim_and_publish_are_no_conflict(lab
         return raw.drop("d").repartition(2)
 
     lab.run(pipeline, from_=DAY, to="2026-04-27")
-    lake.sql("update {space}.raw set n = n + 100, u = timestamp'2026-04-26'")
+    lab.sql("update {space}.raw set n = n + 100, u = timestamp'2026-04-26'")
 
     def meanwhile(event):
         # The claim is made and the rows are on their branch; now somebody maintains the table.
         if event.state == "staged" and event.step not in {"", once.busy}:
             once.busy = event.step
-            compacted = lake.sql(
+            compacted = lab.sql(
                 f"call lake.system.rewrite_data_files(table => '{lab.space}.{event.step}', "
                 "options => map('rewrite-all', 'true'))"
             )
             assert compacted[0]["rewritten_data_files_count"] > 0
-            lake.sql(
+            lab.sql(
                 f"call lake.system.expire_snapshots(table => '{lab.space}.{event.step}', "
                 "older_than => timestamp'2100-01-01', retain_last => 1)"
             )
@@ -116,7 +116,7 @@ def test_s46_compaction_and_expiry_between_claim_and_publish_are_no_conflict(lab
     assert lab.refs("fct") == lab.refs("dim") == ["main"]
 
 
-def test_s46_expiry_between_two_batches_loses_no_batch(lab, lake, monkeypatch):
+def test_s46_expiry_between_two_batches_loses_no_batch(lab, monkeypatch):
     monkeypatch.setattr("twice.engine.compute.BATCH", 10)
     pipeline = Pipeline("landing", grain=Day)
     target = Table(lab.name("landed"), partition=Day("d"), write=Overwrite(), schema="id BIGINT, d DATE")
@@ -131,7 +131,7 @@ def test_s46_expiry_between_two_batches_loses_no_batch(lab, lake, monkeypatch):
                     f"call lake.system.expire_snapshots(table => '{lab.space}.landed', "
                     "older_than => timestamp'2100-01-01', retain_last => 1)"
                 )
-                meanwhile(lambda expire=expire: lake.sql(expire))
+                meanwhile(lambda expire=expire: lab.sql(expire))
             yield {"id": number, "d": window.start.date()}
 
     lab.run(pipeline, DAY)
@@ -142,18 +142,18 @@ def test_s46_expiry_between_two_batches_loses_no_batch(lab, lake, monkeypatch):
     assert [row["count"] for row in lab.read("landed").groupBy("d").count().collect()] == [30, 30]
 
 
-def test_s46_after_maintenance_every_row_is_there_and_the_day_is_still_fresh(lab, lake):
-    pipeline = two_tables(lab, lake.source("raw", COLUMNS, TWO_DAYS))
+def test_s46_after_maintenance_every_row_is_there_and_the_day_is_still_fresh(lab):
+    pipeline = two_tables(lab, lab.source("raw", COLUMNS, TWO_DAYS))
     lab.run(pipeline, DAY)
     lab.run(pipeline, "2026-04-26")
-    lake.sql("update {space}.raw set n = n + 1, u = timestamp'2026-04-26'")
+    lab.sql("update {space}.raw set n = n + 1, u = timestamp'2026-04-26'")
     lab.run(pipeline, from_=DAY, to="2026-04-27")
-    lake.sql("update {space}.raw set n = n + 1, u = timestamp'2026-04-27' where id > 5")
+    lab.sql("update {space}.raw set n = n + 1, u = timestamp'2026-04-27' where id > 5")
     lab.run(pipeline, from_=DAY, to="2026-04-27")
     right = lab.rows("fct"), lab.rows("dim")
 
-    with lake.workshop() as shop:
-        done = {found.table: found for found in maintain(shop, [pipeline], keep=timedelta(0))}
+    shop = lab.workshop
+    done = {found.table: found for found in maintain(shop, [pipeline], keep=timedelta(0))}
 
     assert done[lab.name("fct")].snapshots_expired > 0
     assert done[lab.name("dim")].snapshots_expired > 0
@@ -164,8 +164,8 @@ def test_s46_after_maintenance_every_row_is_there_and_the_day_is_still_fresh(lab
     assert [step.status for step in steps] == ["unchanged", "unchanged"]
 
 
-def test_s46_a_compaction_by_hand_changes_nothing_for_a_rerun(lab, lake):
-    raw = lake.source("raw", COLUMNS, TWO_DAYS)
+def test_s46_a_compaction_by_hand_changes_nothing_for_a_rerun(lab):
+    raw = lab.source("raw", COLUMNS, TWO_DAYS)
     pipeline = Pipeline("small", grain=Day)
 
     @pipeline.step(reads={"raw": raw}, writes=Table(lab.name("fct"), partition=Day("d"), write=Overwrite()))
@@ -173,7 +173,7 @@ def test_s46_a_compaction_by_hand_changes_nothing_for_a_rerun(lab, lake):
         return raw.repartition(2)
 
     lab.run(pipeline, DAY)
-    lake.sql(f"call lake.system.rewrite_data_files(table => '{lab.space}.fct', options => map('rewrite-all', 'true'))")
+    lab.sql(f"call lake.system.rewrite_data_files(table => '{lab.space}.fct', options => map('rewrite-all', 'true'))")
     versions = lab.versions("fct")
 
     assert lab.run(pipeline, DAY).steps[0].status == "unchanged"
@@ -208,8 +208,8 @@ GATES = {
 }
 
 
-def test_gates_each_passes_and_fails_and_names_the_partition(lab, lake):
-    raw = lake.source(
+def test_gates_each_passes_and_fails_and_names_the_partition(lab):
+    raw = lab.source(
         "raw",
         "id bigint, d date, n int, kind string, u int",
         # The first day is good for every gate, the second day is bad for the bad ones.
@@ -222,7 +222,7 @@ def test_gates_each_passes_and_fails_and_names_the_partition(lab, lake):
 
     for name, (_, failing, text, sample) in GATES.items():
         where = "2026-04-24" if name == "check" else DAY
-        with lake.untouched("out"), pytest.raises(GateFailed) as stopped:
+        with lab.untouched("out"), pytest.raises(GateFailed) as stopped:
             lab.run(gated(lab, raw, failing), from_="2026-04-24", to="2026-04-26")
         said = str(stopped.value)
         assert f"{lab.name('out')}, {where}: the gate “{text}" in said, name
@@ -231,28 +231,28 @@ def test_gates_each_passes_and_fails_and_names_the_partition(lab, lake):
         assert stopped.value.exit_code == 3
 
 
-def test_s50_a_number_that_is_off_stops_before_anyone_sees_it(lab, lake):
-    raw = lake.source("raw", COLUMNS)
+def test_s50_a_number_that_is_off_stops_before_anyone_sees_it(lab):
+    raw = lab.source("raw", COLUMNS)
     pipeline = gated(lab, raw, gates.row_count_change(0.3))
     for day in (21, 22, 23, 24, 25):
-        lake.insert("raw", f"select id, date'2026-04-{day}', 1, null from range({100 if day < 25 else 141})")
+        lab.insert("raw", f"select id, date'2026-04-{day}', 1, null from range({100 if day < 25 else 141})")
 
     # The first three days have nothing to be compared with, and say so.
     step = lab.run(pipeline, "2026-04-21").steps[0]
     assert "not judged" in step.details["remarks"][0]
     for day in ("2026-04-22", "2026-04-23", "2026-04-24"):
         lab.run(pipeline, day)
-    with lake.untouched("out"), pytest.raises(GateFailed) as stopped:
+    with lab.untouched("out"), pytest.raises(GateFailed) as stopped:
         lab.run(pipeline, DAY)
 
     assert "2026-04-25: the gate “row count within ±30% of the usual”" in str(stopped.value)
     assert "it has 141" in str(stopped.value)
     assert "+41%" in str(stopped.value)
     # A day that is known is compared with itself.
-    lake.sql("delete from {space}.raw where d = date'2026-04-24' and id >= 60")
+    lab.sql("delete from {space}.raw where d = date'2026-04-24' and id >= 60")
     with pytest.raises(GateFailed, match="-40%"):
         lab.run(pipeline, "2026-04-24")
-    lake.sql("delete from {space}.raw where d = date'2026-04-25' and id >= 120")
+    lab.sql("delete from {space}.raw where d = date'2026-04-25' and id >= 120")
     assert lab.run(pipeline, DAY).steps[0].rows == 120
 
 
@@ -263,8 +263,8 @@ def shaped(lab, query, raw):
     return pipeline
 
 
-def test_s51_a_dropped_or_retyped_column_is_refused_with_the_statement(lab, lake):
-    raw = lake.source("raw", COLUMNS, TWO_DAYS)
+def test_s51_a_dropped_or_retyped_column_is_refused_with_the_statement(lab):
+    raw = lab.source("raw", COLUMNS, TWO_DAYS)
     lab.run(shaped(lab, "select id, d, n from raw", raw), DAY)
     name = lab.name("out").split(".")
     sql = ".".join(f"`{part}`" for part in name)
@@ -274,18 +274,18 @@ def test_s51_a_dropped_or_retyped_column_is_refused_with_the_statement(lab, lake
         "select id, d, cast(n as bigint) as n from raw": f"ALTER TABLE {sql} ALTER COLUMN `n` TYPE bigint",
         "select id, d, cast(n as string) as n from raw": "cast(`n` as int)",
     }.items():
-        with lake.untouched("out"), pytest.raises(SchemaRefused) as refused:
+        with lab.untouched("out"), pytest.raises(SchemaRefused) as refused:
             lab.run(shaped(lab, query, raw), DAY)
         assert statement in refused.value.to_go_on
 
-    lake.sql(f"ALTER TABLE {sql} ALTER COLUMN `n` TYPE bigint")
+    lab.sql(f"ALTER TABLE {sql} ALTER COLUMN `n` TYPE bigint")
     lab.run(shaped(lab, "select id, d, cast(n as bigint) as n from raw", raw), DAY)
     assert dict(lab.read("out").dtypes)["n"] == "bigint"
 
 
-def test_s53_personal_values_stay_out_of_errors_ledger_and_logs(lab, lake, caplog, capfd):
+def test_s53_personal_values_stay_out_of_errors_ledger_and_logs(lab, caplog, capfd):
     secret, key = "ana.secret@example.org", "Ana Geheim"
-    raw = lake.source(
+    raw = lab.source(
         "people",
         "name string, email string, n int, d date",
         f"values ('{key}', '{secret}', 1, date'{DAY}'), ('{key}', '{secret}', 2, date'{DAY}'),"
@@ -337,47 +337,48 @@ def test_s53_personal_values_stay_out_of_errors_ledger_and_logs(lab, lake, caplo
             assert hidden not in text, text[max(0, text.find(hidden) - 300) : text.find(hidden) + 60]
 
 
-def test_undo_restores_the_scope_and_only_the_scope(lab, lake):
-    raw = lake.source("raw", COLUMNS, TWO_DAYS)
+def test_undo_restores_the_scope_and_only_the_scope(lab):
+    raw = lab.source("raw", COLUMNS, TWO_DAYS)
     pipeline = two_tables(lab, raw)
     first = lab.run(pipeline, DAY)
     right = lab.rows("fct"), lab.rows("dim")
-    lake.sql("update {space}.raw set n = n + 100, u = timestamp'2026-04-26'")
-    lake.insert("raw", f"values (50, date'{DAY}', 50, timestamp'2026-04-26')")
+    lab.sql("update {space}.raw set n = n + 100, u = timestamp'2026-04-26'")
+    lab.insert("raw", f"values (50, date'{DAY}', 50, timestamp'2026-04-26')")
     second = lab.run(pipeline, DAY)
     wrong = lab.rows("fct"), lab.rows("dim")
     assert {step.status for step in lab.run(pipeline, DAY).steps} == {"unchanged"}
     lab.run(pipeline, "2026-04-26", steps=["fct"])
-    other_day = lake.files("fct", "partition.d = date'2026-04-26'")
+    other_day = lab.files("fct", "partition.d = date'2026-04-26'")
 
-    with lake.workshop() as shop:
-        planned = undo(shop, {"two": pipeline}, second.run, dry_run=True)
-        assert [(found.status, found.rows) for found in planned] == [("would go back", 4), ("would go back", 4)]
-        assert (lab.rows("fct", f"d = date'{DAY}'"), lab.rows("dim")) == wrong
-        done = undo(shop, {"two": pipeline}, second.run)
+    shop = lab.workshop
+    planned = undo(shop, {"two": pipeline}, second.run, dry_run=True)
+    assert [(found.status, found.rows) for found in planned] == [("would go back", 4), ("would go back", 4)]
+    assert (lab.rows("fct", f"d = date'{DAY}'"), lab.rows("dim")) == wrong
+    done = undo(shop, {"two": pipeline}, second.run)
 
-        assert [found.status for found in done] == ["went back", "went back"]
-        assert (lab.rows("fct", f"d = date'{DAY}'"), lab.rows("dim")) == right
-        assert lake.files("fct", "partition.d = date'2026-04-26'") == other_day
-        assert lab.refs("fct") == lab.refs("dim") == ["main"]
-        assert lab.ledger.leases() == []
-        # Undone once, it is not undone again; and what came first is no longer what is there.
-        with pytest.raises(UsageError, match="undone already"):
-            undo(shop, {"two": pipeline}, second.run)
-        with pytest.raises(StoreRefused, match="was changed by"):
-            undo(shop, {"two": pipeline}, first.run)
+    assert [found.status for found in done] == ["went back", "went back"]
+    assert (lab.rows("fct", f"d = date'{DAY}'"), lab.rows("dim")) == right
+    assert lab.files("fct", "partition.d = date'2026-04-26'") == other_day
+    assert lab.refs("fct") == lab.refs("dim") == ["main"]
+    assert lab.ledger.leases() == []
+    # Undone once, it is not undone again; and what came first is no longer what is there.
+    with pytest.raises(UsageError, match="undone already"):
+        undo(shop, {"two": pipeline}, second.run)
+    with pytest.raises(StoreRefused, match="was changed by"):
+        undo(shop, {"two": pipeline}, first.run)
     # An undone day is not fresh: the next run makes it anew.
     assert [step.status for step in lab.run(pipeline, DAY, skip_fresh=True).steps] == ["published", "published"]
     assert (lab.rows("fct", f"d = date'{DAY}'"), lab.rows("dim")) == wrong
 
 
-def test_undo_is_refused_when_somebody_changed_the_day_since(lab, lake):
-    pipeline = two_tables(lab, lake.source("raw", COLUMNS, TWO_DAYS))
+def test_undo_is_refused_when_somebody_changed_the_day_since(lab):
+    pipeline = two_tables(lab, lab.source("raw", COLUMNS, TWO_DAYS))
     run = lab.run(pipeline, DAY).run
-    lake.sql("delete from {space}.fct where id = 0")
+    lab.sql("delete from {space}.fct where id = 0")
     unchanged = lab.run(pipeline, "2026-04-30").run
 
-    with lake.workshop() as shop, lake.untouched("fct", "dim"):
+    shop = lab.workshop
+    with lab.untouched("fct", "dim"):
         with pytest.raises(StoreRefused, match="was changed by another writer") as refused:
             undo(shop, {"two": pipeline}, run)
         assert "nothing was undone" in refused.value.safe
@@ -385,17 +386,17 @@ def test_undo_is_refused_when_somebody_changed_the_day_since(lab, lake):
             undo(shop, {"two": pipeline}, unchanged)
 
 
-def test_the_first_run_of_a_day_can_be_undone_to_nothing(lab, lake):
-    pipeline = two_tables(lab, lake.source("raw", COLUMNS, TWO_DAYS))
+def test_the_first_run_of_a_day_can_be_undone_to_nothing(lab):
+    pipeline = two_tables(lab, lab.source("raw", COLUMNS, TWO_DAYS))
     run = lab.run(pipeline, DAY).run
 
-    with lake.workshop() as shop:
-        undo(shop, {"two": pipeline}, run)
+    shop = lab.workshop
+    undo(shop, {"two": pipeline}, run)
 
     assert lab.rows("fct") == lab.rows("dim") == []
 
 
-def test_a_step_in_a_unit_test_gets_the_framework_around_it(lab, lake):
+def test_a_step_in_a_unit_test_gets_the_framework_around_it(lab):
     pipeline = Pipeline("tested", grain=Day)
     raw = Table("lake.x.raw", partition=Day("d"))
     target = Table("lake.x.out", partition=Day("d"), key=["id"], write=Overwrite(), gates=[gates.range("n", max=100)])

@@ -30,8 +30,8 @@ def copying(lab, raw, **contract):
     return pipeline
 
 
-def test_s02_the_digest_does_not_depend_on_how_rows_are_spread(lab, lake):
-    raw = lake.source("raw", ORDERS, THREE_DAYS)
+def test_s02_the_digest_does_not_depend_on_how_rows_are_spread(lab):
+    raw = lab.source("raw", ORDERS, THREE_DAYS)
     pipeline, spread = Pipeline("spread", grain=Day), SimpleNamespace(parts=1)
 
     @pipeline.step(reads={"raw": raw}, writes=Table(lab.name("fct"), partition=Day("d"), write=Overwrite()))
@@ -45,7 +45,7 @@ def test_s02_the_digest_does_not_depend_on_how_rows_are_spread(lab, lake):
     assert lab.versions("fct") == versions
 
 
-def test_s03_three_tries_leave_the_rows_of_one(lab, lake, monkeypatch):
+def test_s03_three_tries_leave_the_rows_of_one(lab, monkeypatch):
     # Small batches, so that the failed tries have really staged rows.
     monkeypatch.setattr("twice.engine.compute.BATCH", 50)
     pipeline, tries = Pipeline("payments", grain=Day), SimpleNamespace(made=0)
@@ -67,8 +67,8 @@ def test_s03_three_tries_leave_the_rows_of_one(lab, lake, monkeypatch):
     assert len(lab.versions("raw")) == 1
 
 
-def test_s03_tries_in_three_runs_leave_the_rows_of_one(lab, lake):
-    raw = lake.source("raw", ORDERS)
+def test_s03_tries_in_three_runs_leave_the_rows_of_one(lab):
+    raw = lab.source("raw", ORDERS)
     pipeline, mood = Pipeline("moody", grain=Day), SimpleNamespace(bad=True)
 
     @pipeline.step(reads={"raw": raw}, writes=Table(lab.name("fct"), partition=Day("d"), key=["id"], write=Overwrite()))
@@ -78,7 +78,7 @@ def test_s03_tries_in_three_runs_leave_the_rows_of_one(lab, lake):
         return raw
 
     for first, rows in ((0, 100), (100, 200)):
-        lake.insert("raw", f"select id, date'2026-04-25', 1 from range({first}, {first + rows})")
+        lab.insert("raw", f"select id, date'2026-04-25', 1 from range({first}, {first + rows})")
         with pytest.raises(StepFailed, match=f"gave up after {first + rows} rows"):
             lab.run(pipeline, "2026-04-25")
     mood.bad = False
@@ -88,30 +88,30 @@ def test_s03_tries_in_three_runs_leave_the_rows_of_one(lab, lake):
     assert [run.status for run in lab.ledger.runs()] == ["done", "failed", "failed"]
 
 
-def test_s04_neighbours_keep_their_very_files(lab, lake):
-    pipeline = copying(lab, lake.source("raw", ORDERS, THREE_DAYS))
+def test_s04_neighbours_keep_their_very_files(lab):
+    pipeline = copying(lab, lab.source("raw", ORDERS, THREE_DAYS))
     lab.run(pipeline, from_="2026-04-24", to="2026-04-27")
-    around = lake.files("fct", "partition.d <> date'2026-04-25'")
-    inside = lake.files("fct", "partition.d = date'2026-04-25'")
+    around = lab.files("fct", "partition.d <> date'2026-04-25'")
+    inside = lab.files("fct", "partition.d = date'2026-04-25'")
 
-    lake.sql("update {space}.raw set amount = amount + 1 where d = date'2026-04-25'")
+    lab.sql("update {space}.raw set amount = amount + 1 where d = date'2026-04-25'")
     assert lab.run(pipeline, "2026-04-25").steps[0].status == "published"
 
-    assert lake.files("fct", "partition.d <> date'2026-04-25'") == around
-    assert not lake.files("fct", "partition.d = date'2026-04-25'") & inside
+    assert lab.files("fct", "partition.d <> date'2026-04-25'") == around
+    assert not lab.files("fct", "partition.d = date'2026-04-25'") & inside
     assert lab.rows("fct") == lab.rows("raw")
 
 
-def test_s04_a_run_over_three_days_rewrites_only_the_day_that_changed(lab, lake):
-    pipeline = copying(lab, lake.source("raw", ORDERS, THREE_DAYS))
+def test_s04_a_run_over_three_days_rewrites_only_the_day_that_changed(lab):
+    pipeline = copying(lab, lab.source("raw", ORDERS, THREE_DAYS))
     lab.run(pipeline, from_="2026-04-24", to="2026-04-27")
-    around = lake.files("fct", "partition.d <> date'2026-04-25'")
+    around = lab.files("fct", "partition.d <> date'2026-04-25'")
 
-    lake.sql("update {space}.raw set amount = amount + 1 where d = date'2026-04-25'")
+    lab.sql("update {space}.raw set amount = amount + 1 where d = date'2026-04-25'")
     step = lab.run(pipeline, from_="2026-04-24", to="2026-04-27").steps[0]
 
     assert (step.status, step.details["published_partitions"]) == ("published", 1)
-    assert lake.files("fct", "partition.d <> date'2026-04-25'") == around
+    assert lab.files("fct", "partition.d <> date'2026-04-25'") == around
     assert lab.rows("fct") == lab.rows("raw")
 
 
@@ -127,14 +127,14 @@ def test_s05_an_hourly_run_into_a_daily_table_is_refused_when_it_is_defined(lab)
     assert pipeline.steps == {}
 
 
-def test_s05_a_daily_run_over_a_15_minute_table_replaces_96_whole_partitions(lab, lake):
+def test_s05_a_daily_run_over_a_15_minute_table_replaces_96_whole_partitions(lab):
     quarter = "timestamp'2026-04-24 23:45:00' + make_interval(0, 0, 0, 0, 0, cast(id * 15 as int)) as t"
     for name, number in (("ticks", 1), ("quarters", 0)):
         lab.spark.sql(
             f"create table {lab.name(name)} using iceberg partitioned by (t) as "
             f"select /*+ repartition(1) */ id, {quarter}, {number} as n from range(98)"
         )
-    before = lake.files("quarters")
+    before = lab.files("quarters")
     pipeline = Pipeline("quarters", grain=Day)
     target = Table(lab.name("quarters"), partition=QuarterHour("t"), key=["id"], write=Overwrite())
     raw = Table(lab.name("ticks"), partition=QuarterHour("t"))
@@ -143,14 +143,14 @@ def test_s05_a_daily_run_over_a_15_minute_table_replaces_96_whole_partitions(lab
     step = lab.run(pipeline, "2026-04-25").steps[0]
 
     assert (step.rows, step.details["published_partitions"]) == (96, 96)
-    assert len(lake.outputs("quarters")) == 96
-    assert len(before & lake.files("quarters")) == 2  # a quarter of an hour before and one after the day
+    assert len(lab.outputs("quarters")) == 96
+    assert len(before & lab.files("quarters")) == 2  # a quarter of an hour before and one after the day
     counted = lab.read("quarters").groupBy("n").agg(F.count("*"), F.min("t").cast("string")).orderBy("n").collect()
     assert [tuple(row) for row in counted] == [(0, 2, "2026-04-24 23:45:00"), (1, 96, "2026-04-25 00:00:00")]
 
 
-def test_s06_a_day_that_never_existed_makes_no_version(lab, lake):
-    pipeline = copying(lab, lake.source("raw", ORDERS, THREE_DAYS))
+def test_s06_a_day_that_never_existed_makes_no_version(lab):
+    pipeline = copying(lab, lab.source("raw", ORDERS, THREE_DAYS))
 
     # Neither on a table that the run itself creates, nor on one with other days.
     assert lab.run(pipeline, "2026-05-01").steps[0].status == "unchanged"
@@ -173,8 +173,8 @@ def tenants_pipeline(lab, raw):
     return pipeline
 
 
-def test_s10_one_tenant_excludes_itself_and_a_run_of_all_but_not_another_tenant(lab, lake):
-    raw = lake.source(
+def test_s10_one_tenant_excludes_itself_and_a_run_of_all_but_not_another_tenant(lab):
+    raw = lab.source(
         "raw",
         "id bigint, d date, tenant string",
         "values (1, date'2026-04-25', 'acme'), (2, date'2026-04-25', 'bolt')",
@@ -208,8 +208,8 @@ def test_s10_one_tenant_excludes_itself_and_a_run_of_all_but_not_another_tenant(
     ("stray", "named"),
     [("date'2026-04-26'", "d=2026-04-26"), ("cast(null as date)", "d=None")],
 )
-def test_s11_a_row_outside_the_scope_is_refused_with_a_sample(lab, lake, stray, named):
-    raw = lake.source("raw", ORDERS, THREE_DAYS)
+def test_s11_a_row_outside_the_scope_is_refused_with_a_sample(lab, stray, named):
+    raw = lab.source("raw", ORDERS, THREE_DAYS)
     pipeline, mood = Pipeline("strays", grain=Day), SimpleNamespace(bad=False)
 
     @pipeline.step(reads={"raw": raw}, writes=Table(lab.name("fct"), partition=Day("d"), key=["id"], write=Overwrite()))
@@ -220,7 +220,7 @@ def test_s11_a_row_outside_the_scope_is_refused_with_a_sample(lab, lake, stray, 
 
     lab.run(pipeline, from_="2026-04-25", to="2026-04-27")
     mood.bad = True
-    with lake.untouched("fct"), pytest.raises(OutOfScope) as refused:
+    with lab.untouched("fct"), pytest.raises(OutOfScope) as refused:
         lab.run(pipeline, "2026-04-25")
 
     said = str(refused.value)

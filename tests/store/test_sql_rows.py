@@ -8,7 +8,6 @@ from pyspark.sql import functions as F
 from tests.store import databases
 from tests.store.databases import two_days
 from twice import Day, InsertOnly, Merge, Overwrite, Pipeline, Table, Whole
-from twice import config as configuration
 from twice.content.profile import profile
 from twice.errors import OutOfScope, SchemaRefused
 from twice.store.sql import SqlStore, books
@@ -124,25 +123,17 @@ def test_a_value_that_does_not_fit_is_refused_while_staging(spark, pg):
 
 
 @pytest.fixture
-def served(lab, lakehouse, store):
+def served(lab, store):
     """A lab whose configuration has the database as its store `serving`."""
     store, place = store
     url = store.database.url.render_as_string(hide_password=False)
-    file = lakehouse / f"{lab.space}_serving.toml"
-    file.write_text(lab.config.source.read_text() + f'\n[stores.serving]\ntype = "sql"\nurl = "{url}"\n')
-    lab.config = configuration.load(file)
+    lab.declare(f'[stores.serving]\ntype = "sql"\nurl = "{url}"\n')
     return lab, place
 
 
 def source(lab):
-    lab.spark.sql(
-        f"create table {lab.name('raw')} (id bigint, d date, n int, u timestamp) using iceberg partitioned by (d)"
-    )
-    lab.spark.sql(
-        f"insert into {lab.name('raw')} select id, date'2026-04-25' + cast(id % 2 as int), cast(id as int), "
-        "timestamp'2026-04-25 00:00:00' from range(8)"
-    )
-    return Table(lab.name("raw"), partition=Day("d"))
+    rows = "select id, date'2026-04-25' + cast(id % 2 as int), cast(id as int), timestamp'2026-04-25' from range(8)"
+    return lab.source("raw", "id bigint, d date, n int, u timestamp", rows)
 
 
 def four(lab, place):

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from twice import Day, Table
 from twice import config as configuration
 from twice.engine.api import run
+from twice.engine.run import Workshop
+from twice.engine.stores import Stores
 from twice.ledger import Ledger
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
     from twice.engine.run import RunResult
+    from twice.ledger import Output
     from twice.model.pipelines import Pipeline
 
 TOML = """
@@ -82,9 +88,30 @@ class Lab:
     space: str
     folder: Path
 
+    def declare(self, section: str) -> None:
+        """Add a section to the project's twice.toml, as that of another store."""
+        file = self.config.source
+        file.write_text(f"{file.read_text()}\n{section}")
+        self.config = configuration.load(file)
+
     def name(self, table: str) -> str:
         """Return a table name in the test's own namespace."""
         return f"lake.{self.space}.{table}"
+
+    def source(self, table: str, columns: str, rows: str = "", *, by: str = "d", **contract: Any) -> Table:
+        """Create a table that no pipeline writes, by day and perhaps more; `rows` is a query or VALUES."""
+        self.spark.sql(f"create table {self.name(table)} ({columns}) using iceberg partitioned by ({by})")
+        if rows:
+            self.insert(table, rows)
+        return Table(self.name(table), partition=Day(by.partition(",")[0]), **contract)
+
+    def insert(self, table: str, rows: str) -> None:
+        """Add rows by hand: those of a query, or VALUES."""
+        self.spark.sql(f"insert into {self.name(table)} {rows}")
+
+    def sql(self, text: str) -> list[Row]:
+        """Run SQL by hand; {space} is the test's namespace."""
+        return self.spark.sql(text.replace("{space}", f"lake.{self.space}")).collect()
 
     def rows(self, table: str, where: str = "true") -> list[dict[str, Any]]:
         """Read a table as a list of dicts, in a stable order."""
@@ -107,6 +134,38 @@ class Lab:
     def refs(self, table: str) -> list[str]:
         """List branches and tags."""
         return sorted(row[0] for row in self.spark.sql(f"select name from {self.name(table)}.refs").collect())
+
+    def files(self, table: str, where: str = "true") -> set[str]:
+        """Return the paths of a table's data files."""
+        return {row[0] for row in self.sql(f"select file_path from {self.name(table)}.files where {where}")}
+
+    def outputs(self, table: str) -> list[Output]:
+        """Return what the ledger says the table holds."""
+        return self.ledger.outputs(str(Table(self.name(table)).id))
+
+    def picture(self, table: str) -> object:
+        """Return everything about a table that must not move: content, versions, branches, columns."""
+        if not self.exists(table):
+            return None
+        columns = self.read(table).schema.simpleString()
+        return self.rows(table), self.versions(table), self.refs(table), columns
+
+    @contextmanager
+    def untouched(self, *tables: str) -> Iterator[None]:
+        """Require that tables, recorded outputs and leases are afterwards as they were."""
+        before = [(self.picture(table), self.outputs(table)) for table in tables]
+        yield
+        assert [(self.picture(table), self.outputs(table)) for table in tables] == before
+        assert self.ledger.leases() == []
+
+    def jobs(self) -> int:
+        """Count the Spark jobs that were ever started."""
+        return int(self.spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs())
+
+    @property
+    def workshop(self) -> Workshop:
+        """What the runs of this process share."""
+        return Workshop(self.spark, Stores(self.config), self.ledger, self.config.lease)
 
     def run(self, pipeline: Pipeline, for_: object = None, **how: Any) -> RunResult:
         """Run a pipeline in this process."""
