@@ -7,7 +7,7 @@ import time
 
 from rich.console import Console
 
-from tests.backfill.test_planning import Desk
+from tests.backfill.test_planning import Plans
 from twice.backfill.notes import Meter, Note, Progress
 from twice.backfill.summary import Failure, Summary
 from twice.cli.backfill import report_end
@@ -87,17 +87,17 @@ def test_the_meter_counts_steps_whose_turn_has_not_come_as_planned():
 
 
 def test_the_plan_is_told_step_by_step_with_its_reasons(tmp_path):
-    desk = Desk(tmp_path)
-    desk.made("land", 1, 4)
-    shown = "\n".join(lines(desk.plan()))
+    plans = Plans(tmp_path)
+    plans.made("land", 1, 4)
+    shown = "\n".join(lines(plans.plan()))
     assert "shop: 27 partitions in 10 chunks, 2 at once, oldest first" in shown
     assert "land → lake.s.raw: 3 done, 7 missing" in shown
     assert "3 landed partitions are reused; --refetch fetches them again" in shown
     assert "separable: declared" in shown
     assert "overwrite the scope 2026-01-01/2026-01-11 of lake.s.facts (10 partitions)" in shown
     for step in ("land", "facts", "sums"):
-        desk.made(step, 1, 11)
-    assert "nothing to do, every partition of the range is up to date" in "\n".join(lines(desk.plan()))
+        plans.made(step, 1, 11)
+    assert "nothing to do, every partition of the range is up to date" in "\n".join(lines(plans.plan()))
 
 
 def test_the_summary_ends_with_the_command_that_goes_on():

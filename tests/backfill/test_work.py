@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.backfill.conftest import day, january
-from tests.backfill.test_planning import Desk
+from tests.backfill.test_planning import Plans
 from twice.backfill import work
 from twice.backfill.work import Worker
 from twice.engine.vouching import Vouch
@@ -33,16 +33,16 @@ from twice.model.scopes import Scope
 SICK = january(5, 6)
 
 
-class Bench:
+class WorkedChunks:
     """A worker on chunks of a real ledger; computing a chunk with the sick day raises."""
 
     def __init__(self, folder, monkeypatch) -> None:
-        self.desk = Desk(folder)
+        self.plans = Plans(folder)
         self.store = SimpleNamespace(abilities=SimpleNamespace(side_by_side=True))
-        self.ledger = self.desk.ledger
+        self.ledger = self.plans.ledger
         self.worker = Worker(
             SimpleNamespace(ledger=self.ledger, stores=SimpleNamespace(of=lambda _table: self.store)),
-            self.desk.planner(),
+            self.plans.planner(),
             "twice backfill",
         )
         self.error: Exception = StepFailed("rotten")
@@ -77,8 +77,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path, monkeypatch):
-    return Bench(tmp_path, monkeypatch)
+def chunks(tmp_path, monkeypatch):
+    return WorkedChunks(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -90,117 +90,117 @@ def bench(tmp_path, monkeypatch):
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_what_may_be_wrong_with_one_partition_is_looked_for_until_it_is_alone(bench, error):
-    bench.error = error
-    found = bench.all()
+def test_what_may_be_wrong_with_one_partition_is_looked_for_until_it_is_alone(chunks, error):
+    chunks.error = error
+    found = chunks.all()
     assert found["failed"] == [f"{day(5)}/{day(6)}"]
     assert sorted(found["done"]) == [f"{day(1)}/{day(5)}", f"{day(6)}/{day(7)}", f"{day(7)}/{day(9)}"]
 
 
-def test_what_is_wrong_with_all_is_not_looked_for(bench):
-    bench.error = StoreRefused("the table is another")
-    assert bench.once().kind == "failed"
-    assert bench.all() == {"failed": [f"{day(1)}/{day(9)}"]}
+def test_what_is_wrong_with_all_is_not_looked_for(chunks):
+    chunks.error = StoreRefused("the table is another")
+    assert chunks.once().kind == "failed"
+    assert chunks.all() == {"failed": [f"{day(1)}/{day(9)}"]}
 
 
-def test_weather_over_the_ledger_is_not_looked_for(bench):
-    bench.error = RetriesExhausted("failed 3 times")
-    bench.error.__cause__ = LedgerBusy("locked")
-    assert bench.once().kind == "failed"
+def test_weather_over_the_ledger_is_not_looked_for(chunks):
+    chunks.error = RetriesExhausted("failed 3 times")
+    chunks.error.__cause__ = LedgerBusy("locked")
+    assert chunks.once().kind == "failed"
 
 
 @pytest.mark.parametrize("kind", [ScopeHeld, LeaseLost])
-def test_what_is_held_waits_as_a_whole(bench, kind):
-    bench.error = kind("somebody else")
-    assert bench.once().kind == "waiting"
-    assert bench.all() == {"waiting": [f"{day(1)}/{day(9)}"]}
+def test_what_is_held_waits_as_a_whole(chunks, kind):
+    chunks.error = kind("somebody else")
+    assert chunks.once().kind == "waiting"
+    assert chunks.all() == {"waiting": [f"{day(1)}/{day(9)}"]}
 
 
-def test_what_is_not_separable_is_made_one_by_one(bench):
-    bench.error = NotSeparable("alone it differs")
-    assert bench.once().kind == "split"
-    assert len(bench.ledger.chunks(bench.backfill, states=("waiting",))) == 8
+def test_what_is_not_separable_is_made_one_by_one(chunks):
+    chunks.error = NotSeparable("alone it differs")
+    assert chunks.once().kind == "split"
+    assert len(chunks.ledger.chunks(chunks.backfill, states=("waiting",))) == 8
 
 
 SINGLES = [f"{day(number)}/{day(number + 1)}" for number in range(1, 9)]
 
 
-def halves(bench) -> None:
+def halves(chunks) -> None:
     """Let the range wait in two chunks."""
-    (whole,) = bench.ledger.chunks(bench.backfill)
+    (whole,) = chunks.ledger.chunks(chunks.backfill)
     parts = [NewChunk(Scope(january(1, 5)), 4), NewChunk(Scope(january(5, 9)), 4)]
-    assert bench.ledger.recut([whole], parts)
+    assert chunks.ledger.recut([whole], parts)
 
 
-def test_one_by_one_stays_so_however_short_the_jobs_are(bench):
-    bench.error = NotSeparable("alone it differs")
-    assert bench.once(check=True).kind == "split"
-    bench.error = StepFailed("rotten")
-    found = bench.all(check=True)
+def test_one_by_one_stays_so_however_short_the_jobs_are(chunks):
+    chunks.error = NotSeparable("alone it differs")
+    assert chunks.once(check=True).kind == "split"
+    chunks.error = StepFailed("rotten")
+    found = chunks.all(check=True)
     assert sorted(found["done"] + found["failed"]) == SINGLES
-    assert bench.ran[1:] == SINGLES
+    assert chunks.ran[1:] == SINGLES
 
 
-def test_the_halves_of_a_chunk_that_raised_are_not_joined_again_nor_do_they_set_the_size_of_others(bench):
-    halves(bench)
-    found = bench.all(check=True)
+def test_the_halves_of_a_chunk_that_raised_are_not_joined_again_nor_do_they_set_the_size_of_others(chunks):
+    halves(chunks)
+    found = chunks.all(check=True)
     assert found["failed"] == [f"{day(5)}/{day(6)}"]
     # Each part was computed once, and nothing twice
     assert sorted(found["done"]) == [f"{day(1)}/{day(5)}", f"{day(6)}/{day(7)}", f"{day(7)}/{day(9)}"]
-    assert len(bench.ran) == len(set(bench.ran))
+    assert len(chunks.ran) == len(set(chunks.ran))
 
 
-def test_what_was_made_together_before_one_was_found_to_differ_is_made_again_alone(bench):
-    halves(bench)
+def test_what_was_made_together_before_one_was_found_to_differ_is_made_again_alone(chunks):
+    halves(chunks)
     # By luck the first chunk's witness was the same
-    bench.meanwhile = lambda vouch: vouch and vouch.once(lambda: True)
-    assert bench.once(check=True).kind == "done"
+    chunks.meanwhile = lambda vouch: vouch and vouch.once(lambda: True)
+    assert chunks.once(check=True).kind == "done"
     # A witness of the other one, taken by another process before that was known, is not
-    bench.error = NotSeparable("alone it differs")
-    assert bench.once(check=True).kind == "split"
-    waiting = bench.ledger.chunks(bench.backfill, states=("waiting",))
+    chunks.error = NotSeparable("alone it differs")
+    assert chunks.once(check=True).kind == "split"
+    waiting = chunks.ledger.chunks(chunks.backfill, states=("waiting",))
     assert sorted(str(chunk.scope) for chunk in waiting) == SINGLES
-    assert bench.ledger.backfill(bench.backfill).plan[0]["why"].startswith("one partition per job from here on")
+    assert chunks.ledger.backfill(chunks.backfill).plan[0]["why"].startswith("one partition per job from here on")
 
 
-def test_a_chunk_that_was_put_back_meanwhile_is_cut_when_it_is_taken(bench):
-    halves(bench)
-    bench.ledger.set_parallel(bench.backfill, 2)
-    other, late = (bench.ledger.take_chunk(bench.backfill, check=True) for _ in range(2))
-    bench.ledger.go_one_by_one(other, bench.worker.alone, "alone it differs")
-    bench.ledger.put_back(late)
-    found = bench.all(check=True)
+def test_a_chunk_that_was_put_back_meanwhile_is_cut_when_it_is_taken(chunks):
+    halves(chunks)
+    chunks.ledger.set_parallel(chunks.backfill, 2)
+    other, late = (chunks.ledger.take_chunk(chunks.backfill, check=True) for _ in range(2))
+    chunks.ledger.go_one_by_one(other, chunks.worker.alone, "alone it differs")
+    chunks.ledger.put_back(late)
+    found = chunks.all(check=True)
     assert sorted(found["done"] + found["failed"]) == SINGLES
-    assert str(late.scope) not in bench.ran
+    assert str(late.scope) not in chunks.ran
 
 
-def test_a_chunk_that_ends_after_another_process_found_a_difference_is_not_done(bench):
-    bench.sick = None
-    halves(bench)
-    bench.ledger.set_parallel(bench.backfill, 2)
-    other, mine = (bench.ledger.take_chunk(bench.backfill, check=True) for _ in range(2))
+def test_a_chunk_that_ends_after_another_process_found_a_difference_is_not_done(chunks):
+    chunks.sick = None
+    halves(chunks)
+    chunks.ledger.set_parallel(chunks.backfill, 2)
+    other, mine = (chunks.ledger.take_chunk(chunks.backfill, check=True) for _ in range(2))
     assert other.scope == Scope(january(1, 5))
-    late = {"once": lambda: bench.ledger.go_one_by_one(other, bench.worker.alone, "alone it differs")}
-    bench.meanwhile = lambda _vouch: late.pop("once", lambda: None)()
-    assert bench.worker.run(mine, check=True, skip_fresh=False).kind == "split"
-    assert sorted(str(c.scope) for c in bench.ledger.chunks(bench.backfill, states=("waiting",))) == SINGLES
+    late = {"once": lambda: chunks.ledger.go_one_by_one(other, chunks.worker.alone, "alone it differs")}
+    chunks.meanwhile = lambda _vouch: late.pop("once", lambda: None)()
+    assert chunks.worker.run(mine, check=True, skip_fresh=False).kind == "split"
+    assert sorted(str(c.scope) for c in chunks.ledger.chunks(chunks.backfill, states=("waiting",))) == SINGLES
 
 
-def test_only_a_comparison_of_rows_ticks_the_check_off(bench):
-    bench.sick = None
-    halves(bench)
+def test_only_a_comparison_of_rows_ticks_the_check_off(chunks):
+    chunks.sick = None
+    halves(chunks)
     # Nothing was compared: empty, or fresh, or a unit alone
-    bench.meanwhile = lambda vouch: vouch and vouch.once(lambda: False)
-    bench.rows = 0
-    chunk = bench.ledger.take_chunk(bench.backfill, check=True)
+    chunks.meanwhile = lambda vouch: vouch and vouch.once(lambda: False)
+    chunks.rows = 0
+    chunk = chunks.ledger.take_chunk(chunks.backfill, check=True)
     assert chunk.solo
-    bench.worker.run(chunk, check=False, skip_fresh=False)
-    chunk = bench.ledger.take_chunk(bench.backfill, check=True)
+    chunks.worker.run(chunk, check=False, skip_fresh=False)
+    chunk = chunks.ledger.take_chunk(chunks.backfill, check=True)
     assert chunk.solo
     # Compared
-    bench.meanwhile = lambda vouch: vouch and vouch.once(lambda: True)
-    bench.worker.run(chunk, check=False, skip_fresh=False)
-    assert bench.ledger.stage_note(bench.backfill, 1)["compared"]
+    chunks.meanwhile = lambda vouch: vouch and vouch.once(lambda: True)
+    chunks.worker.run(chunk, check=False, skip_fresh=False)
+    assert chunks.ledger.stage_note(chunks.backfill, 1)["compared"]
 
 
 def test_a_refusal_holds_for_all_chunks_of_the_step_in_this_process():
@@ -217,18 +217,18 @@ def test_a_refusal_holds_for_all_chunks_of_the_step_in_this_process():
     assert not vouch.given
 
 
-def test_a_day_that_somebody_holds_for_long_is_looked_for_so_that_the_others_go_on(bench):
-    bench.error = ScopeHeld("held by run 7")
-    bench.worker.pause = timedelta(0)
-    found = bench.all()
+def test_a_day_that_somebody_holds_for_long_is_looked_for_so_that_the_others_go_on(chunks):
+    chunks.error = ScopeHeld("held by run 7")
+    chunks.worker.pause = timedelta(0)
+    found = chunks.all()
     assert found["failed"] == [f"{day(5)}/{day(6)}"]
     assert sorted(found["done"]) == [f"{day(1)}/{day(5)}", f"{day(6)}/{day(7)}", f"{day(7)}/{day(9)}"]
-    assert bench.ran.count(f"{day(1)}/{day(9)}") == 2
-    assert bench.ran.count(f"{day(5)}/{day(6)}") == 60
+    assert chunks.ran.count(f"{day(1)}/{day(9)}") == 2
+    assert chunks.ran.count(f"{day(5)}/{day(6)}") == 60
 
 
-def test_where_a_claim_takes_the_whole_table_nothing_is_gained_by_halves(bench):
-    bench.error = ScopeHeld("held by run 7")
-    bench.store.abilities.side_by_side = False
-    bench.worker.pause = timedelta(0)
-    assert bench.all() == {"failed": [f"{day(1)}/{day(9)}"]}
+def test_where_a_claim_takes_the_whole_table_nothing_is_gained_by_halves(chunks):
+    chunks.error = ScopeHeld("held by run 7")
+    chunks.store.abilities.side_by_side = False
+    chunks.worker.pause = timedelta(0)
+    assert chunks.all() == {"failed": [f"{day(1)}/{day(9)}"]}

@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.cli.story import Story
+from twice import config as configuration
 from twice.cli.app import run_command
+from twice.loading import find_pipeline
 
 _numbers = itertools.count(1)
 
@@ -72,6 +75,10 @@ class Project:
     def ledger(self) -> Path:
         return self.folder / ".twice" / "ledger.db"
 
+    def story(self) -> Story:
+        """Return the history of the project's own pipeline, to be told."""
+        return Story(f"sqlite:///{self.ledger}", find_pipeline(configuration.load(), "shop"))
+
     def call(self, *arguments: str) -> Answer:
         self.capsys.readouterr()
         code = run_command(arguments)
@@ -85,3 +92,8 @@ def project(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delenv("TWICE_PROFILE", raising=False)
     return Project(tmp_path, capsys)
+
+
+@pytest.fixture
+def story(tmp_path):
+    return Story(f"sqlite:///{tmp_path}/ledger.db")

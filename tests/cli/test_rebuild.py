@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.story import Story
-from twice import config as configuration
-from twice.loading import find_pipeline
-
 
 @pytest.fixture
 def story(project):
-    found = Story(f"sqlite:///{project.ledger}")
-    found.shop = find_pipeline(configuration.load(), "shop")
-    return found
+    return project.story()
 
 
 def test_a_dry_run_names_the_windows(project, story):

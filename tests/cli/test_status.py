@@ -8,7 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from tests.cli.story import ONE, TTL, Story
+from tests.cli.story import ONE
+from tests.support.history import TTL
 from twice import Day, Overwrite, Table
 from twice.cli.status import lines
 from twice.engine.fingerprint import fingerprint, parts
@@ -16,11 +17,6 @@ from twice.engine.status import PartitionStatus, Reason, StepStatus, status
 from twice.ledger import InputRecord, Output, Owner, open_ledger
 from twice.model.scopes import Scope
 from twice.model.windows import Window
-
-
-@pytest.fixture
-def story(tmp_path):
-    return Story(f"sqlite:///{tmp_path}/ledger.db")
 
 
 def test_a_ledger_that_cannot_exist_is_an_error_and_not_an_empty_status(project):
@@ -77,7 +73,7 @@ def test_changed_code_is_a_reason_of_its_own(story):
 
 
 def test_what_changed_in_the_code_is_named_if_somebody_kept_it(story):
-    code, now = fingerprint(story.shop.steps["raw"]), parts(story.shop.steps["raw"])
+    code, now = fingerprint(story.pipeline.steps["raw"]), parts(story.pipeline.steps["raw"])
     story.ledger.keep_code("older", now | {"sql": "other", "shop.rates:0": "gone"})
     story.publish("raw", story.scope(1), code="older")
     story.publish("raw", story.scope(2), code=code)
@@ -92,7 +88,7 @@ def test_data_and_code_are_told_apart(story):
     story.publish("facts", story.scope(1), inputs=story.reads(1))
     story.publish("facts", story.scope(2), inputs=story.reads(2), code="old")
     story.publish("facts", story.scope(3), code="old")
-    found = {each.step: each for each in status(story.ledger, story.shop)}
+    found = {each.step: each for each in status(story.ledger, story.pipeline)}
     assert found["facts"].stale == {"data": 2, "code": 2}
     assert found["raw"].stale == {}
     assert found["facts"].to_json()["stale"] == {"data": 2, "code": 2}
@@ -111,7 +107,9 @@ def test_several_partitions_of_an_input_are_told_as_a_span(story):
     story.publish("raw", *[story.scope(day) for day in range(1, 5)])
     story.publish("facts", story.scope(4), inputs=story.reads(range(1, 5)))
     story.publish("raw", story.scope(2), story.scope(4), digest="3-b-b-c", rows=3)
-    (reason,) = next(p for s in status(story.ledger, story.shop) if s.step == "facts" for p in s.partitions[3:]).reasons
+    (reason,) = next(
+        p for s in status(story.ledger, story.pipeline) if s.step == "facts" for p in s.partitions[3:]
+    ).reasons
     assert reason.text == "lake.a.raw 2026-04-02 … 2026-04-04 (2) changed"
     assert (reason.partitions, reason.rows) == (("2026-04-02", "2026-04-04"), 4)
 
@@ -194,7 +192,7 @@ def test_files_changed_by_hand_are_found_with_live(story):
     def files(target):
         return {scope: "f" if scope == story.scope(1) else "other" for scope in target.partitions}
 
-    (raw, *_) = status(story.ledger, story.shop, live=files)
+    (raw, *_) = status(story.ledger, story.pipeline, live=files)
     assert [partition.state for partition in raw.partitions] == ["done", "stale"]
     assert "another writer changed it" in raw.partitions[1].reasons[0].text
 
@@ -207,13 +205,13 @@ def test_what_a_run_for_one_tenant_wrote_is_not_taken_for_a_hand(story):
     def files(target):
         return dict.fromkeys(target.partitions, "f" if target.scope.dimensions else "other")
 
-    (facts,) = (step for step in status(story.ledger, story.shop, live=files) if step.step == "facts")
+    (facts,) = (step for step in status(story.ledger, story.pipeline, live=files) if step.step == "facts")
     reasons = {part.name: part.reasons[0].text for part in facts.partitions if part.state == "stale"}
     assert f"run {run} wrote to it for tenant=acme alone" in reasons["2026-04-01"]
     assert "another writer changed it" in reasons["2026-04-02"]
 
 
-class Shelf:
+class FakeSources:
     """Sources that hold what a test says, and count how often they are asked."""
 
     def __init__(self, story, **files: str) -> None:
@@ -248,38 +246,38 @@ class Shelf:
 def test_sources_are_compared_when_they_are_asked(story, recorded, now, state):
     story.publish("raw", story.scope(1))
     story.publish("facts", story.scope(1), inputs=story.reads(1, recorded))
-    shelf = Shelf(story, day1=now)
-    found = {each.step: each for each in status(story.ledger, story.shop, sources=shelf)}
+    sources = FakeSources(story, day1=now)
+    found = {each.step: each for each in status(story.ledger, story.pipeline, sources=sources)}
     assert [partition.state for partition in found["facts"].partitions] == [state]
-    assert shelf.asked == 1
+    assert sources.asked == 1
 
 
 def test_a_source_without_partitions_is_compared_by_what_it_shows_of_the_window(story):
     calls = Table("db.public.calls", event_time="at")
     logs = Table("lake.a.logs", partition=Day("d"), write=Overwrite())
-    story.shop.sql("logs", reads={"calls": calls}, writes=logs, query="select 4")
+    story.pipeline.sql("logs", reads={"calls": calls}, writes=logs, query="select 4")
     for day in (1, 2, 3):
         seen = f"seen:1 2026-04-0{day}/2026-04-0{day + 1}" if day < 3 else "unknown:x"
         story.publish(
             "logs", story.scope(day), inputs=[InputRecord("calls", calls.name, "window", None, {"window": seen})]
         )
-    shelf = Shelf(story)
+    sources = FakeSources(story)
 
     def states():
-        found = {each.step: each for each in status(story.ledger, story.shop, sources=shelf)}
+        found = {each.step: each for each in status(story.ledger, story.pipeline, sources=sources)}
         return [partition.state for partition in found["logs"].partitions]
 
     assert states() == ["done", "done", "done"]
-    shelf.now = "2"
+    sources.now = "2"
     assert states() == ["stale", "stale", "done"]
-    shelf.now = None
+    sources.now = None
     assert states() == ["done", "done", "done"]
     assert story.states("logs") == dict.fromkeys(["2026-04-01", "2026-04-02", "2026-04-03"], "done")
 
 
 def test_a_ledger_that_does_not_exist_yet(story):
-    assert [len(step.partitions) for step in status(None, story.shop)] == [0, 1, 0]
-    text = list(lines(story.shop, status(None, story.shop)))
+    assert [len(step.partitions) for step in status(None, story.pipeline)] == [0, 1, 0]
+    text = list(lines(story.pipeline, status(None, story.pipeline)))
     assert text[0] == "shop: 1 missing"
     assert "    nothing has run yet" in text
 
@@ -291,7 +289,7 @@ def test_neighbours_in_one_state_share_a_line(story):
     story.publish("facts", story.scope(2), inputs=story.reads(2))
     story.publish("facts", story.scope(3), inputs=story.reads(3))
     story.publish("raw", *[story.scope(day) for day in (2, 3)], digest="2-b-b-c")
-    assert list(lines(story.shop, status(story.ledger, story.shop))) == [
+    assert list(lines(story.pipeline, status(story.ledger, story.pipeline))) == [
         "shop: 26 done, 2 stale, 25 missing",
         "  raw → lake.a.raw",
         "    2026-04-01 … 2026-04-24 (24)  done",
@@ -318,7 +316,7 @@ def test_open_and_late_are_told(story):
         PartitionStatus("2026-04-05", story.scope(5), "stale", (Reason("code", "", "the code changed"),), open=True),
     ]
     told = "lake.a.raw 2026-04-03 changed after the partition was closed"
-    assert list(lines(story.shop, [StepStatus("facts", "lake.a.facts", tuple(made))]))[2:] == [
+    assert list(lines(story.pipeline, [StepStatus("facts", "lake.a.facts", tuple(made))]))[2:] == [
         "    2026-04-01 … 2026-04-02 (2)  done; late and left out: " + told + " (+3 rows)",
         "    2026-04-03  failed: " + told,
         "    2026-04-04  done, open",
@@ -330,7 +328,7 @@ def test_ten_thousand_partitions_are_all_counted(story):
     scopes = [story.scope(day) for day in range(-9_998, 2)]
     story.publish("raw", *scopes)
     story.publish("facts", *scopes, inputs=lambda scope: story.reads([(scope.window.start - ONE).days + 1]))
-    raw, _, facts = status(story.ledger, story.shop)
+    raw, _, facts = status(story.ledger, story.pipeline)
     assert raw.counts == facts.counts == {"done": 10_000}
 
 
@@ -389,10 +387,10 @@ def test_a_gate_that_was_let_through_is_shown_for_the_partition_that_it_let_thro
         story.publish("raw", story.scope(day))
     known = {"gate": "row count at least 5", "partition": "2026-04-02", "found": "it has 1", "because": "a holiday"}
     run = story.publish("raw", story.scope(2), details={"accepted_gates": [known]})
-    found = {each.step: each for each in status(story.ledger, story.shop)}["raw"]
+    found = {each.step: each for each in status(story.ledger, story.pipeline)}["raw"]
     assert [partition.accepted for partition in found.partitions] == [(), (known,), ()]
     assert found.partitions[1].to_json()["accepted_gates"] == [known]
-    text = list(lines(story.shop, [found]))
+    text = list(lines(story.pipeline, [found]))
     assert "    2026-04-02  done; gate accepted: row count at least 5, because a holiday" in text
     assert story.ledger.run(run).to_json()["accepted_gates"] == [known]
     monkeypatch.setattr("twice.cli.settings.Settings.ledger_if_any", lambda _: story.ledger)
@@ -402,4 +400,4 @@ def test_a_gate_that_was_let_through_is_shown_for_the_partition_that_it_let_thro
     shown = project.call("show", run).out
     assert "accepted “row count at least 5” of 2026-04-02 (it has 1), because a holiday" in shown
     story.publish("raw", story.scope(2))
-    assert status(story.ledger, story.shop)[0].partitions[1].accepted == ()
+    assert status(story.ledger, story.pipeline)[0].partitions[1].accepted == ()
