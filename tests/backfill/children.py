@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Order:
+class BackfillOrder:
     """What a child does: start a backfill, or go on with one."""
 
     config: str
@@ -46,7 +46,7 @@ def shuffle(ledger) -> None:
     ledger.lay_out = shuffled
 
 
-def steering(order: Order, ledger) -> Callable[[object], None]:
+def steering(order: BackfillOrder, ledger) -> Callable[[object], None]:
     """Return what listens to the notes of a backfill and stops or pauses it when its number is reached."""
 
     once = threading.Lock()
@@ -61,7 +61,7 @@ def steering(order: Order, ledger) -> Callable[[object], None]:
     return heard
 
 
-def child(order: Order) -> None:
+def child(order: BackfillOrder) -> None:
     """Work on the backfill, write down how it ended, leave without stopping the Spark that others use."""
     from tests.backfill.conftest import Shop
     from tests.support.processes import attach

@@ -10,12 +10,11 @@ from datetime import date, timedelta
 import pytest
 from pyspark.sql import functions as F
 
-from tests.backfill.children import Order, child
+from tests.backfill.children import BackfillOrder, child
+from tests.support.project import Lab
 from twice import Day, Overwrite, Pipeline, Table, Window
 from twice.backfill.api import Project
 from twice.backfill.request import Request
-from twice.engine.run import Workshop
-from twice.engine.stores import Stores
 from twice.model.grains import zone_of
 
 FIRST = date(2026, 1, 1)
@@ -40,13 +39,13 @@ def among(numbers: Sequence[int]):
 class Shop:
     """The pipeline, its tables and what is heard of its backfills."""
 
-    lab: object
+    lab: Lab
     prefix: str = ""
     notes: list = field(default_factory=list)
     heard: Callable[[object], None] | None = None
 
     def __post_init__(self) -> None:
-        self.workshop = Workshop(self.lab.spark, Stores(self.lab.config), self.lab.ledger)
+        self.workshop = self.lab.workshop
         self.raw = Table(self.lab.name("raw"), partition=Day("d"))
         self.facts = Table(self.lab.name(f"{self.prefix}facts"), partition=Day("d"), key=["id"], write=Overwrite())
         self.sums = Table(
@@ -56,10 +55,7 @@ class Shop:
 
     def land(self, days: int, rows: int = 4) -> None:
         """Let somebody else land raw orders for the first days of January."""
-        self.lab.spark.sql(
-            f"create table {self.raw.name} (id bigint, d date, customer bigint, n bigint) using iceberg "
-            "partitioned by (d)"
-        )
+        self.lab.source("raw", "id bigint, d date, customer bigint, n bigint")
         self.more(1, days + 1, rows)
 
     def more(self, first: int, end: int, rows: int = 4) -> None:
@@ -131,10 +127,6 @@ class Shop:
     def told(self, kind: str) -> list:
         return [note for note in self.notes if note.kind == kind]
 
-    def jobs(self) -> int:
-        """Count the Spark jobs that were ever started."""
-        return self.lab.spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
-
     def loop(self, first: int, end: int) -> None:
         """Do it by hand: one run a day."""
         for number in range(first, end):
@@ -151,6 +143,6 @@ def start_child(children):
     """Start a process that works on a backfill of the test's project."""
 
     def start(lab, **how):
-        return children.start(child, Order(str(lab.config.source), lab.space, **how))
+        return children.start(child, BackfillOrder(str(lab.config.source), lab.space, **how))
 
     return start

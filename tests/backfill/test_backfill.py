@@ -20,10 +20,10 @@ def test_a_backfill_makes_every_partition_in_few_jobs_and_again_does_nothing(sho
     assert len(shop.lab.ledger.chunks(summary.backfill)) == 2
     assert len(shop.lab.rows("sums")) == 30
     # Again: nothing to do, without any Spark job
-    before = shop.jobs()
+    before = shop.lab.jobs()
     again = shop.backfill()
     assert (again.status, again.backfill, again.exit_code) == ("nothing to do", "", 0)
-    assert shop.jobs() == before
+    assert shop.lab.jobs() == before
     # And a day made by a chunk is fresh for a run of its own
     assert [step.status for step in shop.lab.run(shop.pipeline, day(3), skip_fresh=True).steps] == ["fresh", "fresh"]
     # What somebody else lands later is seen

@@ -218,7 +218,7 @@ def test_s29_a_source_is_called_no_more_often_than_declared_and_landed_data_is_r
             calls.append(time.monotonic())
             yield {"id": page, "d": window.start.date()}
 
-    project = Project(Shop(lab).workshop, shop)
+    project = Project(lab.workshop, shop)
     assert project.start(Request("shop", january(1, 6), parallel=3)).status == "done"
     assert len(calls) == 10
     # Never more than four calls in any second, whichever chunk made them
@@ -328,9 +328,9 @@ def test_s31_every_run_of_a_backfill_carries_its_tags_and_its_cost(lab):
 def test_the_dry_run_shows_what_a_run_executes(lab):
     shop = Shop(lab)
     shop.land(6)
-    jobs = shop.jobs()
+    jobs = shop.lab.jobs()
     plan = shop.project().planner(shop.request(1, 7)).plan()
-    assert shop.jobs() == jobs
+    assert shop.lab.jobs() == jobs
     facts, sums = plan.steps
     assert (facts.batching.ok, facts.batching.why) == (True, "separable: proven from its plan")
     assert "judged when its turn comes" in sums.batching.why or "cannot be told yet" in sums.batching.why
@@ -357,11 +357,11 @@ def test_a_merged_table_is_made_in_one_go_and_equals_the_loop(lab):
     loop, once = build("loop_"), build("once_")
     for number in range(1, 7):
         lab.run(loop, day(number))
-    summary = Project(Shop(lab).workshop, once).start(Request("shop", january(1, 7)))
+    summary = Project(lab.workshop, once).start(Request("shop", january(1, 7)))
     assert (summary.status, len(lab.ledger.chunks(summary.backfill))) == ("done", 1)
     rows = [
         [{k: v for k, v in row.items() if not k.startswith("_twice")} for row in lab.rows(f"{prefix}people")]
         for prefix in ("loop_", "once_")
     ]
     assert rows[0] == rows[1]
-    assert Project(Shop(lab).workshop, once).start(Request("shop", january(1, 7))).status == "nothing to do"
+    assert Project(lab.workshop, once).start(Request("shop", january(1, 7))).status == "nothing to do"

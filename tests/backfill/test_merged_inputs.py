@@ -31,9 +31,9 @@ def test_rows_that_came_to_an_input_of_somebody_else_are_merged(shop):
     assert shop.backfill(1, 4, pipeline).status == "done"
     assert needed(shop, pipeline) == {"merged": [], "whole": []}
 
-    shop.lab.spark.sql(f"insert into {shop.raw.name} values (100, date'{day(2)}', 1, 1)")
+    shop.lab.insert("raw", f"values (100, date'{day(2)}', 1, 1)")
     assert needed(shop, pipeline) == {"merged": [day(2)], "whole": []}
-    shop.lab.spark.sql(f"insert into {shop.raw.name} values (101, date'{day(3)}', 1, 1)")
+    shop.lab.insert("raw", f"values (101, date'{day(3)}', 1, 1)")
     assert needed(shop, pipeline) == {"merged": [day(2), day(3)], "whole": [day(3)]}
 
     assert shop.backfill(1, 4, pipeline).status == "done"
@@ -44,19 +44,16 @@ def test_rows_that_came_to_an_input_of_somebody_else_are_merged(shop):
 
 
 def test_what_changed_for_one_tenant_is_merged_for_that_tenant(shop):
-    raw = Table(shop.lab.name("tenants"), partition=Day("d"), dimensions=["tenant"])
-    shop.lab.spark.sql(
-        f"create table {raw.name} (id bigint, d date, tenant string, n bigint) using iceberg partitioned by (d, tenant)"
-    )
-    insert = f"insert into {raw.name} values "
-    shop.lab.spark.sql(insert + ", ".join(f"({n}, date'{day(1)}', '{who}', 1)" for n, who in enumerate(("a", "b"))))
+    rows = f"values (0, date'{day(1)}', 'a', 1), (1, date'{day(1)}', 'b', 1)"
+    columns = "id bigint, d date, tenant string, n bigint"
+    raw = shop.lab.source("tenants", columns, rows, by="d, tenant", dimensions=["tenant"])
     pipeline = Pipeline("shop", grain=Day)
     merged = Table(shop.lab.name("merged"), key=["id"], write=Merge(version="n"), dimensions=["tenant"])
     pipeline.sql("merged", reads={"raw": raw}, writes=merged, query="select id, n, tenant from raw")
     mine = {"dimensions": {"tenant": "a"}}
     assert shop.backfill(1, 2, pipeline, **mine).status == "done"
-    shop.lab.spark.sql(insert + f"(7, date'{day(1)}', 'b', 1)")
+    shop.lab.insert("tenants", f"values (7, date'{day(1)}', 'b', 1)")
     assert shop.backfill(1, 2, pipeline, **mine).status == "nothing to do"
-    shop.lab.spark.sql(insert + f"(8, date'{day(1)}', 'a', 1)")
+    shop.lab.insert("tenants", f"values (8, date'{day(1)}', 'a', 1)")
     assert shop.backfill(1, 2, pipeline, **mine).status == "done"
     assert {row.id for row in shop.lab.read("merged").collect()} == {0, 8}

@@ -52,7 +52,7 @@ def test_explain_as_json_has_one_plan_per_unit(project):
     assert found.json["runs"][0]["stages"][0]["partitions"] == ["2026-04-25"]
 
 
-class Shop:
+class FakeRuns:
     """Stands in for Spark and the ledger: each unit ends as told."""
 
     def __init__(self, project, monkeypatch, ends):
@@ -85,7 +85,7 @@ LOOP = ("--from", "2026-04-25", "--to", "2026-04-29")
 
 
 def test_a_range_is_a_forward_loop_and_the_command_line_is_recorded(project, monkeypatch):
-    shop = Shop(project, monkeypatch, [None] * 4)
+    runs = FakeRuns(project, monkeypatch, [None] * 4)
     said = project.call("run", "shop", *LOOP, "--tag", "who=ana b", "--set", "tenant=o'x", "--step", "orders")
     assert said.code == 0
     assert [text.split()[4] for text in said.out.splitlines()] == [
@@ -94,20 +94,20 @@ def test_a_range_is_a_forward_loop_and_the_command_line_is_recorded(project, mon
         "2026-04-27/2026-04-28",
         "2026-04-28/2026-04-29",
     ]
-    words = shlex.split(shop.calls[0]["command"])
+    words = shlex.split(runs.calls[0]["command"])
     assert words[:3] == ["twice", "run", "shop"]
     assert "tenant=o'x" in words
-    assert shop.calls[0]["tags"] == {"who": "ana b"}
+    assert runs.calls[0]["tags"] == {"who": "ana b"}
 
 
 def test_an_accepted_gate_reaches_the_run_the_summary_and_the_command_to_repeat_it(project, monkeypatch):
     gated = 'write=Overwrite(), dimensions=["tenant"], gates=[gates.row_count(min=5)])'
     text = (project.folder / f"{project.module}.py").read_text().replace("import Day", "import gates, Day")
     project.code(text.replace('write=Overwrite(), dimensions=["tenant"])', gated, 1))
-    shop = Shop(project, monkeypatch, [GateFailed("too few rows")])
+    runs = FakeRuns(project, monkeypatch, [GateFailed("too few rows")])
     accept = ("--accept", "row count at least 5", "--because", "a holiday")
     said = project.call("run", "shop", *FOR, "--step", "orders", *accept)
-    assert shop.calls[0]["accept"] == {"orders": {"row count at least 5": "a holiday"}}
+    assert runs.calls[0]["accept"] == {"orders": {"row count at least 5": "a holiday"}}
     assert "--accept 'row count at least 5' --because 'a holiday'" in said.err
     details = {"accepted_gates": [{"gate": "row count at least 5"}]}
     done = RunResult("1", "shop", "s", "done", [StepResult("orders", "t", "s", "published", 2, details=details)])
@@ -115,7 +115,7 @@ def test_an_accepted_gate_reaches_the_run_the_summary_and_the_command_to_repeat_
 
 
 def test_a_loop_stops_at_the_first_failure_and_says_how_to_go_on(project, monkeypatch):
-    shop = Shop(project, monkeypatch, [None, GateFailed("too few rows", to_go_on="look at the source")])
+    runs = FakeRuns(project, monkeypatch, [None, GateFailed("too few rows", to_go_on="look at the source")])
     said = project.call(
         "--profile",
         "default",
@@ -131,7 +131,7 @@ def test_a_loop_stops_at_the_first_failure_and_says_how_to_go_on(project, monkey
         "5",
     )
     assert said.code == 3
-    assert len(shop.calls) == 2
+    assert len(runs.calls) == 2
     last = said.err.splitlines()[-1].strip()
     assert last == (
         "twice --profile default run shop --from 2026-04-26 --to 2026-04-29 --set 'tenant=a b' --step orders "
@@ -146,7 +146,7 @@ def test_a_loop_stops_at_the_first_failure_and_says_how_to_go_on(project, monkey
     [(GateFailed("x"), 3), (ScopeHeld("x"), 4), (TransientError("x"), 75), (Interrupted("x"), 130)],
 )
 def test_exit_codes_and_json(project, monkeypatch, error, code):
-    Shop(project, monkeypatch, [error])
+    FakeRuns(project, monkeypatch, [error])
     said = project.call("run", "shop", *FOR, "--json")
     assert said.code == code
     assert said.json["exit_code"] == code
@@ -160,7 +160,7 @@ def test_a_python_hook_gets_the_failed_run(project, monkeypatch):
     project.code(
         "import json\ndef tell(run):\n    open('told.json', 'w').write(json.dumps(run))\n", f"{project.module}_hook"
     )
-    Shop(project, monkeypatch, [GateFailed("too few rows")])
+    FakeRuns(project, monkeypatch, [GateFailed("too few rows")])
     assert project.call("run", "shop", *FOR).code == 3
     told = json.loads((project.folder / "told.json").read_text())
     assert told["pipeline"] == "shop"
@@ -171,7 +171,7 @@ def test_a_python_hook_gets_the_failed_run(project, monkeypatch):
 
 
 def test_a_recorded_command_shows_no_secret(project, monkeypatch):
-    shop = Shop(project, monkeypatch, [GateFailed("too few rows")])
+    runs = FakeRuns(project, monkeypatch, [GateFailed("too few rows")])
     monkeypatch.setenv("WAREHOUSE_PASSWORD", "hunter2-of-the-lake")
     project.toml(
         "on_failure = 'cat > told.json'\n[stores.lake]\ntype = 'sql'\nurl = 'postgresql://twice:${WAREHOUSE_PASSWORD}@127.0.0.1/lake'"
@@ -179,7 +179,7 @@ def test_a_recorded_command_shows_no_secret(project, monkeypatch):
     secrets = ["--tag", "api_key=abc def", "--tag", "note=hunter2-of-the-lake", "--tag", "requester=ana"]
     project.call("run", "shop", *FOR, *secrets)
     told = json.loads((project.folder / "told.json").read_text())
-    for text in (told["command"], str(shop.calls)):
+    for text in (told["command"], str(runs.calls)):
         assert "abc def" not in text
         assert "hunter2" not in text
         assert "ana" in text
@@ -187,7 +187,7 @@ def test_a_recorded_command_shows_no_secret(project, monkeypatch):
 
 def test_a_shell_hook_gets_it_on_standard_input(project, monkeypatch):
     project.toml('on_failure = "cat > told.json; echo heard"')
-    Shop(project, monkeypatch, [GateFailed("too few rows")])
+    FakeRuns(project, monkeypatch, [GateFailed("too few rows")])
     said = project.call("run", "shop", *FOR, "--json")
     assert said.code == 3
     assert said.json["exit_code"] == 3
@@ -204,7 +204,7 @@ def test_a_shell_hook_gets_it_on_standard_input(project, monkeypatch):
 )
 def test_a_failing_hook_is_told_and_changes_no_exit_code(project, monkeypatch, hook, sentence):
     project.toml(f'on_failure = "{hook.format(module=project.module)}"')
-    Shop(project, monkeypatch, [TransientError("network")])
+    FakeRuns(project, monkeypatch, [TransientError("network")])
     said = project.call("run", "shop", *FOR)
     assert said.code == 75
     assert "the failure hook failed" in said.err
@@ -214,7 +214,7 @@ def test_a_failing_hook_is_told_and_changes_no_exit_code(project, monkeypatch, h
 @pytest.mark.parametrize("error", [None, ScopeHeld("held"), Interrupted("stop")])
 def test_no_failure_no_hook(project, monkeypatch, error):
     project.toml('on_failure = "touch told"')
-    Shop(project, monkeypatch, [error])
+    FakeRuns(project, monkeypatch, [error])
     project.call("run", "shop", *FOR)
     assert not (project.folder / "told").exists()
 

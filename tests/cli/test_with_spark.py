@@ -53,7 +53,7 @@ def test_a_loop_runs_until_it_fails_and_status_sees_what_was_changed_by_hand(lab
 
     [(_, [step])] = collect(lab.ledger, [pipeline])
     assert [partition.state for partition in step.partitions] == ["done", "done", "failed"]
-    lab.spark.sql(f"insert into {lab.name('numbers')} values (99, date'2026-04-26')")
+    lab.insert("numbers", "values (99, date'2026-04-26')")
     [(_, [step])] = collect(lab.ledger, [pipeline], shop=lab.workshop)
     assert [partition.state for partition in step.partitions] == ["done", "stale", "failed"]
     assert "another writer changed it" in step.partitions[1].reasons[0].text

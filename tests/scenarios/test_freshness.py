@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-
 import pytest
 
 from twice import Day, Overwrite, Pipeline, Table
@@ -39,19 +37,6 @@ def states(found, step: str) -> list[str]:
     return [partition.state for partition in mine.partitions]
 
 
-@contextmanager
-def no_spark_job(lab, name: str):
-    """Nothing inside starts a Spark job."""
-    context = lab.spark.sparkContext
-    context.setJobGroup(name, name)
-    try:
-        yield
-        context._jsc.sc().listenerBus().waitUntilEmpty(10_000)
-        assert list(context.statusTracker().getJobIdsForGroup(name)) == []
-    finally:
-        context.setLocalProperty("spark.jobGroup.id", None)
-
-
 def test_sources_that_twice_did_not_make_are_compared_without_a_spark_job(lab):
     raw = lab.source("raw", RAW, ROWS)
     pipeline = pipeline_of(lab, raw, "select id, d, n from raw")
@@ -59,11 +44,12 @@ def test_sources_that_twice_did_not_make_are_compared_without_a_spark_job(lab):
     live = Live(lab.workshop)
     assert states(status(lab.ledger, pipeline, live=live.outputs, sources=live), "facts") == ["done"] * 3
 
-    lab.spark.sql(f"insert into {lab.name('raw')} values (99, date'2026-04-02', 1)")
+    lab.insert("raw", "values (99, date'2026-04-02', 1)")
 
     assert states(status(lab.ledger, pipeline), "facts") == ["done"] * 3
-    with no_spark_job(lab, "a look at the sources"):
-        found = status(lab.ledger, pipeline, live=live.outputs, sources=Live(lab.workshop))
+    jobs = lab.jobs()
+    found = status(lab.ledger, pipeline, live=live.outputs, sources=Live(lab.workshop))
+    assert lab.jobs() == jobs
     assert states(found, "facts") == ["done", "stale", "done"]
     assert states(found, "days") == ["done"] * 3
     (reason,) = found[0].partitions[1].reasons
@@ -81,8 +67,9 @@ def test_a_harmless_change_of_code_is_named_and_accepted(lab):
     assert found[0].partitions[0].reasons[0].text == "the code changed: its query"
     versions = lab.versions("facts")
 
-    with no_spark_job(lab, "an acceptance"):
-        accept(lab.ledger, tidier)
+    jobs = lab.jobs()
+    accept(lab.ledger, tidier)
+    assert lab.jobs() == jobs
 
     assert states(status(lab.ledger, tidier), "facts") == ["done"] * 3
     assert run_days(lab, tidier, skip_fresh=True) == ["fresh"] * 6

@@ -20,13 +20,13 @@ def row(number: int, day: int, arrived: int) -> str:
     return f"({number}, timestamp'2026-04-{day:02d} 12:00:00', date'2026-04-{arrived:02d}')"
 
 
-class House:
+class Arrivals:
     """A raw table by day of arrival, and facts by the day on which things happened, two days late at most."""
 
     def __init__(self, lab, late: str, *, landed: bool = False) -> None:
         self.lab, self.landed = lab, landed
         self.feed: dict[int, list[tuple[int, int]]] = {}
-        self.pipeline = Pipeline("house", grain=Day)
+        self.pipeline = Pipeline("late", grain=Day)
         write = {"write": Overwrite()} if landed else {}
         raw = Table(lab.name("raw"), partition=Day("arrived"), event_time="at", schema=COLUMNS, **write)
         facts = Table(lab.name("facts"), partition=Day("d"), key=["id"], write=Overwrite(), lateness=days(2), late=late)
@@ -69,110 +69,110 @@ class House:
 
 @pytest.mark.parametrize("landed", [True, False], ids=["landed by twice", "somebody else's table"])
 def test_s21_a_day_is_open_until_its_last_arrivals_are_there(lab, landed):
-    house = House(lab, "reopen", landed=landed)
-    house.arrive(1, 10, 10)
-    house.build(10)
-    assert (house.status(10).state, house.status(10).open) == ("done", True)
+    arrivals = Arrivals(lab, "reopen", landed=landed)
+    arrivals.arrive(1, 10, 10)
+    arrivals.build(10)
+    assert (arrivals.status(10).state, arrivals.status(10).open) == ("done", True)
 
-    house.arrive(2, 10, 11)  # a day late, which is in time
-    assert (house.status(10).state, house.status(10).reasons[0].partitions) == ("stale", ("2026-04-11",))
-    assert house.build(10).status == "published"
-    assert (house.status(10).state, house.status(10).open) == ("done", True)
+    arrivals.arrive(2, 10, 11)  # a day late, which is in time
+    assert (arrivals.status(10).state, arrivals.status(10).reasons[0].partitions) == ("stale", ("2026-04-11",))
+    assert arrivals.build(10).status == "published"
+    assert (arrivals.status(10).state, arrivals.status(10).open) == ("done", True)
 
-    house.arrive(3, 12, 12)  # the last day of waiting brings nothing for the 10th
-    assert house.build(10).status == "unchanged"
-    assert (house.status(10).state, house.status(10).open) == ("done", False)
-    assert house.ids(10) == [1, 2]
+    arrivals.arrive(3, 12, 12)  # the last day of waiting brings nothing for the 10th
+    assert arrivals.build(10).status == "unchanged"
+    assert (arrivals.status(10).state, arrivals.status(10).open) == ("done", False)
+    assert arrivals.ids(10) == [1, 2]
 
 
-def closed(lab, late: str, *, landed: bool) -> House:
-    """A house whose 10th is closed, and then gets one row more."""
-    house = House(lab, late, landed=landed)
+def closed(lab, late: str, *, landed: bool) -> Arrivals:
+    """Arrivals whose 10th is closed, and then gets one row more."""
+    arrivals = Arrivals(lab, late, landed=landed)
     for arrived in (10, 11, 12):
-        house.arrive(arrived, 10, arrived)
-    house.build(10)
-    assert (house.status(10).state, house.status(10).open) == ("done", False)
-    house.arrive(99, 10, 12)
-    return house
+        arrivals.arrive(arrived, 10, arrived)
+    arrivals.build(10)
+    assert (arrivals.status(10).state, arrivals.status(10).open) == ("done", False)
+    arrivals.arrive(99, 10, 12)
+    return arrivals
 
 
 @pytest.mark.parametrize("landed", [True, False], ids=["landed by twice", "somebody else's table"])
 def test_s21_reopen_makes_the_day_stale_and_it_is_rebuilt(lab, landed):
-    house = closed(lab, "reopen", landed=landed)
+    arrivals = closed(lab, "reopen", landed=landed)
 
-    found = house.status(10)
+    found = arrivals.status(10)
     assert (found.state, found.reasons[0].kind, found.reasons[0].partitions) == ("stale", "data", ("2026-04-12",))
-    assert house.build(10, skip_fresh=True).status == "published"
-    assert house.ids(10) == [10, 11, 12, 99]
-    assert house.status(10).state == "done"
+    assert arrivals.build(10, skip_fresh=True).status == "published"
+    assert arrivals.ids(10) == [10, 11, 12, 99]
+    assert arrivals.status(10).state == "done"
 
 
 @pytest.mark.parametrize("landed", [True, False], ids=["landed by twice", "somebody else's table"])
 def test_s21_ignore_leaves_it_out_and_counts_it(lab, landed):
-    house = closed(lab, "ignore", landed=landed)
+    arrivals = closed(lab, "ignore", landed=landed)
 
-    found = house.status(10)
+    found = arrivals.status(10)
     assert (found.state, found.reasons) == ("done", ())
     (late,) = found.ignored
     assert (late.kind, late.partitions) == ("late", ("2026-04-12",))
     assert late.rows == (1 if landed else None)  # what somebody else wrote is not counted without reading it
-    assert house.build(10, skip_fresh=True).status == "fresh"
-    assert house.ids(10) == [10, 11, 12]
+    assert arrivals.build(10, skip_fresh=True).status == "fresh"
+    assert arrivals.ids(10) == [10, 11, 12]
 
 
 @pytest.mark.parametrize("landed", [True, False], ids=["landed by twice", "somebody else's table"])
 def test_s21_fail_stops_until_somebody_decides(lab, landed):
-    house = closed(lab, "fail", landed=landed)
+    arrivals = closed(lab, "fail", landed=landed)
 
-    found = house.status(10)
+    found = arrivals.status(10)
     assert (found.state, found.reasons[0].kind) == ("failed", "late")
     assert found.reasons[0].text.startswith(f"{lab.name('raw')} 2026-04-12 changed after the partition was closed")
     with pytest.raises(LateData) as refused:
-        house.build(10)
+        arrivals.build(10)
     assert "2026-04-10 was closed" in refused.value.message
     assert "--accept-late" in refused.value.to_go_on
-    assert house.ids(10) == [10, 11, 12]
-    assert house.status(10).state == "failed"
+    assert arrivals.ids(10) == [10, 11, 12]
+    assert arrivals.status(10).state == "failed"
 
-    assert house.build(10, accept_late=True).status == "published"
-    assert house.ids(10) == [10, 11, 12, 99]
-    assert house.status(10).state == "done"
-    assert house.build(10).status == "unchanged"
+    assert arrivals.build(10, accept_late=True).status == "published"
+    assert arrivals.ids(10) == [10, 11, 12, 99]
+    assert arrivals.status(10).state == "done"
+    assert arrivals.build(10).status == "unchanged"
 
 
 def test_s21_a_backfill_leaves_out_what_is_refused_until_somebody_decides(lab):
-    house = closed(lab, "fail", landed=True)
-    project = Project(lab.workshop, house.pipeline)
-    zone = house.pipeline.zone
+    arrivals = closed(lab, "fail", landed=True)
+    project = Project(lab.workshop, arrivals.pipeline)
+    zone = arrivals.pipeline.zone
     window = Window(Day.parse("2026-04-10", zone), Day.parse("2026-04-11", zone))
-    refused = project.start(Request("house", window, steps=("facts",)))
+    refused = project.start(Request("late", window, steps=("facts",)))
     assert (refused.status, refused.failures[0].span) == ("partly", "2026-04-10")
-    assert house.ids(10) == [10, 11, 12]
-    assert project.start(Request("house", window, steps=("facts",), accept_late=True)).status == "done"
-    assert house.ids(10) == [10, 11, 12, 99]
+    assert arrivals.ids(10) == [10, 11, 12]
+    assert project.start(Request("late", window, steps=("facts",), accept_late=True)).status == "done"
+    assert arrivals.ids(10) == [10, 11, 12, 99]
 
 
 def test_s21_an_open_day_takes_what_comes_whatever_the_policy(lab):
-    house = House(lab, "fail", landed=True)
-    house.arrive(1, 10, 10)
-    house.build(10)
-    house.arrive(2, 10, 10)
-    assert house.status(10).state == "stale"
-    assert house.build(10).status == "published"
+    arrivals = Arrivals(lab, "fail", landed=True)
+    arrivals.arrive(1, 10, 10)
+    arrivals.build(10)
+    arrivals.arrive(2, 10, 10)
+    assert arrivals.status(10).state == "stale"
+    assert arrivals.build(10).status == "published"
 
 
 def test_s21_a_longer_run_over_closed_days_finds_nothing_late(lab):
-    house = House(lab, "fail", landed=True)
+    arrivals = Arrivals(lab, "fail", landed=True)
     for arrived in (10, 11, 12, 13):
-        house.arrive(arrived, arrived, arrived)
-    house.build(10)
-    house.build(11)
-    assert [house.status(day).open for day in (10, 11)] == [False, False]
+        arrivals.arrive(arrived, arrived, arrived)
+    arrivals.build(10)
+    arrivals.build(11)
+    assert [arrivals.status(day).open for day in (10, 11)] == [False, False]
 
-    wide = lab.run(house.pipeline, from_="2026-04-10", to="2026-04-12", steps=["facts"]).steps[0]
+    wide = lab.run(arrivals.pipeline, from_="2026-04-10", to="2026-04-12", steps=["facts"]).steps[0]
 
     assert wide.status == "unchanged"
-    assert [house.status(day).state for day in (10, 11)] == ["done", "done"]
-    house.arrive(99, 11, 13)
+    assert [arrivals.status(day).state for day in (10, 11)] == ["done", "done"]
+    arrivals.arrive(99, 11, 13)
     with pytest.raises(LateData, match="2026-04-11 was closed"):
-        house.build(11)
+        arrivals.build(11)
