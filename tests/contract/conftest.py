@@ -1,4 +1,4 @@
-"""One ground per test and store; a database of your own joins in with TWICE_CONTRACT_URL.
+"""The tables of one store per test; a database of your own joins in with TWICE_CONTRACT_URL.
 
 `make test` runs the tests marked `every_store` on every store and the others on Iceberg, but for those whose promise
 the scenarios prove on Iceberg (`in_scenarios`); `make test-full` runs all of them on every store. A test that `needs`
@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.contract.ground import Ground
 from tests.support import stores
-from twice import config as configuration
+from tests.support.tables import StoreTables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +31,7 @@ _numbers = itertools.count(1)
 
 
 def pytest_generate_tests(metafunc):
-    if "ground" not in metafunc.fixturenames:
+    if "tables" not in metafunc.fixturenames:
         return
     chosen = [*KINDS, *(["own"] if os.environ.get(stores.OWN_URL) else [])]
     for mark in metafunc.definition.iter_markers("needs"):
@@ -46,13 +45,11 @@ def pytest_generate_tests(metafunc):
 
 
 @pytest.fixture
-def ground(lab, lakehouse, kind, request) -> Iterator[Ground]:
+def tables(lab, kind, request) -> Iterator[StoreTables]:
     space = f"c{next(_numbers)}"
     url = request.getfixturevalue("contract_database") if kind == "postgres" else ""
     place = stores.make(kind, lab.spark, lab.folder, space, url)
-    file = lakehouse / f"{space}.toml"
-    file.write_text(lab.config.source.read_text() + place.toml())
-    yield Ground(lab, place, configuration.load(file))
+    yield StoreTables(lab, place)
     place.close()
 
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from twice import Day, Overwrite, Pipeline, Table, Window, gates
-from twice.engine.api import workshop
+from twice import Day, Overwrite, Pipeline, Window, gates
 from twice.engine.plan import plan
 from twice.engine.run import run_stage
 from twice.engine.separating import separability
@@ -27,16 +26,15 @@ ROWS = """
 """
 
 
-def test_a_chunk_publishes_the_partitions_that_pass_in_one_version_and_leaves_nothing_over(ground):
+def test_a_chunk_publishes_the_partitions_that_pass_in_one_version_and_leaves_nothing_over(tables):
     # Given three days of a source, the second of them with a bad row, and a step that keeps days apart
-    lab = ground.lab
-    lab.spark.sql(f"create table {lab.name('raw')} ({SOURCE}) using iceberg partitioned by (d)")
+    lab = tables.lab
     values = ", ".join(ROWS.format(id=number, n=n, day=day) for number, n, day in ((1, 5, 20), (2, -1, 21), (3, 7, 22)))
-    lab.spark.sql(f"insert into {lab.name('raw')} values {values}")
-    table = ground.table(partition=Day("d"), key=["id"], write=Overwrite(), gates=[gates.range("n", min=0)])
+    source = lab.source("raw", SOURCE, f"values {values}")
+    table = tables.table(partition=Day("d"), key=["id"], write=Overwrite(), gates=[gates.range("n", min=0)])
     pipeline = Pipeline("contract", grain=Day)
 
-    @pipeline.step(reads={"raw": Table(lab.name("raw"), partition=Day("d"))}, writes=table)
+    @pipeline.step(reads={"raw": source}, writes=table)
     def fed(raw: DataFrame) -> DataFrame:
         return raw
 
@@ -44,18 +42,17 @@ def test_a_chunk_publishes_the_partitions_that_pass_in_one_version_and_leaves_no
     (stage,) = plan(pipeline, window)
 
     def chunk(**how: object) -> StepResult:
-        with workshop(ground.config, spark=lab.spark, ledger=lab.ledger) as found:
-            assert separability(found, pipeline, stage).ok
-            run = found.ledger.start_run(pipeline.name, stage.scope)
-            return run_stage(found, pipeline, stage, run, skip_fresh=False, wait=0.0, partial=True, **how)
+        assert separability(lab.workshop, pipeline, stage).ok
+        run = lab.ledger.start_run(pipeline.name, stage.scope)
+        return run_stage(lab.workshop, pipeline, stage, run, skip_fresh=False, wait=0.0, partial=True, **how)
 
     # When they are one chunk, one day of which is computed alone and compared
     done = chunk(solo=Scope(stage.target.partitions[0].window))
     # Then the good days are there, as they are stored they compare equal, and the bad one is named
     assert (done.status, list(done.refused)) == ("published", ["2026-04-21"])
-    assert sorted(row[0] for row in ground.rows("id")) == [1, 3, 11, 31]
-    before = ground.picture("t")
+    assert sorted(row[0] for row in tables.rows("id")) == [1, 3, 11, 31]
+    before = tables.picture("t")
     # And once more: nothing moves
     again = chunk()
     assert (again.status, list(again.refused), again.digest) == ("unchanged", ["2026-04-21"], done.digest)
-    assert ground.picture("t") == before
+    assert tables.picture("t") == before

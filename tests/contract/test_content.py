@@ -43,12 +43,12 @@ TYPES = {
 WIDER = {"smallint": "int", "float": "double"}
 
 
-def test_every_type_comes_back_as_it_went_in(ground, kind):
+def test_every_type_comes_back_as_it_went_in(tables, kind):
     # Given every type that the store has a place for (it names the others),
-    names = [name for name in TYPES if takes(ground, name)]
+    names = [name for name in TYPES if takes(tables, name)]
     assert {"price", "huge", "whole", "yes", "rate", "word", "day", "moment", "raw"} <= set(names)
     schema = ", ".join(["id bigint", *(f"{name} {TYPES[name][0]}" for name in names), "d date"])
-    feed = ground.feed(ground.table(partition=Day("d"), key=["id"], write=Overwrite()), schema)
+    feed = tables.feed(tables.table(partition=Day("d"), key=["id"], write=Overwrite()), schema)
     rows = [
         (1, *(TYPES[name][1] for name in names)),
         # SQLite prints a double of this size with another last digit, as docs/stores.md says.
@@ -56,9 +56,9 @@ def test_every_type_comes_back_as_it_went_in(ground, kind):
         (3, *(None for _ in names)),
     ]
     feed.put(MON, *rows)
-    first = ground.run(feed, MON)
+    first = tables.run(feed, MON)
     # then the rows are read as they were written, to the last bit of the digest,
-    store, spark = ground.store(feed.table), ground.lab.spark
+    store, spark = tables.store(feed.table), tables.lab.spark
     read = store.read(spark, feed.table, store.version(spark, feed.table))
     found = sorted(read.select("id", *names).collect())
     expected = sorted(feed.of(spark, feed.pipeline.grain.unit(MON, feed.pipeline.zone)).drop("d").collect())
@@ -67,18 +67,18 @@ def test_every_type_comes_back_as_it_went_in(ground, kind):
     assert all(kinds[name] in (TYPES[name][0], WIDER.get(TYPES[name][0])) for name in names), kinds
     store.release(spark)
     # and a rerun changes nothing, also when it must compare the content itself.
-    with ground.untouched("t", "id"):
-        again = ground.run(feed, MON)
+    with tables.untouched("t", "id"):
+        again = tables.run(feed, MON)
     assert (again.status, again.digest) == ("unchanged", first.digest)
-    ground.lab.ledger = open_ledger(f"sqlite:///{ground.lab.folder / 'another.db'}")
-    assert ground.run(feed, MON).status == "unchanged"
+    tables.lab.ledger = open_ledger(f"sqlite:///{tables.lab.folder / 'another.db'}")
+    assert tables.run(feed, MON).status == "unchanged"
 
 
-def takes(ground, name: str) -> bool:
+def takes(tables, name: str) -> bool:
     """Tell whether the store has a place for a type; a refusal names the column and changes nothing."""
     schema = f"id bigint, {name} {TYPES[name][0]}, d date"
-    feed = ground.feed(ground.table(f"one_{name}", partition=Day("d"), write=Overwrite()), schema)
-    store, spark = ground.store(feed.table), ground.lab.spark
+    feed = tables.feed(tables.table(f"one_{name}", partition=Day("d"), write=Overwrite()), schema)
+    store, spark = tables.store(feed.table), tables.lab.spark
     made = feed.of(spark, feed.pipeline.grain.unit(MON, feed.pipeline.zone)).schema
     try:
         store.prepare(spark, feed.table, made)
@@ -91,22 +91,22 @@ def takes(ground, name: str) -> bool:
     return False
 
 
-def test_names_that_need_quoting_are_quoted_everywhere(ground):
+def test_names_that_need_quoting_are_quoted_everywhere(tables):
     odd = "Ord\"er's %s `of` ö 東京"
     name = 'o\'dd "t" %s ö'
-    table = ground.table(name, partition=Day("the day"), key=[odd], dimensions=["te nant"], write=Overwrite())
-    feed = ground.feed(table, "")
+    table = tables.table(name, partition=Day("the day"), key=[odd], dimensions=["te nant"], write=Overwrite())
+    feed = tables.feed(table, "")
     feed.schema = f"`{odd.replace('`', '``')}` bigint, `a.b` int, `select` string, `te nant` string, `the day` date"
     feed.put(MON, (1, 1, "x", ODD), (2, 2, None, "b"))
     feed.put(TUE, (1, 1, "x", ODD))
-    assert ground.run(feed, from_=MON, to="2026-04-22").rows == 3
+    assert tables.run(feed, from_=MON, to="2026-04-22").rows == 3
     feed.put(MON, (1, 7, "", ODD))
-    assert ground.run(feed, MON, dimensions={"te nant": ODD}).rows == 1
-    assert ground.place.rows(name, odd, "a.b", "select") == [(1, 1, "x"), (1, 7, ""), (2, 2, None)]
+    assert tables.run(feed, MON, dimensions={"te nant": ODD}).rows == 1
+    assert tables.place.rows(name, odd, "a.b", "select") == [(1, 1, "x"), (1, 7, ""), (2, 2, None)]
     feed.put(MON, (1, 7, "", ODD), (2, 2, None, "b"))
-    before = ground.picture(name, odd, "a.b")
-    assert ground.run(feed, MON).status == "unchanged"
-    assert ground.picture(name, odd, "a.b") == before
+    before = tables.picture(name, odd, "a.b")
+    assert tables.run(feed, MON).status == "unchanged"
+    assert tables.picture(name, odd, "a.b") == before
 
 
 # Text as users have it: anything but the surrogates and NUL, which no store holds.
@@ -157,38 +157,38 @@ CORNERS = [
 ]
 
 
-def test_values_survive_whatever_they_hold(ground):
+def test_values_survive_whatever_they_hold(tables):
     """One table for all examples: hypothesis delivers a day of texts, and each must come back."""
-    table = ground.table(partition=Day("d"), key=["id"], write=Overwrite())
-    feed = ground.feed(table, "id bigint, n string, d date")
+    table = tables.table(partition=Day("d"), key=["id"], write=Overwrite())
+    feed = tables.feed(table, "id bigint, n string, d date")
 
     @settings(max_examples=2, deadline=None, database=None, suppress_health_check=list(HealthCheck), derandomize=True)
     @given(st.lists(TEXT, min_size=20, max_size=40))
     def each(texts: list[str]) -> None:
         delivered = list(enumerate([*CORNERS, *texts]))
         feed.put(MON, *delivered)
-        ground.run(feed, MON)
-        assert sorted(ground.rows("id", "n")) == delivered
-        assert ground.run(feed, MON).status == "unchanged"
+        tables.run(feed, MON)
+        assert sorted(tables.rows("id", "n")) == delivered
+        assert tables.run(feed, MON).status == "unchanged"
 
     each()
 
 
-def test_tenants_survive_whatever_their_names_hold(ground):
+def test_tenants_survive_whatever_their_names_hold(tables):
     """A dimension's values become predicates, folders and fence rows: one tenant is rerun, the others stay."""
-    table = ground.table(partition=Day("d"), dimensions=["tenant"], key=["tenant"], write=Overwrite())
-    feed = ground.feed(table, "id bigint, n int, tenant string, d date")
+    table = tables.table(partition=Day("d"), dimensions=["tenant"], key=["tenant"], write=Overwrite())
+    feed = tables.feed(table, "id bigint, n int, tenant string, d date")
 
     @settings(max_examples=2, deadline=None, database=None, suppress_health_check=list(HealthCheck), derandomize=True)
     @given(st.sets(TEXT.filter(bool), min_size=5, max_size=12), st.data())
     def each(texts: set[str], data) -> None:
         tenants = sorted(texts)
         feed.put(MON, *((number, 1, tenant) for number, tenant in enumerate(tenants)))
-        ground.run(feed, MON)
-        assert sorted(ground.rows("tenant")) == [(tenant,) for tenant in tenants]
+        tables.run(feed, MON)
+        assert sorted(tables.rows("tenant")) == [(tenant,) for tenant in tenants]
         chosen = data.draw(st.sampled_from(tenants))
         feed.put(MON, (99, 2, chosen))
-        ground.run(feed, MON, dimensions={"tenant": chosen})
-        assert sorted(ground.rows("tenant", "n")) == [(tenant, 2 if tenant == chosen else 1) for tenant in tenants]
+        tables.run(feed, MON, dimensions={"tenant": chosen})
+        assert sorted(tables.rows("tenant", "n")) == [(tenant, 2 if tenant == chosen else 1) for tenant in tenants]
 
     each()

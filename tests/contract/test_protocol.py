@@ -13,20 +13,20 @@ MON, TUE, WED = "2026-04-20", "2026-04-21", "2026-04-22"
 
 
 @pytest.fixture
-def daily(ground):
+def daily(tables):
     """A table by day, with one day that token 1 published."""
-    feed = ground.feed(ground.table(partition=Day("d"), key=["id"], write=Overwrite()), "id bigint, n int, d date")
-    store, stage, target = ground.opened(feed, MON, 1, (1, 1), (2, 1))
-    feed.first = store.publish(ground.lab.spark, stage, target.partitions, {"twice.run": "r1"}, {})
+    feed = tables.feed(tables.table(partition=Day("d"), key=["id"], write=Overwrite()), "id bigint, n int, d date")
+    store, stage, target = tables.opened(feed, MON, 1, (1, 1), (2, 1))
+    feed.first = store.publish(tables.lab.spark, stage, target.partitions, {"twice.run": "r1"}, {})
     return feed
 
 
-def test_a_published_token_is_found_again_after_its_answer_was_lost(ground, daily):
-    spark, store = ground.lab.spark, ground.store(daily.table)
+def test_a_published_token_is_found_again_after_its_answer_was_lost(tables, daily):
+    spark, store = tables.lab.spark, tables.store(daily.table)
     # Whoever asks for the token, now or after others have published, hears which version it made.
     assert store.version(spark, daily.table) == daily.first
     assert store.fence(spark, daily.table, 1) == daily.first
-    _, stage, target = ground.opened(daily, TUE, 2, (3, 1))
+    _, stage, target = tables.opened(daily, TUE, 2, (3, 1))
     assert store.token(spark, daily.table) >= 1
     second = store.publish(spark, stage, target.partitions, {"twice.run": "r2"}, {"mark": "m"})
     assert second not in (None, daily.first)
@@ -35,55 +35,55 @@ def test_a_published_token_is_found_again_after_its_answer_was_lost(ground, dail
     assert store.fence(spark, daily.table, 7) is None
     assert store.token(spark, daily.table) >= 2
     assert store.property(spark, daily.table, "mark") == "m"
-    assert ground.rows("id", "n") == [(1, 1), (2, 1), (3, 1)]
-    assert ground.place.leftovers("t") == []
+    assert tables.rows("id", "n") == [(1, 1), (2, 1), (3, 1)]
+    assert tables.place.leftovers("t") == []
 
 
-def test_s45_a_fenced_stage_cannot_publish_although_nothing_has_changed(ground, daily):
-    spark = ground.lab.spark
-    store, stage, target = ground.opened(daily, MON, 5, (1, 9), (2, 9))
+def test_s45_a_fenced_stage_cannot_publish_although_nothing_has_changed(tables, daily):
+    spark = tables.lab.spark
+    store, stage, target = tables.opened(daily, MON, 5, (1, 9), (2, 9))
     assert list(store.stages(spark, daily.table)) == [5]
-    assert ground.rows("id", "n") == [(1, 1), (2, 1)]
+    assert tables.rows("id", "n") == [(1, 1), (2, 1)]
     # Somebody takes over, finds nothing to change, and goes;
     assert store.fence(spark, daily.table, 5) is None
-    store, idle, _ = ground.opened(daily, MON, 6, (1, 1), (2, 1))
+    store, idle, _ = tables.opened(daily, MON, 6, (1, 1), (2, 1))
     store.discard(spark, idle, {"mark": "seen"})
     # the first wakes up.
     with pytest.raises(LeaseLost):
         store.publish(spark, stage, target.partitions, {}, {})
     with pytest.raises(LeaseLost):
         store.discard(spark, stage, {})
-    assert ground.rows("id", "n") == [(1, 1), (2, 1)]
+    assert tables.rows("id", "n") == [(1, 1), (2, 1)]
     assert store.version(spark, daily.table) == daily.first
     assert store.property(spark, daily.table, "mark") == "seen"
     assert list(store.stages(spark, daily.table)) == []
-    assert ground.place.leftovers("t") == []
+    assert tables.place.leftovers("t") == []
 
 
 @pytest.mark.parametrize("how", ["publish", "discard"])
-def test_what_somebody_else_wrote_meanwhile_is_not_written_over(ground, daily, how):
-    spark = ground.lab.spark
-    store, stage, target = ground.opened(daily, MON, 3, (1, 5))
-    ground.place.edit("t", 2, n=77)
+def test_what_somebody_else_wrote_meanwhile_is_not_written_over(tables, daily, how):
+    spark = tables.lab.spark
+    store, stage, target = tables.opened(daily, MON, 3, (1, 5))
+    tables.place.edit("t", 2, n=77)
     end = {
         "publish": lambda: store.publish(spark, stage, target.partitions, {}, {}),
         "discard": lambda: store.discard(spark, stage, {}),
     }[how]
     with pytest.raises(Conflict):
         end()
-    assert ground.rows("id", "n") == [(1, 1), (2, 77)]
+    assert tables.rows("id", "n") == [(1, 1), (2, 77)]
     store.fence(spark, daily.table, 3)
-    assert ground.place.leftovers("t") == []
+    assert tables.place.leftovers("t") == []
 
 
 @pytest.mark.needs("side_by_side")
-def test_two_disjoint_scopes_publish_side_by_side(ground, daily):
-    spark = ground.lab.spark
-    store, one, first = ground.opened(daily, TUE, 8, (3, 1))
-    _, two, second = ground.opened(daily, WED, 9, (4, 1))
+def test_two_disjoint_scopes_publish_side_by_side(tables, daily):
+    spark = tables.lab.spark
+    store, one, first = tables.opened(daily, TUE, 8, (3, 1))
+    _, two, second = tables.opened(daily, WED, 9, (4, 1))
     # Opened in one order, published in the other; neither is in the other's way.
     later = store.publish(spark, two, second.partitions, {}, {})
     store.publish(spark, one, first.partitions, {}, {})
-    assert ground.rows("id", "n") == [(1, 1), (2, 1), (3, 1), (4, 1)]
+    assert tables.rows("id", "n") == [(1, 1), (2, 1), (3, 1), (4, 1)]
     assert store.fence(spark, daily.table, 9) == later
-    assert ground.place.leftovers("t") == []
+    assert tables.place.leftovers("t") == []

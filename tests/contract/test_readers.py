@@ -57,22 +57,22 @@ class Application:
             self.failed.append(error)
 
 
-def test_s07_readers_never_see_the_day_missing_or_mixed(ground):
+def test_s07_readers_never_see_the_day_missing_or_mixed(tables):
     # Given a mart of two days, of which one is replaced many times: as a whole, or but for a few rows,
-    table = ground.table(partition=Day("d"), key=["id"], write=Overwrite())
-    feed = ground.feed(table, "id bigint, n int, d date")
+    table = tables.table(partition=Day("d"), key=["id"], write=Overwrite())
+    feed = tables.feed(table, "id bigint, n int, d date")
     feed.put(NEXT, *((1000 + row, 1) for row in range(50)))
     numbers = [1] * 200
     feed.put(DAY, *enumerate(numbers))
-    ground.run(feed, from_=DAY, to="2026-04-22")
+    tables.run(feed, from_=DAY, to="2026-04-22")
     versions = [(250, 250)]
 
-    with Application(ground.place) as application:
-        for replace in range(1, REPLACES[ground.place.kind] + 1):
+    with Application(tables.place) as application:
+        for replace in range(1, REPLACES[tables.place.kind] + 1):
             few = replace % 3 == 0
             numbers = [n + (replace if not few or row == replace else 0) for row, n in enumerate(numbers)]
             feed.put(DAY, *enumerate(numbers))
-            assert ground.run(feed, DAY).status == "published"
+            assert tables.run(feed, DAY).status == "published"
             versions.append((250, 50 + sum(numbers)))
             application.until(versions[-1])
 

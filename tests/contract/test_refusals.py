@@ -17,8 +17,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.every_store]
 MON = "2026-04-20"
 
 
-def test_the_table_of_lacking_abilities_is_what_the_stores_say(ground, kind):
-    abilities, store = ground.abilities, ground.store(ground.table())
+def test_the_table_of_lacking_abilities_is_what_the_stores_say(tables, kind):
+    abilities, store = tables.abilities, tables.store(tables.table())
     assert (Merge not in abilities.writes) == (InsertOnly not in abilities.writes) == (kind in LACKING["merge"])
     assert (not isinstance(store, Shadowing)) == (kind in LACKING["shadow"])
     assert (not abilities.side_by_side) == (kind in LACKING["side_by_side"])
@@ -27,31 +27,31 @@ def test_the_table_of_lacking_abilities_is_what_the_stores_say(ground, kind):
 
 @pytest.mark.lacks("merge")
 @pytest.mark.parametrize("pattern", [Merge(version="n"), InsertOnly()], ids=["merge", "insert"])
-def test_a_store_that_cannot_merge_says_what_it_can_do(ground, pattern):
-    feed = ground.feed(ground.table(partition=Day("d"), key=["id"], write=pattern), "id bigint, n int, d date")
+def test_a_store_that_cannot_merge_says_what_it_can_do(tables, pattern):
+    feed = tables.feed(tables.table(partition=Day("d"), key=["id"], write=pattern), "id bigint, n int, d date")
     with pytest.raises(StoreRefused) as refused:
-        ground.run(feed, MON)
+        tables.run(feed, MON)
     said = str(refused.value)
-    assert f"a {ground.abilities.kind} store cannot {feed.table.write.text}: it can do Overwrite()" in said
-    assert ground.abilities.instead in said
+    assert f"a {tables.abilities.kind} store cannot {feed.table.write.text}: it can do Overwrite()" in said
+    assert tables.abilities.instead in said
     assert "nothing was changed" in said
-    assert not ground.store(feed.table).exists(ground.lab.spark, feed.table)
-    assert ground.lab.ledger.leases() == []
+    assert not tables.store(feed.table).exists(tables.lab.spark, feed.table)
+    assert tables.lab.ledger.leases() == []
 
 
 @pytest.mark.lacks("shadow")
-def test_a_store_that_cannot_build_unseen_refuses_a_shadow(ground):
-    land(ground)
-    new = shop(ground, NEW)
+def test_a_store_that_cannot_build_unseen_refuses_a_shadow(tables):
+    land(tables)
+    new = shop(tables, NEW)
     with pytest.raises(StoreRefused, match="cannot build a table unseen"):
-        project(ground, new).start(middle(new))
+        project(tables, new).start(middle(new))
 
 
 @pytest.mark.lacks("side_by_side")
-def test_a_store_for_one_writer_is_claimed_as_a_whole(ground):
-    table = ground.table(partition=Day("d"), key=["id"], write=Overwrite())
+def test_a_store_for_one_writer_is_claimed_as_a_whole(tables):
+    table = tables.table(partition=Day("d"), key=["id"], write=Overwrite())
 
     class Job:
-        store, target = ground.store(table), None
+        store, target = tables.store(table), None
 
     assert claimed(Job) == Scope(None)

@@ -10,20 +10,17 @@ from twice import Day, Merge, Overwrite, Pipeline, Table, Whole, Window, days
 from twice.backfill.api import Project
 from twice.backfill.request import Request
 from twice.backfill.shadows import ShadowOf
-from twice.engine.api import run
-from twice.engine.run import Workshop
-from twice.engine.stores import Stores
 from twice.errors import UsageError
 
 pytestmark = [pytest.mark.spark, pytest.mark.in_scenarios, pytest.mark.needs("shadow")]
 
 
-def shop(ground, query: str) -> Pipeline:
+def shop(tables, query: str) -> Pipeline:
     """Facts of each day, and a sum that also looks at the day before."""
     pipeline = Pipeline("shadowed", grain=Day)
-    raw = Table(ground.lab.name("raw"), partition=Day("d"))
-    facts = ground.table("t", partition=Day("d"), key=["id"], write=Overwrite())
-    both = ground.table("u", partition=Day("d"), write=Overwrite())
+    raw = Table(tables.lab.name("raw"), partition=Day("d"))
+    facts = tables.table("t", partition=Day("d"), key=["id"], write=Overwrite())
+    both = tables.table("u", partition=Day("d"), write=Overwrite())
     pipeline.sql("t", reads={"raw": raw}, writes=facts, query=query)
     pipeline.sql(
         "u",
@@ -34,16 +31,13 @@ def shop(ground, query: str) -> Pipeline:
     return pipeline
 
 
-def land(ground) -> None:
-    raw = ground.lab.name("raw")
-    ground.lab.spark.sql(f"create table {raw} (id bigint, d date, n bigint) using iceberg partitioned by (d)")
-    ground.lab.spark.sql(
-        f"insert into {raw} select id, date_add(date'2026-04-20', cast(id % 4 as int)), id from range(8)"
-    )
+def land(tables) -> None:
+    rows = "select id, date_add(date'2026-04-20', cast(id % 4 as int)), id from range(8)"
+    tables.lab.source("raw", "id bigint, d date, n bigint", rows)
 
 
-def project(ground, pipeline: Pipeline) -> Project:
-    return Project(Workshop(ground.lab.spark, Stores(ground.config), ground.lab.ledger), pipeline)
+def project(tables, pipeline: Pipeline) -> Project:
+    return Project(tables.lab.workshop, pipeline)
 
 
 def middle(pipeline: Pipeline, **how) -> Request:
@@ -56,18 +50,18 @@ OLD = "select id, d, n from raw"
 NEW = "select id, d, n + 10 as n from raw where id <> 5"
 
 
-def test_a_shadow_is_built_unseen_and_swapped_in_at_once(ground):
-    land(ground)
-    old, new = shop(ground, OLD), shop(ground, NEW)
+def test_a_shadow_is_built_unseen_and_swapped_in_at_once(tables):
+    land(tables)
+    old, new = shop(tables, OLD), shop(tables, NEW)
     for number in range(20, 24):
-        run(old, for_=f"2026-04-{number}", spark=ground.lab.spark, ledger=ground.lab.ledger, config=ground.config)
-    before = ground.rows("id", "n"), ground.place.rows("u", "id", "n")
+        tables.lab.run(old, f"2026-04-{number}")
+    before = tables.rows("id", "n"), tables.place.rows("u", "id", "n")
 
-    summary = project(ground, new).start(middle(new))
+    summary = project(tables, new).start(middle(new))
 
     assert summary.status == "done", list(summary.lines)
-    assert (ground.rows("id", "n"), ground.place.rows("u", "id", "n")) == before
-    shadow = ShadowOf(project(ground, new).workshop, new, ground.lab.ledger.backfill(summary.backfill))
+    assert (tables.rows("id", "n"), tables.place.rows("u", "id", "n")) == before
+    shadow = ShadowOf(project(tables, new).workshop, new, tables.lab.ledger.backfill(summary.backfill))
     facts, sums = shadow.diff()
     seen = {name: (found.rows, found.added, found.removed, found.changed) for name, found in facts.partitions.items()}
     assert seen == {
@@ -79,54 +73,54 @@ def test_a_shadow_is_built_unseen_and_swapped_in_at_once(ground):
 
     assert [each.status for each in shadow.swap()] == ["published", "published"]
 
-    assert ground.rows("id", "n") == [(0, 0), (1, 11), (2, 12), (3, 3), (4, 4), (6, 16), (7, 7)]
+    assert tables.rows("id", "n") == [(0, 0), (1, 11), (2, 12), (3, 3), (4, 4), (6, 16), (7, 7)]
     # The first day of the range looks back at a day that the shadow did not build.
-    assert sorted(ground.place.rows("u", "n", "id")) == [(4, 2), (15, 3), (18, 4), (39, 3)]
-    ground.picture("t")
-    ground.picture("u")
-    assert ground.lab.ledger.backfill(summary.backfill).shadow.state == "swapped"
+    assert sorted(tables.place.rows("u", "n", "id")) == [(4, 2), (15, 3), (18, 4), (39, 3)]
+    tables.picture("t")
+    tables.picture("u")
+    assert tables.lab.ledger.backfill(summary.backfill).shadow.state == "swapped"
     # As if it had been made in place: nothing is stale.
-    again = project(ground, new).start(replace(middle(new), shadow=False))
+    again = project(tables, new).start(replace(middle(new), shadow=False))
     assert again.status == "nothing to do", [*again.lines]
 
 
-def test_a_dropped_shadow_leaves_nothing_behind(ground):
-    land(ground)
-    old, new = shop(ground, OLD), shop(ground, NEW)
+def test_a_dropped_shadow_leaves_nothing_behind(tables):
+    land(tables)
+    old, new = shop(tables, OLD), shop(tables, NEW)
     for number in range(20, 24):
-        run(old, for_=f"2026-04-{number}", spark=ground.lab.spark, ledger=ground.lab.ledger, config=ground.config)
-    with ground.untouched("t"), ground.untouched("u"):
-        before = ground.place.everything()
-        summary = project(ground, new).start(middle(new))
-        assert ground.place.everything() != before
-        info = ground.lab.ledger.backfill(summary.backfill)
-        ShadowOf(project(ground, new).workshop, new, info).drop()
-        assert ground.place.everything() == before
+        tables.lab.run(old, f"2026-04-{number}")
+    with tables.untouched("t"), tables.untouched("u"):
+        before = tables.place.everything()
+        summary = project(tables, new).start(middle(new))
+        assert tables.place.everything() != before
+        info = tables.lab.ledger.backfill(summary.backfill)
+        ShadowOf(project(tables, new).workshop, new, info).drop()
+        assert tables.place.everything() == before
     with pytest.raises(UsageError, match="dropped already"):
-        ShadowOf(project(ground, new).workshop, new, ground.lab.ledger.backfill(summary.backfill)).swap()
+        ShadowOf(project(tables, new).workshop, new, tables.lab.ledger.backfill(summary.backfill)).swap()
 
 
-def test_the_shadow_of_a_table_that_is_not_there_yet_can_be_swapped_in_or_dropped(ground):
-    land(ground)
-    new = shop(ground, NEW)
-    summary = project(ground, new).start(middle(new))
-    info = ground.lab.ledger.backfill(summary.backfill)
-    ShadowOf(project(ground, new).workshop, new, info).drop()
+def test_the_shadow_of_a_table_that_is_not_there_yet_can_be_swapped_in_or_dropped(tables):
+    land(tables)
+    new = shop(tables, NEW)
+    summary = project(tables, new).start(middle(new))
+    info = tables.lab.ledger.backfill(summary.backfill)
+    ShadowOf(project(tables, new).workshop, new, info).drop()
     table = new.steps["t"].writes
-    assert not ground.store(table).exists(ground.lab.spark, table)
+    assert not tables.store(table).exists(tables.lab.spark, table)
 
-    summary = project(ground, new).start(middle(new))
-    ShadowOf(project(ground, new).workshop, new, ground.lab.ledger.backfill(summary.backfill)).swap()
+    summary = project(tables, new).start(middle(new))
+    ShadowOf(project(tables, new).workshop, new, tables.lab.ledger.backfill(summary.backfill)).swap()
 
-    assert ground.rows("id", "n") == [(1, 11), (2, 12), (6, 16)]
+    assert tables.rows("id", "n") == [(1, 11), (2, 12), (6, 16)]
 
 
-def test_a_whole_table_that_is_newer_than_the_range_stays_and_the_rest_is_swapped_in(ground):
-    land(ground)
+def test_a_whole_table_that_is_newer_than_the_range_stays_and_the_rest_is_swapped_in(tables):
+    land(tables)
     pipeline = Pipeline("shadowed", grain=Day)
-    raw = Table(ground.lab.name("raw"), partition=Day("d"))
-    dim = ground.table("t", key=["id"], write=Whole())
-    facts = ground.table("u", partition=Day("d"), key=["id"], write=Overwrite())
+    raw = Table(tables.lab.name("raw"), partition=Day("d"))
+    dim = tables.table("t", key=["id"], write=Whole())
+    facts = tables.table("u", partition=Day("d"), key=["id"], write=Overwrite())
     pipeline.sql("t", reads={"raw": raw.latest()}, writes=dim, query="select id, n, :window_start as since from raw")
     pipeline.sql(
         "u",
@@ -135,26 +129,26 @@ def test_a_whole_table_that_is_newer_than_the_range_stays_and_the_rest_is_swappe
         query="select r.id, r.d, t.n from raw r join t using (id)",
     )
     for number in (21, 22, 23):
-        run(pipeline, for_=f"2026-04-{number}", spark=ground.lab.spark, ledger=ground.lab.ledger, config=ground.config)
-    before = ground.rows("id", "n")
+        tables.lab.run(pipeline, f"2026-04-{number}")
+    before = tables.rows("id", "n")
 
-    summary = project(ground, pipeline).start(middle(pipeline, only=("all",)))
+    summary = project(tables, pipeline).start(middle(pipeline, only=("all",)))
 
     assert summary.status == "done", list(summary.lines)
-    shadow = ShadowOf(project(ground, pipeline).workshop, pipeline, ground.lab.ledger.backfill(summary.backfill))
+    shadow = ShadowOf(project(tables, pipeline).workshop, pipeline, tables.lab.ledger.backfill(summary.backfill))
     whole, _ = shadow.diff()
     assert (whole.partitions, whole.same) == ({}, 1)
     assert [each.status for each in shadow.swap()] == ["superseded", "unchanged"]
     assert shadow.is_removed
-    assert ground.rows("id", "n") == before
-    assert len(ground.place.rows("u", "id")) == 6
+    assert tables.rows("id", "n") == before
+    assert len(tables.place.rows("u", "id")) == 6
 
 
 @pytest.mark.needs("merge")
-def test_a_merged_table_has_no_shadow(ground):
+def test_a_merged_table_has_no_shadow(tables):
     pipeline = Pipeline("shadowed", grain=Day)
-    raw = Table(ground.lab.name("raw"), partition=Day("d"))
-    table = ground.table(key=["id"], write=Merge(version="n"))
+    raw = Table(tables.lab.name("raw"), partition=Day("d"))
+    table = tables.table(key=["id"], write=Merge(version="n"))
     pipeline.sql("t", reads={"raw": raw}, writes=table, query=OLD)
     with pytest.raises(UsageError, match="merges into"):
-        project(ground, pipeline).start(middle(pipeline))
+        project(tables, pipeline).start(middle(pipeline))

@@ -18,13 +18,13 @@ SCHEMA = "id bigint, n int, d date"
 
 
 @pytest.fixture
-def daily(ground):
+def daily(tables):
     """A table by day; nothing is in it yet."""
-    return ground.feed(ground.table(partition=Day("d"), key=["id"], write=Overwrite()), SCHEMA)
+    return tables.feed(tables.table(partition=Day("d"), key=["id"], write=Overwrite()), SCHEMA)
 
 
-def test_a_table_that_is_not_there_has_no_version_no_token_and_no_stage(ground, daily):
-    spark, store = ground.lab.spark, ground.store(daily.table)
+def test_a_table_that_is_not_there_has_no_version_no_token_and_no_stage(tables, daily):
+    spark, store = tables.lab.spark, tables.store(daily.table)
     assert not store.exists(spark, daily.table)
     assert store.version(spark, daily.table) is None
     assert store.token(spark, daily.table) == 0
@@ -35,88 +35,88 @@ def test_a_table_that_is_not_there_has_no_version_no_token_and_no_stage(ground, 
     assert not store.exists(spark, daily.table)
 
 
-def test_s04_a_publish_replaces_its_day_and_leaves_the_others_as_they_are(ground, daily):
-    spark, store = ground.lab.spark, ground.store(daily.table)
-    ground.published(daily, MON, 1, (1, 1), (2, 1))
-    second = ground.published(daily, TUE, 2, (3, 1))
-    neighbour = ground.target(daily, MON)
+def test_s04_a_publish_replaces_its_day_and_leaves_the_others_as_they_are(tables, daily):
+    spark, store = tables.lab.spark, tables.store(daily.table)
+    tables.published(daily, MON, 1, (1, 1), (2, 1))
+    second = tables.published(daily, TUE, 2, (3, 1))
+    neighbour = tables.target(daily, MON)
     before = store.files(spark, neighbour, second)
-    third = ground.published(daily, TUE, 3, (3, 2), (4, 2))
-    assert ground.rows("id", "n") == [(1, 1), (2, 1), (3, 2), (4, 2)]
+    third = tables.published(daily, TUE, 3, (3, 2), (4, 2))
+    assert tables.rows("id", "n") == [(1, 1), (2, 1), (3, 2), (4, 2)]
     assert store.files(spark, neighbour, third) == before
     assert third not in (None, second)
 
 
-def test_s06_an_empty_stage_empties_its_day(ground, daily):
-    ground.published(daily, MON, 1, (1, 1))
-    ground.published(daily, TUE, 2, (3, 1))
-    ground.published(daily, MON, 3)
-    assert ground.rows("id", "n") == [(3, 1)]
+def test_s06_an_empty_stage_empties_its_day(tables, daily):
+    tables.published(daily, MON, 1, (1, 1))
+    tables.published(daily, TUE, 2, (3, 1))
+    tables.published(daily, MON, 3)
+    assert tables.rows("id", "n") == [(3, 1)]
 
 
-def test_readers_see_the_old_day_until_the_publish_and_the_stage_shows_the_new_one(ground, daily):
-    spark = ground.lab.spark
-    ground.published(daily, MON, 1, (1, 1))
-    store, stage, target = ground.opened(daily, MON, 2, (1, 5), (2, 5))
+def test_readers_see_the_old_day_until_the_publish_and_the_stage_shows_the_new_one(tables, daily):
+    spark = tables.lab.spark
+    tables.published(daily, MON, 1, (1, 1))
+    store, stage, target = tables.opened(daily, MON, 2, (1, 5), (2, 5))
     # A second batch of the same stage adds to the first.
     store.stage(spark, stage, spark.createDataFrame([(3, 5, datetime(2026, 4, 20).date())], SCHEMA), first=False)
-    assert ground.rows("id", "n") == [(1, 1)]
+    assert tables.rows("id", "n") == [(1, 1)]
     staged = store.staged(spark, stage).select("id", "n").collect()
     assert sorted(map(tuple, staged)) == [(1, 5), (2, 5), (3, 5)]
     assert stage.strays == []
     store.publish(spark, stage, target.partitions, {}, {})
-    assert ground.rows("id", "n") == [(1, 5), (2, 5), (3, 5)]
+    assert tables.rows("id", "n") == [(1, 5), (2, 5), (3, 5)]
 
 
-def test_some_partitions_of_a_stage_are_published_and_the_others_stay(ground, daily):
-    spark = ground.lab.spark
-    ground.published(daily, MON, 1, (1, 1))
-    ground.published(daily, TUE, 2, (2, 1))
+def test_some_partitions_of_a_stage_are_published_and_the_others_stay(tables, daily):
+    spark = tables.lab.spark
+    tables.published(daily, MON, 1, (1, 1))
+    tables.published(daily, TUE, 2, (2, 1))
     daily.put(TUE, (2, 7))
-    store, stage, target = ground.opened(daily, MON, 3, (1, 7), to=WED)
+    store, stage, target = tables.opened(daily, MON, 3, (1, 7), to=WED)
     store.publish(spark, stage, target.partitions[1:], {}, {})
-    assert ground.rows("id", "n") == [(1, 1), (2, 7)]
-    assert ground.place.leftovers("t") == []
+    assert tables.rows("id", "n") == [(1, 1), (2, 7)]
+    assert tables.place.leftovers("t") == []
 
 
-def test_s11_staged_rows_outside_the_scope_are_counted_named_and_shown(ground, daily):
-    spark = ground.lab.spark
+def test_s11_staged_rows_outside_the_scope_are_counted_named_and_shown(tables, daily):
+    spark = tables.lab.spark
     daily.shape = lambda rows: rows.withColumn("d", F.expr("if(id = 2, date'2026-04-25', d)"))
-    store, stage, _ = ground.opened(daily, MON, 1, (1, 1), (2, 1), (3, 1))
+    store, stage, _ = tables.opened(daily, MON, 1, (1, 1), (2, 1), (3, 1))
     assert [stray.rows for stray in stage.strays] == [1]
     assert "2026-04-25" in stage.strays[0].values[0]
     assert [row["id"] for row in store.stray_rows(spark, stage, 5)] == [2]
     store.discard(spark, stage, {})
-    assert ground.place.leftovers("t") == []
+    assert tables.place.leftovers("t") == []
 
 
-def test_s09_a_whole_table_is_replaced(ground):
-    feed = ground.feed(ground.table(key=["id"], write=Whole()), "id bigint, n int")
-    ground.published(feed, MON, 1, (1, 1), (2, 1))
-    ground.published(feed, TUE, 2, (2, 2))
+def test_s09_a_whole_table_is_replaced(tables):
+    feed = tables.feed(tables.table(key=["id"], write=Whole()), "id bigint, n int")
+    tables.published(feed, MON, 1, (1, 1), (2, 1))
+    tables.published(feed, TUE, 2, (2, 2))
     # A whole table's publish carries all that was delivered so far.
     feed.put(MON)
-    ground.published(feed, TUE, 3, (2, 3))
-    assert ground.rows("id", "n") == [(2, 3)]
+    tables.published(feed, TUE, 3, (2, 3))
+    assert tables.rows("id", "n") == [(2, 3)]
 
 
-def test_s10_a_tenants_day_is_replaced_beside_the_other_tenants(ground):
-    table = ground.table(partition=Day("d"), dimensions=["tenant"], key=["tenant", "id"], write=Overwrite())
-    feed = ground.feed(table, "id bigint, n int, tenant string, d date")
+def test_s10_a_tenants_day_is_replaced_beside_the_other_tenants(tables):
+    table = tables.table(partition=Day("d"), dimensions=["tenant"], key=["tenant", "id"], write=Overwrite())
+    feed = tables.feed(table, "id bigint, n int, tenant string, d date")
     odd = 'O\'Brien & "Söhne" %s/..'
-    ground.published(feed, MON, 1, (1, 1, "acme"), (2, 1, odd))
-    ground.published(feed, MON, 2, (2, 5, odd), (3, 5, odd), tenant=odd)
-    assert ground.rows("id", "n") == [(1, 1), (2, 5), (3, 5)]
-    ground.published(feed, MON, 3, tenant=odd)
-    assert ground.rows("id", "n") == [(1, 1)]
+    tables.published(feed, MON, 1, (1, 1, "acme"), (2, 1, odd))
+    tables.published(feed, MON, 2, (2, 5, odd), (3, 5, odd), tenant=odd)
+    assert tables.rows("id", "n") == [(1, 1), (2, 5), (3, 5)]
+    tables.published(feed, MON, 3, tenant=odd)
+    assert tables.rows("id", "n") == [(1, 1)]
 
 
-def test_s51_a_column_is_added_and_neither_dropped_nor_retyped(ground, daily):
-    spark, store = ground.lab.spark, ground.store(daily.table)
-    ground.published(daily, MON, 1, (1, 1))
+def test_s51_a_column_is_added_and_neither_dropped_nor_retyped(tables, daily):
+    spark, store = tables.lab.spark, tables.store(daily.table)
+    tables.published(daily, MON, 1, (1, 1))
     daily.shape = lambda rows: rows.withColumn("more", F.lit("x"))
-    ground.published(daily, TUE, 2, (2, 1))
-    assert ground.rows("id", "more") == [(1, None), (2, "x")]
+    tables.published(daily, TUE, 2, (2, 1))
+    assert tables.rows("id", "more") == [(1, None), (2, "x")]
     live = store.read(spark, daily.table, store.version(spark, daily.table)).schema
     store.release(spark)
     without = type(live)([field for field in live.fields if field.name != "n"])
@@ -126,28 +126,28 @@ def test_s51_a_column_is_added_and_neither_dropped_nor_retyped(ground, daily):
         store.prepare(spark, daily.table, type(live)(without.fields).add("n", "string"))
 
 
-def test_s44_a_fingerprint_changes_with_the_content_and_with_nothing_else(ground, daily):
-    spark, store = ground.lab.spark, ground.store(daily.table)
-    first = ground.published(daily, MON, 1, (1, 1), (2, 1))
-    both = ground.target(daily, MON, WED)
+def test_s44_a_fingerprint_changes_with_the_content_and_with_nothing_else(tables, daily):
+    spark, store = tables.lab.spark, tables.store(daily.table)
+    first = tables.published(daily, MON, 1, (1, 1), (2, 1))
+    both = tables.target(daily, MON, WED)
     before = dict(store.files(spark, both, first))
     assert list(map(bool, before.values())) == [True, False]  # a day without rows is an empty text
-    ground.place.edit("t", 2, n=77)
-    fresh = ground.store(daily.table)
+    tables.place.edit("t", 2, n=77)
+    fresh = tables.store(daily.table)
     after = dict(fresh.files(spark, both, fresh.version(spark, daily.table)))
     assert list(after) == list(before)
     assert after[both.partitions[0]] != before[both.partitions[0]]
     assert after[both.partitions[1]] == ""
 
 
-def test_a_read_brings_one_version_and_none_without_one(ground, daily):
-    spark, store = ground.lab.spark, ground.store(daily.table)
-    first = ground.published(daily, MON, 1, (1, 1))
+def test_a_read_brings_one_version_and_none_without_one(tables, daily):
+    spark, store = tables.lab.spark, tables.store(daily.table)
+    first = tables.published(daily, MON, 1, (1, 1))
     nothing = store.read(spark, daily.table, None)
     assert (nothing.columns, nothing.count()) == (["id", "n", "d"], 0)
     read = store.read(spark, daily.table, first)
-    ground.published(daily, MON, 2, (1, 9))
-    if ground.abilities.pins:
+    tables.published(daily, MON, 2, (1, 9))
+    if tables.abilities.pins:
         assert [tuple(row) for row in read.select("id", "n").collect()] == [(1, 1)]
     store.release(spark)
     now = store.read(spark, daily.table, store.version(spark, daily.table))
@@ -155,27 +155,27 @@ def test_a_read_brings_one_version_and_none_without_one(ground, daily):
     store.release(spark)
 
 
-def test_a_discarded_stage_changes_nothing_and_leaves_its_mark(ground, daily):
-    spark = ground.lab.spark
-    first = ground.published(daily, MON, 1, (1, 1))
-    picture = ground.place.versions("t")
-    store, stage, _ = ground.opened(daily, MON, 2, (1, 1))
+def test_a_discarded_stage_changes_nothing_and_leaves_its_mark(tables, daily):
+    spark = tables.lab.spark
+    first = tables.published(daily, MON, 1, (1, 1))
+    picture = tables.place.versions("t")
+    store, stage, _ = tables.opened(daily, MON, 2, (1, 1))
     store.discard(spark, stage, {"mark": "seen"})
-    assert (store.version(spark, daily.table), ground.place.versions("t")) == (first, picture)
+    assert (store.version(spark, daily.table), tables.place.versions("t")) == (first, picture)
     assert store.property(spark, daily.table, "mark") == "seen"
     assert store.token(spark, daily.table) >= 1
-    assert ground.place.leftovers("t") == []
+    assert tables.place.leftovers("t") == []
 
 
 @pytest.mark.needs("merge")
-def test_s12_changes_are_upserted_by_key(ground):
-    feed = ground.feed(ground.table(key=["id"], write=Merge(version="u")), "id bigint, n int, u timestamp")
+def test_s12_changes_are_upserted_by_key(tables):
+    feed = tables.feed(tables.table(key=["id"], write=Merge(version="u")), "id bigint, n int, u timestamp")
     at = datetime(2026, 4, 20, tzinfo=timezone.utc)
-    spark, store = ground.lab.spark, ground.store(feed.table)
+    spark, store = tables.lab.spark, tables.store(feed.table)
 
     def upsert(token: int, *rows: tuple[object, ...]) -> None:
         made = spark.createDataFrame([(*row, at) for row in rows], feed.schema).withColumn(WINDOW_COLUMN, F.lit("w"))
-        target = ground.target(feed, MON)
+        target = tables.target(feed, MON)
         store.prepare(spark, feed.table, made.schema)
         stage = store.open(spark, target, token)
         store.stage_changes(spark, stage, made, insert_only=False)
@@ -183,15 +183,15 @@ def test_s12_changes_are_upserted_by_key(ground):
 
     upsert(1, (1, 1), (2, 1))
     upsert(2, (2, 5), (3, 5))
-    assert ground.rows("id", "n") == [(1, 1), (2, 5), (3, 5)]
-    assert ground.place.leftovers("t") == []
+    assert tables.rows("id", "n") == [(1, 1), (2, 5), (3, 5)]
+    assert tables.place.leftovers("t") == []
 
 
 @pytest.mark.needs("merge")
-def test_new_keys_are_inserted_beside_what_is_there(ground):
-    feed = ground.feed(ground.table(partition=Day("d"), key=["id"], write=InsertOnly()), SCHEMA)
-    spark, store = ground.lab.spark, ground.store(feed.table)
-    target = ground.target(feed, MON)
+def test_new_keys_are_inserted_beside_what_is_there(tables):
+    feed = tables.feed(tables.table(partition=Day("d"), key=["id"], write=InsertOnly()), SCHEMA)
+    spark, store = tables.lab.spark, tables.store(feed.table)
+    target = tables.target(feed, MON)
     for token, number in ((1, 1), (2, 2)):
         feed.put(MON, (number, 1))
         made = feed.of(spark, target.scope.window)
@@ -199,4 +199,4 @@ def test_new_keys_are_inserted_beside_what_is_there(ground):
         stage = store.open(spark, target, token)
         store.stage_changes(spark, stage, made, insert_only=True)
         store.publish(spark, stage, target.partitions, {}, {})
-    assert ground.rows("id", "n") == [(1, 1), (2, 1)]
+    assert tables.rows("id", "n") == [(1, 1), (2, 1)]

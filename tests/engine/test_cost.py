@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
+from tests.support.tables import extracting
 from twice import Day, Overwrite, Pipeline, Table, Window, gates
 from twice.engine.cost import sum_metrics
 from twice.errors import GateFailed
@@ -23,14 +24,12 @@ DAY = "2026-04-01"
 
 def pipeline(lab: Any, rows: int, *guards: Any) -> Pipeline:
     table = Table(lab.name("t"), partition=Day("d"), key=["id"], write=Overwrite(), gates=list(guards))
-    built = Pipeline("p", grain=Day)
 
-    @built.extract(writes=table)
-    def fetch(window: Window, spark: SparkSession) -> DataFrame:
+    def fetch(spark: SparkSession, window: Window) -> DataFrame:
         made = spark.range(rows).withColumn("d", F.lit(window.start.date()))
         return made.withColumn("text", F.sha2(F.col("id").cast("string"), 512))
 
-    return built
+    return extracting(table, fetch)
 
 
 def costs(lab: Any) -> list[dict[str, float]]:

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.support.meanwhile import meanwhile
+from tests.support.tables import extracting
 from twice import Day, InsertOnly, Merge, Overwrite, Pipeline, Table, Whole, Window, gates
 from twice.engine.status import status
 from twice.errors import GateFailed, SchemaRefused, StepFailed, TwiceError
@@ -80,15 +81,14 @@ def test_an_older_window_does_not_come_back_after_a_newer_one_that_changed_nothi
 def test_unchanged_is_said_of_the_table_as_it_is_now(lab):
     # Given a published day
     table = Table(lab.name("t"), partition=Day("day"), key=["id"], write=Overwrite(), schema=SCHEMA)
-    pipeline = Pipeline("p", grain=Day)
     meddle: list[str] = []
 
-    @pipeline.extract(writes=table)
-    def fetch(window: Window, spark: SparkSession) -> DataFrame:
+    def fetch(spark: SparkSession, window: Window) -> DataFrame:
         if meddle:
             meanwhile(lambda: lab.spark.sql(meddle.pop()))
         return spark.createDataFrame([tuple(row(1, ONE).values())], SCHEMA)
 
+    pipeline = extracting(table, fetch)
     lab.run(pipeline, ONE)
     # When somebody empties it while the rerun reads its source, and so before it is staged
     meddle.append(f"delete from {lab.name('t')} where day = date'{ONE}'")
@@ -101,14 +101,12 @@ def test_a_refused_attempt_with_a_new_column_does_not_lock_out_the_old_code(lab)
     def pipeline(*, extra: bool) -> Pipeline:
         guard = [gates.row_count(min=2)] if extra else []
         table = Table(lab.name("t"), partition=Day("day"), key=["id"], write=Overwrite(), gates=guard)
-        built = Pipeline("p", grain=Day)
 
-        @built.extract(writes=table)
-        def fetch(window: Window, spark: SparkSession) -> DataFrame:
+        def fetch(spark: SparkSession, window: Window) -> DataFrame:
             rows = spark.createDataFrame([tuple(row(1, ONE).values())], SCHEMA)
             return rows.withColumn("extra", F.lit(1)) if extra else rows.withColumn("n", F.lit(7).cast("bigint"))
 
-        return built
+        return extracting(table, fetch)
 
     lab.run(pipeline(extra=False), ONE)
     with pytest.raises(GateFailed):
@@ -137,14 +135,12 @@ def test_growth_of_a_merged_table_is_judged_after_the_merge(lab):
 def test_a_new_column_makes_no_dispute_where_nothing_else_changed(lab):
     def pipeline(*, extra: bool) -> Pipeline:
         table = Table(lab.name("t"), key=["id"], write=InsertOnly())
-        built = Pipeline("p", grain=Day)
 
-        @built.extract(writes=table)
-        def fetch(window: Window, spark: SparkSession) -> DataFrame:
+        def fetch(spark: SparkSession, window: Window) -> DataFrame:
             rows = spark.createDataFrame([tuple(row(1, ONE).values())], SCHEMA)
             return rows.withColumn("extra", F.lit(None).cast("string")) if extra else rows
 
-        return built
+        return extracting(table, fetch)
 
     lab.run(pipeline(extra=False), ONE)
     assert lab.run(pipeline(extra=True), TWO).steps[0].status == "unchanged"

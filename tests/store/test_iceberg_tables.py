@@ -12,7 +12,6 @@ from pyspark.sql import types as T
 
 from twice import Day, Merge, Overwrite, Pipeline, Table, Window
 from twice.engine.session import activate
-from twice.engine.stores import Stores
 from twice.errors import TransientError
 from twice.store.iceberg import jvm
 
@@ -24,7 +23,7 @@ COLUMNS = T.StructType([T.StructField("id", T.LongType()), T.StructField("d", T.
 def test_four_writers_create_one_table_in_a_namespace_that_is_not_there(lab):
     for number in range(5):
         table = Table(f"lake.{lab.space}_new{number}.t", partition=Day("d"), key=["id"], write=Overwrite())
-        store = Stores(lab.config).of(table)
+        store = lab.workshop.stores.of(table)
         together = threading.Barrier(4, timeout=60)
 
         def create(_, table=table, store=store, together=together):

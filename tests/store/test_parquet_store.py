@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tests.support.meanwhile import meanwhile
+from tests.support.tables import extracting
 from twice import Day, Hour, Merge, Overwrite, Pipeline, Table, Whole
-from twice import config as configuration
 from twice.config import StoreConfig
-from twice.engine.api import run, workshop
 from twice.errors import ConfigError, Conflict, EnvironmentProblem, OutOfScope, SchemaRefused, StoreRefused
 from twice.store.parquet import staging
 from twice.store.parquet.settings import root_of
@@ -26,19 +24,18 @@ pytestmark = pytest.mark.spark
 DAY, NEXT, END = "2026-04-25", "2026-04-26", "2026-04-27"
 
 
-class Yard:
-    """A project with a Parquet store beside the lake."""
+class ParquetTables:
+    """The tables of a Parquet store beside the lake."""
 
     def __init__(self, lab) -> None:
         self.lab, self.root = lab, lab.folder / "plain"
-        file = lab.folder / "twice.toml"
-        text = Path(lab.config.source).read_text()
-        file.write_text(f'{text}\n[stores.files]\ntype = "parquet"\npath = "{self.root}"\n')
-        self.config = configuration.load(file)
+        lab.declare(f'[stores.files]\ntype = "parquet"\npath = "{self.root}"')
 
     def run(self, pipeline: Pipeline, for_: str | None = DAY, **how: Any):
-        lab = self.lab
-        return run(pipeline, for_=for_, spark=lab.spark, ledger=lab.ledger, config=self.config, **how)
+        return self.lab.run(pipeline, for_, **how)
+
+    def store(self, table: Table):
+        return self.lab.workshop.stores.of(table)
 
     def run_both(self, pipeline: Pipeline) -> None:
         for day in (DAY, NEXT):
@@ -72,31 +69,21 @@ class Yard:
 
 
 @pytest.fixture
-def yard(lab):
-    return Yard(lab)
+def tables(lab):
+    return ParquetTables(lab)
 
 
 def table(name: str = "files.core.t", **how: Any) -> Table:
     return Table(name, **{"partition": Day("d"), "key": ["id"], "write": Overwrite(), **how})
 
 
-def pipeline(target: Table, rows: Callable[..., Any], grain: Any = Day) -> Pipeline:
-    made = Pipeline("plain", grain=grain)
-
-    @made.extract(writes=target)
-    def made_here(window, spark):
-        return rows(spark, window)
-
-    return made
-
-
-def query(target: Table, text: str, grain: Any = Day) -> Pipeline:
-    return pipeline(target, lambda spark, window: spark.sql(text), grain)
+def query(target: Table, text: str) -> Pipeline:
+    return extracting(target, lambda spark, window: spark.sql(text))
 
 
 def of_day(target: Table, values: str) -> Pipeline:
     """Make rows (id, v) of whichever day is run."""
-    return pipeline(
+    return extracting(
         target,
         lambda spark, window: spark.sql(f"select * from values {values} as t(id, v)").withColumn(
             "d", F.lit(window.start.date())
@@ -108,102 +95,99 @@ def status(result) -> list[tuple[str, int]]:
     return [(step.status, step.rows) for step in result.steps]
 
 
-def test_s02_a_day_lands_where_every_reader_finds_it_and_again_changes_nothing(yard):
-    first = yard.run(of_day(table(), "(1, 'a'), (2, null)"))
+def test_s02_a_day_lands_where_every_reader_finds_it_and_again_changes_nothing(tables):
+    first = tables.run(of_day(table(), "(1, 'a'), (2, null)"))
     assert status(first) == [("published", 2)]
-    assert yard.rows("id", "v", "d") == [(1, "a", yard.read().first()["d"]), (2, None, yard.read().first()["d"])]
-    before = yard.files()
+    assert tables.rows("id", "v", "d") == [(1, "a", tables.read().first()["d"]), (2, None, tables.read().first()["d"])]
+    before = tables.files()
     assert all(file.startswith("d=2026-04-25/") for file in before)
-    again = yard.run(of_day(table(), "(2, null), (1, 'a')"))
+    again = tables.run(of_day(table(), "(2, null), (1, 'a')"))
     assert status(again) == [("unchanged", 2)]
     assert again.steps[0].digest == first.steps[0].digest
-    assert yard.files() == before
-    assert yard.leftovers() == []
+    assert tables.files() == before
+    assert tables.leftovers() == []
 
 
-def test_s04_neighbours_keep_their_very_files_in_folders(yard):
-    yard.run_both(of_day(table(), "(1, 'a')"))
-    neighbours = [file for file in yard.files() if NEXT in file]
+def test_s04_neighbours_keep_their_very_files_in_folders(tables):
+    tables.run_both(of_day(table(), "(1, 'a')"))
+    neighbours = [file for file in tables.files() if NEXT in file]
     assert neighbours
-    yard.run(of_day(table(), "(1, 'b')"))
-    assert [file for file in yard.files() if NEXT in file] == neighbours
-    assert yard.rows("id", "v") == [(1, "a"), (1, "b")]
+    tables.run(of_day(table(), "(1, 'b')"))
+    assert [file for file in tables.files() if NEXT in file] == neighbours
+    assert tables.rows("id", "v") == [(1, "a"), (1, "b")]
 
 
-def test_s06_an_empty_day_removes_its_partition(yard):
-    yard.run_both(of_day(table(), "(1, 'a')"))
-    none = pipeline(table(), lambda spark, window: spark.sql("select 1 id, 'a' v, date'2026-04-25' d where false"))
-    assert status(yard.run(none)) == [("published", 0)]
-    assert [path.name for path in yard.folder().iterdir() if path.is_dir()] == [f"d={NEXT}"]
-    assert status(yard.run(none)) == [("unchanged", 0)]
+def test_s06_an_empty_day_removes_its_partition(tables):
+    tables.run_both(of_day(table(), "(1, 'a')"))
+    none = extracting(table(), lambda spark, window: spark.sql("select 1 id, 'a' v, date'2026-04-25' d where false"))
+    assert status(tables.run(none)) == [("published", 0)]
+    assert [path.name for path in tables.folder().iterdir() if path.is_dir()] == [f"d={NEXT}"]
+    assert status(tables.run(none)) == [("unchanged", 0)]
 
 
-def test_s09_a_whole_table_is_replaced_as_one_folder_and_old_content_does_not_come_back(yard):
+def test_s09_a_whole_table_is_replaced_as_one_folder_and_old_content_does_not_come_back(tables):
     target = Table("files.core.t", key=["id"], write=Whole())
-    yard.run(query(target, "select 1 id, 'a' v"), DAY)
-    assert status(yard.run(query(target, "select 2 id, 'b' v"), NEXT)) == [("published", 1)]
-    assert yard.rows("id", "v") == [(2, "b")]
-    assert [step.status for step in yard.run(query(target, "select 1 id, 'a' v"), DAY).steps] == ["superseded"]
-    assert status(yard.run(query(target, "select 2 id, 'b' v where false"), NEXT)) == [("published", 0)]
-    assert yard.rows("id", "v") == []
-    assert yard.leftovers() == []
+    tables.run(query(target, "select 1 id, 'a' v"), DAY)
+    assert status(tables.run(query(target, "select 2 id, 'b' v"), NEXT)) == [("published", 1)]
+    assert tables.rows("id", "v") == [(2, "b")]
+    assert [step.status for step in tables.run(query(target, "select 1 id, 'a' v"), DAY).steps] == ["superseded"]
+    assert status(tables.run(query(target, "select 2 id, 'b' v where false"), NEXT)) == [("published", 0)]
+    assert tables.rows("id", "v") == []
+    assert tables.leftovers() == []
 
 
 TENANTS = ["..", "a/b", "it's", "007", 'say "x"', "Zoë ☃", "50%", "line\nbreak", "back\\slash", "a}b{c"]
 
 
-def test_s10_tenants_with_difficult_names_in_folders(yard):
+def test_s10_tenants_with_difficult_names_in_folders(tables):
     target = table(dimensions=["tenant"], key=["id"])
 
     def rows(spark, window):
         made = spark.createDataFrame([(n, name, 1) for n, name in enumerate(TENANTS)], "id int, tenant string, v int")
         return made.withColumn("d", F.lit(window.start.date()))
 
-    yard.run(pipeline(target, rows))
-    folder = yard.folder() / f"d={DAY}"
+    tables.run(extracting(target, rows))
+    folder = tables.folder() / f"d={DAY}"
     assert len(list(folder.iterdir())) == len(TENANTS)
     for name in (TENANTS[0], TENANTS[5], TENANTS[7]):
 
         def one(spark, window, name=name):
             return rows(spark, window).where(F.col("tenant") == name).withColumn("v", F.lit(2))
 
-        assert status(yard.run(pipeline(target, one), dimensions={"tenant": name})) == [("published", 1)]
-    with workshop(yard.config, spark=yard.lab.spark, ledger=yard.lab.ledger) as shop:
-        store = shop.stores.of(target)
-        found = store.read(yard.lab.spark, target, store.version(yard.lab.spark, target))
-        got = {row["tenant"]: row["v"] for row in found.collect()}
+        assert status(tables.run(extracting(target, one), dimensions={"tenant": name})) == [("published", 1)]
+    store = tables.store(target)
+    found = store.read(tables.lab.spark, target, store.version(tables.lab.spark, target))
+    got = {row["tenant"]: row["v"] for row in found.collect()}
     assert got == {name: 2 if name in (TENANTS[0], TENANTS[5], TENANTS[7]) else 1 for name in TENANTS}
-    assert yard.leftovers() == []
+    assert tables.leftovers() == []
 
 
-def test_s11_a_row_outside_the_scope_is_refused_before_any_folder_moves(yard):
-    yard.run(of_day(table(), "(1, 'a')"))
-    before = yard.files()
+def test_s11_a_row_outside_the_scope_is_refused_before_any_folder_moves(tables):
+    tables.run(of_day(table(), "(1, 'a')"))
+    before = tables.files()
     for value, shown in (("date'2026-04-26'", "d=2026-04-26"), ("cast(null as date)", "d=null")):
         # One task writes all rows, so the files of both folders have the same name
         rows = f"select /*+ COALESCE(1) */ int(id) id, 'b' v, if(id = 4, {value}, date'2026-04-25') d from range(1, 5)"
-        error = yard.fails(OutOfScope, query(table(), rows))
+        error = tables.fails(OutOfScope, query(table(), rows))
         assert f"{shown}:" in error.message
         assert "returned 1 row outside" in error.message
         assert [f"id={number}" in error.message for number in range(1, 5)] == [False, False, False, True]
-    assert yard.files() == before
-    assert yard.leftovers() == []
-    assert yard.lab.ledger.leases() == []
+    assert tables.files() == before
+    assert tables.leftovers() == []
+    assert tables.lab.ledger.leases() == []
 
 
-def test_an_empty_tenant_cannot_be_a_folder_and_is_refused(yard):
+def test_an_empty_tenant_cannot_be_a_folder_and_is_refused(tables):
     target = table(dimensions=["tenant"])
-    error = yard.fails(OutOfScope, query(target, "select 1 id, date'2026-04-25' d, '' tenant"))
+    error = tables.fails(OutOfScope, query(target, "select 1 id, date'2026-04-25' d, '' tenant"))
     assert "tenant=null or an empty text" in error.message
     assert "a parquet store cannot tell an empty text in tenant from null" in error.to_go_on
 
 
-def test_hours_are_named_in_utc_whatever_the_sessions_zone(yard):
+def test_hours_are_named_in_utc_whatever_the_sessions_zone(tables):
     target = table("files.core.t", partition=Hour("h"))
-    made = Pipeline("plain", grain=Day, time_zone="America/New_York")
 
-    @made.extract(writes=target)
-    def hours(window, spark):
+    def hours(spark, window):
         return spark.createDataFrame([(n,) for n in range(2)], "id int").withColumn(
             "h",
             F.timestamp_micros(
@@ -211,10 +195,11 @@ def test_hours_are_named_in_utc_whatever_the_sessions_zone(yard):
             ),
         )
 
-    assert status(yard.run(made)) == [("published", 2)]
-    names = sorted(path.name for path in yard.folder().iterdir() if path.is_dir())
+    made = extracting(target, hours, time_zone="America/New_York")
+    assert status(tables.run(made)) == [("published", 2)]
+    names = sorted(path.name for path in tables.folder().iterdir() if path.is_dir())
     assert names == [f"h={DAY} 04%3A00%3A00", f"h={DAY} 05%3A00%3A00"]
-    assert status(yard.run(made)) == [("unchanged", 2)]
+    assert status(tables.run(made)) == [("unchanged", 2)]
 
 
 def as_it_is(rows):
@@ -227,28 +212,26 @@ WIDE = """select 1 id, date'2026-04-25' d, cast(1.10 as decimal(20,2)) amount, t
   cast(null as string) nothing, '' empty, 1.5D real"""
 
 
-def test_every_type_comes_back_as_it_was(yard):
+def test_every_type_comes_back_as_it_was(tables):
     target = table()
-    assert status(yard.run(query(target, WIDE))) == [("published", 1)]
-    assert status(yard.run(query(target, WIDE))) == [("unchanged", 1)]
-    wanted = yard.lab.spark.sql(WIDE)
-    with workshop(yard.config, spark=yard.lab.spark, ledger=yard.lab.ledger) as shop:
-        store = shop.stores.of(target)
-        found = store.read(yard.lab.spark, target, "1")
-        assert found.columns == wanted.columns
-        assert found.first() == wanted.first()
+    assert status(tables.run(query(target, WIDE))) == [("published", 1)]
+    assert status(tables.run(query(target, WIDE))) == [("unchanged", 1)]
+    wanted = tables.lab.spark.sql(WIDE)
+    store = tables.store(target)
+    found = store.read(tables.lab.spark, target, "1")
+    assert found.columns == wanted.columns
+    assert found.first() == wanted.first()
 
 
-def test_columns_may_be_added_and_nothing_else(yard):
+def test_columns_may_be_added_and_nothing_else(tables):
     target = table()
-    yard.run_both(of_day(target, "(1, 'a')"))
+    tables.run_both(of_day(target, "(1, 'a')"))
     wider = query(target, "select 1 id, 'a' v, 7 extra, date'2026-04-25' d")
-    assert status(yard.run(wider)) == [("published", 1)]
-    with workshop(yard.config, spark=yard.lab.spark, ledger=yard.lab.ledger) as shop:
-        store = shop.stores.of(target)
-        found = store.read(yard.lab.spark, target, store.version(yard.lab.spark, target))
-        assert sorted((row["d"].isoformat(), row["extra"]) for row in found.collect()) == [(DAY, 7), (NEXT, None)]
-    before = yard.files()
+    assert status(tables.run(wider)) == [("published", 1)]
+    store = tables.store(target)
+    found = store.read(tables.lab.spark, target, store.version(tables.lab.spark, target))
+    assert sorted((row["d"].isoformat(), row["extra"]) for row in found.collect()) == [(DAY, 7), (NEXT, None)]
+    before = tables.files()
     for text, said in (
         ("select 1 id, 7 extra, date'2026-04-25' d", "has the column v, which the step no longer makes"),
         ("select 1 id, 1 v, 7 extra, date'2026-04-25' d", "column v is string, but the step makes int"),
@@ -256,61 +239,61 @@ def test_columns_may_be_added_and_nothing_else(yard):
         ("select 1 id, 'a' v, 7 extra, 'x' V, date'2026-04-25' d", "two columns named v, V"),
         ("select 1 id, 'a' v, 7 extra, '2026-04-25' d", "partition column d is string"),
     ):
-        assert said in yard.fails(SchemaRefused, query(target, text)).message
-    assert yard.files() == before
+        assert said in tables.fails(SchemaRefused, query(target, text)).message
+    assert tables.files() == before
     only_folders = query(table("files.core.u", key=["d"]), "select date'2026-04-25' d")
-    assert "nothing to put into the files" in yard.fails(SchemaRefused, only_folders).message
+    assert "nothing to put into the files" in tables.fails(SchemaRefused, only_folders).message
 
 
-def test_columns_of_an_attempt_that_failed_bind_nobody(yard):
+def test_columns_of_an_attempt_that_failed_bind_nobody(tables):
     stray = query(table(), "select 1 id, 'wrong' v, date'2020-01-01' d")
-    yard.fails(OutOfScope, stray)
-    assert status(yard.run(query(table(), "select 1 id, 2 v, date'2026-04-25' d"))) == [("published", 1)]
-    assert yard.rows("id", "v") == [(1, 2)]
+    tables.fails(OutOfScope, stray)
+    assert status(tables.run(query(table(), "select 1 id, 2 v, date'2026-04-25' d"))) == [("published", 1)]
+    assert tables.rows("id", "v") == [(1, 2)]
 
 
-def test_what_somebody_edits_by_hand_is_noticed_and_replaced(yard):
-    yard.run(of_day(table(), "(1, 'a')"))
-    yard.lab.spark.sql("select 9 id, 'by hand' v").write.mode("append").parquet(str(yard.folder() / f"d={DAY}"))
-    assert len(yard.rows("id")) == 2
-    assert status(yard.run(of_day(table(), "(1, 'a')"), skip_fresh=True)) == [("published", 1)]
-    assert yard.rows("id", "v") == [(1, "a")]
+def test_what_somebody_edits_by_hand_is_noticed_and_replaced(tables):
+    tables.run(of_day(table(), "(1, 'a')"))
+    tables.lab.spark.sql("select 9 id, 'by hand' v").write.mode("append").parquet(str(tables.folder() / f"d={DAY}"))
+    assert len(tables.rows("id")) == 2
+    assert status(tables.run(of_day(table(), "(1, 'a')"), skip_fresh=True)) == [("published", 1)]
+    assert tables.rows("id", "v") == [(1, "a")]
 
 
-def test_folders_that_spark_wrote_are_adopted(yard):
-    folder = yard.folder()
-    old = yard.lab.spark.sql("select 1 id, 'old' v, date'2026-04-25' d union all select 2, 'old', date'2026-04-26'")
+def test_folders_that_spark_wrote_are_adopted(tables):
+    folder = tables.folder()
+    old = tables.lab.spark.sql("select 1 id, 'old' v, date'2026-04-25' d union all select 2, 'old', date'2026-04-26'")
     old.write.partitionBy("d").parquet(str(folder))
-    assert status(yard.run(query(table(), "select 1 id, 'new' v, date'2026-04-25' d"))) == [("published", 1)]
-    assert yard.rows("id", "v") == [(1, "new"), (2, "old")]
+    assert status(tables.run(query(table(), "select 1 id, 'new' v, date'2026-04-25' d"))) == [("published", 1)]
+    assert tables.rows("id", "v") == [(1, "new"), (2, "old")]
 
 
-def test_folders_that_are_not_the_contracts_are_refused(yard):
-    made = yard.lab.spark.sql("select 1 id, 'a' v, date'2026-04-25' d, 'x' region")
-    made.write.partitionBy("region").parquet(str(yard.folder("other")))
-    made.write.parquet(str(yard.folder("flat")))
-    made.write.partitionBy("d", "region").parquet(str(yard.folder("deep")))
+def test_folders_that_are_not_the_contracts_are_refused(tables):
+    made = tables.lab.spark.sql("select 1 id, 'a' v, date'2026-04-25' d, 'x' region")
+    made.write.partitionBy("region").parquet(str(tables.folder("other")))
+    made.write.parquet(str(tables.folder("flat")))
+    made.write.partitionBy("d", "region").parquet(str(tables.folder("deep")))
     for name in ("other", "flat", "deep"):
-        error = yard.fails(StoreRefused, of_day(table(f"files.core.{name}"), "(1, 'a')"))
+        error = tables.fails(StoreRefused, of_day(table(f"files.core.{name}"), "(1, 'a')"))
         assert "but its contract says d=…" in error.message
-        assert len(yard.files(name)) == 1
+        assert len(tables.files(name)) == 1
 
 
-def test_a_table_inside_another_tables_folder_is_refused(yard):
-    yard.run(of_day(table("files.core.t"), "(1, 'a')"))
-    inside = yard.fails(StoreRefused, of_day(table("files.core.t.inner"), "(1, 'a')"))
+def test_a_table_inside_another_tables_folder_is_refused(tables):
+    tables.run(of_day(table("files.core.t"), "(1, 'a')"))
+    inside = tables.fails(StoreRefused, of_day(table("files.core.t.inner"), "(1, 'a')"))
     assert "inside the folder of another table" in inside.message
-    yard.run(of_day(table("files.deep.er.t"), "(1, 'a')"))
-    around = yard.fails(StoreRefused, of_day(table("files.deep.er"), "(1, 'a')"))
+    tables.run(of_day(table("files.deep.er.t"), "(1, 'a')"))
+    around = tables.fails(StoreRefused, of_day(table("files.deep.er"), "(1, 'a')"))
     assert "around the folders of other tables" in around.message
 
 
-def test_what_folders_cannot_do_names_the_store_that_can(yard):
+def test_what_folders_cannot_do_names_the_store_that_can(tables):
     target = Table("files.core.t", key=["id"], write=Merge(version="v"))
-    error = yard.fails(StoreRefused, query(target, "select 1 id, 1 v"))
+    error = tables.fails(StoreRefused, query(target, "select 1 id, 1 v"))
     assert "a parquet store cannot" in error.message
     assert "Iceberg" in error.to_go_on
-    assert not yard.root.exists()
+    assert not tables.root.exists()
 
 
 @pytest.mark.parametrize("path", ["s3a://bucket/x", "gs://bucket/x", "abfss://c@a.dfs.core.windows.net/x", "s3://b"])
@@ -331,9 +314,9 @@ def test_a_path_is_seen_from_the_configuration_and_odd_settings_are_refused(tmp_
         place(path="plain*")
 
 
-def test_a_folder_is_read_by_partition_and_as_one_version(yard):
+def test_a_folder_is_read_by_partition_and_as_one_version(tables):
     source = table()
-    yard.run_both(of_day(source, "(1, 'a'), (2, 'b')"))
+    tables.run_both(of_day(source, "(1, 'a'), (2, 'b')"))
     seen = []
     target = table("files.core.copy")
     made = Pipeline("copy", grain=Day)
@@ -343,19 +326,19 @@ def test_a_folder_is_read_by_partition_and_as_one_version(yard):
         seen.append(rows._jdf.queryExecution().executedPlan().toString())
         return rows
 
-    assert status(yard.run(made)) == [("published", 2)]
+    assert status(tables.run(made)) == [("published", 2)]
     assert "PartitionFilters: [isnotnull(d" in seen[0]
     assert "PushedFilters: []" in seen[0]
-    assert status(yard.run(made)) == [("unchanged", 2)]
+    assert status(tables.run(made)) == [("unchanged", 2)]
     plain = Pipeline("copy", grain=Day)
     plain.step(reads={"rows": source}, writes=target)(as_it_is)
-    assert status(yard.run(plain)) == [("unchanged", 2)]
-    assert status(yard.run(plain, skip_fresh=True)) == [("fresh", 2)]
+    assert status(tables.run(plain)) == [("unchanged", 2)]
+    assert status(tables.run(plain, skip_fresh=True)) == [("fresh", 2)]
 
 
-def test_an_input_that_moves_while_it_is_read_is_a_conflict_and_read_again(yard):
+def test_an_input_that_moves_while_it_is_read_is_a_conflict_and_read_again(tables):
     source, target = table(), table("files.core.copy")
-    yard.run(of_day(source, "(1, 'a')"))
+    tables.run(of_day(source, "(1, 'a')"))
     moved = []
     made = Pipeline("copy", grain=Day)
 
@@ -364,34 +347,33 @@ def test_an_input_that_moves_while_it_is_read_is_a_conflict_and_read_again(yard)
         if not moved:
             moved.append(True)
             rows = rows.localCheckpoint()
-            meanwhile(lambda: yard.run(of_day(source, "(1, 'b')")))
+            meanwhile(lambda: tables.run(of_day(source, "(1, 'b')")))
         return rows
 
-    result = yard.run(made)
+    result = tables.run(made)
     assert (result.steps[0].status, result.steps[0].attempts) == ("published", 2)
-    assert yard.rows("id", "v", table="copy") == [(1, "b")]
+    assert tables.rows("id", "v", table="copy") == [(1, "b")]
 
 
-def test_earlier_versions_are_gone_and_say_so(yard):
+def test_earlier_versions_are_gone_and_say_so(tables):
     target = table()
-    yard.run(of_day(target, "(1, 'a')"))
-    yard.run(of_day(target, "(1, 'b')"))
-    with workshop(yard.config, spark=yard.lab.spark, ledger=yard.lab.ledger) as shop:
-        store = shop.stores.of(target)
-        assert store.version(yard.lab.spark, target) == "2"
-        with pytest.raises(Conflict, match="moved on from version 1 to 2"):
-            store.read(yard.lab.spark, target, "1")
-        absent = replace(target, name="files.core.absent")
-        assert not store.exists(yard.lab.spark, absent)
-        assert store.version(yard.lab.spark, absent) is None
-        assert store.fence(yard.lab.spark, absent, 1) is None
-        with pytest.raises(StoreRefused, match="does not exist"):
-            store.read(yard.lab.spark, absent, None)
-        assert isinstance(store.read(yard.lab.spark, target, None).schema, T.StructType)
-        assert store.read(yard.lab.spark, target, None).count() == 0
+    tables.run(of_day(target, "(1, 'a')"))
+    tables.run(of_day(target, "(1, 'b')"))
+    store = tables.store(target)
+    assert store.version(tables.lab.spark, target) == "2"
+    with pytest.raises(Conflict, match="moved on from version 1 to 2"):
+        store.read(tables.lab.spark, target, "1")
+    absent = replace(target, name="files.core.absent")
+    assert not store.exists(tables.lab.spark, absent)
+    assert store.version(tables.lab.spark, absent) is None
+    assert store.fence(tables.lab.spark, absent, 1) is None
+    with pytest.raises(StoreRefused, match="does not exist"):
+        store.read(tables.lab.spark, absent, None)
+    assert isinstance(store.read(tables.lab.spark, target, None).schema, T.StructType)
+    assert store.read(tables.lab.spark, target, None).count() == 0
 
 
-def test_names_that_this_java_cannot_write_are_refused(yard, monkeypatch):
+def test_names_that_this_java_cannot_write_are_refused(tables, monkeypatch):
     class Java:
         class java:  # noqa: N801
             class lang:  # noqa: N801
@@ -409,16 +391,16 @@ def test_names_that_this_java_cannot_write_are_refused(yard, monkeypatch):
     assert "LC_ALL=C.UTF-8" in caught.value.to_go_on
 
 
-def test_the_same_verbs_work_through_hadoops_client(yard, monkeypatch):
+def test_the_same_verbs_work_through_hadoops_client(tables, monkeypatch):
     from twice.store.parquet import store as module
     from twice.store.parquet.hadoop import HadoopFiles
 
-    spark = yard.lab.spark
-    monkeypatch.setattr(module, "LocalFiles", lambda: HadoopFiles(spark, f"file://{yard.root}"))
-    yard.run_both(of_day(table(), "(1, 'a')"))
-    assert status(yard.run(of_day(table(), "(1, 'b')"))) == [("published", 1)]
-    assert status(yard.run(of_day(table(), "(1, 'b')"))) == [("unchanged", 1)]
-    assert yard.rows("id", "v") == [(1, "a"), (1, "b")]
-    assert yard.leftovers() == []
-    shutil.rmtree(yard.root / "core" / "_twice")
-    assert status(yard.run(of_day(table(), "(1, 'c')"))) == [("published", 1)]
+    spark = tables.lab.spark
+    monkeypatch.setattr(module, "LocalFiles", lambda: HadoopFiles(spark, f"file://{tables.root}"))
+    tables.run_both(of_day(table(), "(1, 'a')"))
+    assert status(tables.run(of_day(table(), "(1, 'b')"))) == [("published", 1)]
+    assert status(tables.run(of_day(table(), "(1, 'b')"))) == [("unchanged", 1)]
+    assert tables.rows("id", "v") == [(1, "a"), (1, "b")]
+    assert tables.leftovers() == []
+    shutil.rmtree(tables.root / "core" / "_twice")
+    assert status(tables.run(of_day(table(), "(1, 'c')"))) == [("published", 1)]

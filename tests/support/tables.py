@@ -1,4 +1,4 @@
-"""A store under contract: a place, a ledger, and a source that the test fills by hand."""
+"""Tables of one store, fed by pipelines of one step."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from twice import Day, Pipeline, Table, Window
-from twice.engine.api import run
-from twice.engine.stores import Stores
 from twice.model.scopes import Scope
 from twice.model.targets import Target
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from pyspark.sql import DataFrame, SparkSession
@@ -21,20 +20,42 @@ if TYPE_CHECKING:
     from tests.support.project import Lab
     from tests.support.stores import Place
     from twice import Grain
-    from twice.config import Config
     from twice.engine.job import StepResult
     from twice.store.protocol import Abilities, Stage, Store
+
+
+def extracting(
+    table: Table,
+    rows: Callable[[SparkSession, Window], DataFrame],
+    *,
+    name: str = "p",
+    grain: Grain = Day,
+    time_zone: str = "UTC",
+    **how: Any,
+) -> Pipeline:
+    """Make a pipeline whose one step `fed` brings the rows of its window."""
+    pipeline = Pipeline(name, grain=grain, time_zone=time_zone)
+
+    @pipeline.extract(writes=table, **how)
+    def fed(window: Window, spark: SparkSession) -> DataFrame:
+        return rows(spark, window)
+
+    return pipeline
 
 
 @dataclass
 class Feed:
     """What the outside world delivers: rows by window; the partition's value is put in as the last column."""
 
-    pipeline: Pipeline
     table: Table
     schema: str
+    grain: Grain = Day
+    time_zone: str = "UTC"
     shape: Any = None  # what a test does to the rows on their way
     _rows: dict[datetime, list[tuple[object, ...]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.pipeline = extracting(self.table, self.of, grain=self.grain, time_zone=self.time_zone)
 
     def put(self, label: str, *rows: tuple[object, ...]) -> None:
         """Deliver the rows of one window, in place of what it had."""
@@ -50,35 +71,28 @@ class Feed:
 
 
 @dataclass
-class Ground:
-    """One store, as the tests of the contract use it."""
+class StoreTables:
+    """The test's tables in one store of its project."""
 
     lab: Lab
     place: Place
-    config: Config
+
+    def __post_init__(self) -> None:
+        self.lab.declare(self.place.toml())
 
     @property
     def abilities(self) -> Abilities:
-        return Stores(self.config).source(Table(self.place.name("any"))).abilities
+        return self.store(self.table("any")).abilities
 
     def table(self, name: str = "t", **contract: Any) -> Table:
         return Table(self.place.name(name), **contract)
 
-    def feed(self, table: Table, schema: str, *, grain: Grain = Day, time_zone: str = "UTC") -> Feed:
-        """Make a pipeline whose one step brings what the test delivers."""
-        pipeline = Pipeline("contract", grain=grain, time_zone=time_zone)
-        made = Feed(pipeline, table, schema)
-
-        @pipeline.extract(writes=table)
-        def fed(window: Window, spark: SparkSession) -> DataFrame:
-            return made.of(spark, window)
-
-        return made
+    def feed(self, table: Table, schema: str, **how: Any) -> Feed:
+        return Feed(table, schema, **how)
 
     def run(self, feed: Feed, for_: str | None = None, **how: Any) -> StepResult:
         """Run a feed's step for a window."""
-        done = run(feed.pipeline, for_=for_, spark=self.lab.spark, ledger=self.lab.ledger, config=self.config, **how)
-        return done.steps[0]
+        return self.lab.run(feed.pipeline, for_, **how).steps[0]
 
     def again(self, feed: Feed, for_: str | None = None, **how: Any) -> StepResult:
         """Run once more: nothing may move."""
@@ -109,7 +123,7 @@ class Ground:
         return [(o.scope, o.rows, o.digest, o.files) for o in self.lab.ledger.outputs(self.place.name(name))]
 
     def store(self, table: Table) -> Store:
-        return Stores(self.config).source(table)  # type: ignore[return-value]
+        return self.lab.workshop.stores.source(table)  # type: ignore[return-value]
 
     def rows(self, *columns: str, **where: object) -> list[tuple[Any, ...]]:
         return self.place.rows("t", *columns, where=where)
