@@ -60,14 +60,14 @@ def children(spark: SparkSession, tmp_path: Path) -> Iterator[Children]:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[servers.Postgres]:
+def postgres() -> Iterator[servers.PostgresServer]:
     """A Postgres server of this test process."""
-    with servers.running(servers.Postgres) as server:
+    with servers.running(servers.PostgresServer) as server:
         yield server
 
 
 @pytest.fixture
-def postgres_database(postgres: servers.Postgres) -> Iterator[str]:
+def postgres_database(postgres: servers.PostgresServer) -> Iterator[str]:
     """The URL of a fresh database, with the password in it."""
     url = postgres.database()
     yield url
@@ -75,7 +75,7 @@ def postgres_database(postgres: servers.Postgres) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def pgbouncer(postgres: servers.Postgres) -> Iterator[servers.Bouncer]:
+def pgbouncer(postgres: servers.PostgresServer) -> Iterator[servers.Bouncer]:
     """A pooler in transaction mode in front of the server."""
     with servers.running(lambda: servers.Bouncer(postgres)) as pooler:
         yield pooler

@@ -16,7 +16,7 @@ from twice.code.repeatability import Reading, read_code
 _numbers = itertools.count(1)
 
 
-class Project:
+class Modules:
     """Modules in a folder of their own, imported under names that no other test uses."""
 
     def __init__(self, folder: Path) -> None:
@@ -40,10 +40,10 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Modules:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    return Project(tmp_path)
+    return Modules(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
         ("import socket", "socket.gethostname()", "depends on the process that runs it"),
     ],
 )
-def test_what_a_step_must_not_ask_is_found_on_its_line(project, imports, asked, why):
+def test_what_a_step_must_not_ask_is_found_on_its_line(modules, imports, asked, why):
     step = f"{imports}\n\ndef step(rows):\n    value = {asked}\n    return rows, value\n"
-    assert project.found(step) == [f"step.py:4: {asked} {why}"]
+    assert modules.found(step) == [f"step.py:4: {asked} {why}"]
 
 
 @pytest.mark.parametrize(
@@ -83,15 +83,15 @@ def test_what_a_step_must_not_ask_is_found_on_its_line(project, imports, asked, 
         "return isinstance(rows, random.Random)",
     ],
 )
-def test_what_a_rerun_repeats_is_left_alone(project, body):
+def test_what_a_rerun_repeats_is_left_alone(modules, body):
     step = (
         "import os, random, time, uuid\nfrom datetime import datetime\n\n"
         f"STAGE = os.environ.get('STAGE', 'dev')\n\ndef step(rows, window=None):\n    {body}\n"
     )
-    assert project.found(step) == []
+    assert modules.found(step) == []
 
 
-def test_what_the_step_calls_in_its_project_is_read_too(project):
+def test_what_the_step_calls_in_its_project_is_read_too(modules):
     step = """
         import functools
         from . import tools
@@ -113,7 +113,7 @@ def test_what_the_step_calls_in_its_project_is_read_too(project):
                 return key(rows)
             return inner(), stamped(rows), CLIENT.fetch(), functools.partial(tools.half, 2)
     """
-    found = project.found(
+    found = modules.found(
         step,
         tools="""
             import time
@@ -150,7 +150,7 @@ def test_what_the_step_calls_in_its_project_is_read_too(project):
     ]
 
 
-def test_a_constant_that_asked_the_clock_at_import_is_found_where_it_asked(project):
+def test_a_constant_that_asked_the_clock_at_import_is_found_where_it_asked(modules):
     step = """
         from datetime import date
         from NAME import settings
@@ -166,14 +166,14 @@ def test_a_constant_that_asked_the_clock_at_import_is_found_where_it_asked(proje
         STARTED = time.time()
         STAGE = os.environ.get("STAGE")
     """
-    assert project.found(step, settings=settings) == [
+    assert modules.found(step, settings=settings) == [
         "settings.py:3: uuid.uuid4() is random",
         "settings.py:4: time.time() reads the clock",
         "step.py:5: date.today() reads the clock",
     ]
 
 
-def test_defaults_of_arguments_and_fields_are_found(project):
+def test_defaults_of_arguments_and_fields_are_found(modules):
     step = """
         from dataclasses import dataclass, field
         from datetime import datetime
@@ -183,22 +183,22 @@ def test_defaults_of_arguments_and_fields_are_found(project):
         def step(rows, at=datetime.now()):
             return Row(), at
     """
-    assert project.found(step) == [
+    assert modules.found(step) == [
         "step.py:6: datetime.now reads the clock",
         "step.py:7: datetime.now() reads the clock",
     ]
 
 
-def test_an_extract_may_look_at_the_environment_and_not_at_the_clock(project):
+def test_an_extract_may_look_at_the_environment_and_not_at_the_clock(modules):
     step = """
         import os, time
         def step(window):
             yield os.environ["API_KEY"], time.time()
     """
-    assert project.found(step, environment=True) == ["step.py:4: time.time() reads the clock"]
+    assert modules.found(step, environment=True) == ["step.py:4: time.time() reads the clock"]
 
 
-def test_an_instance_that_was_made_at_import_may_have_looked_at_the_environment(project):
+def test_an_instance_that_was_made_at_import_may_have_looked_at_the_environment(modules):
     step = """
         import os
         class Source:
@@ -210,33 +210,33 @@ def test_an_instance_that_was_made_at_import_may_have_looked_at_the_environment(
         def step(rows):
             return SOURCE.fetch()
     """
-    assert project.found(step) == []
+    assert modules.found(step) == []
     made_inside = step.replace("SOURCE.fetch()", "Source().fetch()")
-    assert Project(project.folder).found(made_inside) == [
+    assert Modules(modules.folder).found(made_inside) == [
         "step.py:5: os.environ.get('STAGE') depends on the process that runs it"
     ]
 
 
-def test_a_constant_that_is_made_from_itself_is_read_once(project):
+def test_a_constant_that_is_made_from_itself_is_read_once(modules):
     step = """
         LIMITS = [1]
         LIMITS = LIMITS + [2]
         def step(window):
             return LIMITS
     """
-    assert project.found(step, environment=True) == []
+    assert modules.found(step, environment=True) == []
 
 
-def test_code_without_source_is_named(project):
+def test_code_without_source_is_named(modules):
     step = """
         exec("def made(rows):\\n    return rows")
         def step(rows):
             from NAME.later import clean
             return clean(made(rows))
     """
-    reading = project.read(step, later="def clean(rows):\n    return rows\n")
+    reading = modules.read(step, later="def clean(rows):\n    return rows\n")
     assert reading.found == ()
     assert reading.unread == (
-        f"{project.name}.later.clean, which is imported when the step runs",
-        f"{project.name}.step.made",
+        f"{modules.name}.later.clean, which is imported when the step runs",
+        f"{modules.name}.step.made",
     )

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Order:
+class RunOrder:
     """One run, as the test wants it."""
 
     config: str
@@ -56,7 +56,7 @@ class Order:
         return path
 
 
-def run(order: Order, barrier: Barrier | None = None) -> int:
+def run(order: RunOrder, barrier: Barrier | None = None) -> int:
     """Run the order; every event and the result become a line of the file `told`."""
     os.environ["TWICE_FAILPOINT"] = order.fail_point
     os.environ[jobs.HOLD] = order.hold
@@ -83,7 +83,7 @@ def run(order: Order, barrier: Barrier | None = None) -> int:
     return result.exit_code
 
 
-def child(order: Order, barrier: Barrier | None = None) -> None:
+def child(order: RunOrder, barrier: Barrier | None = None) -> None:
     """Run the order in a forked process; leave without stopping the Spark that others use."""
     code = 70
     try:
@@ -97,4 +97,4 @@ def child(order: Order, barrier: Barrier | None = None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run(Order(**json.loads(Path(sys.argv[1]).read_text()))))
+    sys.exit(run(RunOrder(**json.loads(Path(sys.argv[1]).read_text()))))

@@ -5,6 +5,7 @@ No hook in the product: strace ends the process at the call.
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import signal
 import sqlite3
@@ -25,30 +26,20 @@ STEP = {"serving": 1 if FULL else 11, "ledger": 1 if FULL else 30}
 pytestmark = [pytest.mark.crash, needs_strace]
 
 
-class Shelf:
-    """A folder with version 1 of a ledger and a database, and copies of it to be destroyed."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._copies = folder, 0
-        first = folder / "first"
-        first.mkdir()
-        embedded.serving(first, 1)
-        embedded.ledger(first, 1)
-
-    def copy(self) -> Path:
-        self._copies += 1
-        return Path(shutil.copytree(self._folder / "first", self._folder / f"copy{self._copies}"))
-
-    def bring(self, act: str, folder: Path, inject: str) -> tuple[int | None, str]:
-        """Bring version 2 with strace meddling; return the exit code and what the process said at its end."""
-        file = folder / embedded.FILES[act]
-        paths = [part for path in (file, f"{file}-journal") for part in ("-P", str(path))]
-        return traced(folder, ["-e", f"trace={CALLS}", *paths, "-e", inject], getattr(embedded, act), folder, 2)
-
-
 @pytest.fixture(scope="module")
-def shelf(tmp_path_factory):
-    return Shelf(tmp_path_factory.mktemp("shelf"))
+def copy(tmp_path_factory):
+    """Copy a folder with version 1 of a ledger and a database; the copies are there to be destroyed."""
+    first, numbers = tmp_path_factory.mktemp("first"), itertools.count(1)
+    embedded.serving(first, 1)
+    embedded.ledger(first, 1)
+    return lambda: Path(shutil.copytree(first, first.with_name(f"{first.name}-copy{next(numbers)}")))
+
+
+def bring(act: str, folder: Path, inject: str) -> tuple[int | None, str]:
+    """Bring version 2 with strace meddling; return the exit code and what the process said at its end."""
+    file = folder / embedded.FILES[act]
+    paths = [part for path in (file, f"{file}-journal") for part in ("-P", str(path))]
+    return traced(folder, ["-e", f"trace={CALLS}", *paths, "-e", inject], getattr(embedded, act), folder, 2)
 
 
 def rows(folder: Path) -> list[tuple[int, int]]:
@@ -100,11 +91,11 @@ RECOVERED = {"serving": recovered_serving, "ledger": recovered_ledger}
 
 
 @pytest.mark.parametrize("act", ["serving", "ledger"])
-def test_killed_at_any_system_call_that_changes_a_file(shelf, act):
+def test_killed_at_any_system_call_that_changes_a_file(copy, act):
     killed, number = 0, 1
     while True:
-        folder = shelf.copy()
-        code, said = shelf.bring(act, folder, f"inject={CALLS}:signal=KILL:when={number}")
+        folder = copy()
+        code, said = bring(act, folder, f"inject={CALLS}:signal=KILL:when={number}")
         if said:  # it ended before it came to so many calls
             assert said == "done: None"
             break
@@ -123,10 +114,10 @@ def test_killed_at_any_system_call_that_changes_a_file(shelf, act):
     ["fsync,fdatasync:error=EIO", "pwrite64:error=EIO", "pwrite64:error=ENOSPC"],
     ids=["sync-fails", "write-fails", "disk-full"],
 )
-def test_a_disk_that_fails_changes_nothing_and_says_so(shelf, act, inject):
+def test_a_disk_that_fails_changes_nothing_and_says_so(copy, act, inject):
     for number in range(1, 20) if FULL else (1, 7):
-        folder = shelf.copy()
-        _, said = shelf.bring(act, folder, f"inject={inject}:when={number}+")
+        folder = copy()
+        _, said = bring(act, folder, f"inject={inject}:when={number}+")
         if number == 1:
             assert said not in ("", "done: None")
         error = said.strip().splitlines()[-1]

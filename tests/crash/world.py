@@ -103,10 +103,10 @@ class World:
             **how,
         )
 
-    def order(self, first: str = DAY, end: str = AFTER, **how: Any) -> driver.Order:
+    def order(self, first: str = DAY, end: str = AFTER, **how: Any) -> driver.RunOrder:
         how = {"kind": self.kind, **how}
         target = self.name(how.pop("table", "t"))
-        return driver.Order(
+        return driver.RunOrder(
             config=str(self.config.source), told="", raw=self.name("raw"), target=target, first=first, end=end, **how
         )
 

@@ -10,7 +10,7 @@ from twice.engine.claiming import give_up
 from twice.engine.cost import measured
 
 
-class Ledger:
+class FakeLedger:
     def __init__(self):
         self.taken = []
 
@@ -27,7 +27,7 @@ def job(raised: Exception, handle: object):
         store=SimpleNamespace(fence=fence),
         session=session,
         step=SimpleNamespace(writes="t"),
-        ledger=Ledger(),
+        ledger=FakeLedger(),
         group="g",
     )
 

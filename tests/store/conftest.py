@@ -8,7 +8,7 @@ from tests.store import databases
 
 
 @pytest.fixture(params=["sqlite", "postgres", "other"])
-def place(request, tmp_path) -> databases.Place:
+def place(request, tmp_path) -> databases.SqlDatabase:
     """A fresh database of each kind; `other` is Postgres, reached as any further database would be."""
     if request.param == "sqlite":
         return databases.sqlite_place(tmp_path)
@@ -17,6 +17,6 @@ def place(request, tmp_path) -> databases.Place:
 
 
 @pytest.fixture
-def pg(postgres_database) -> databases.Place:
+def pg(postgres_database) -> databases.SqlDatabase:
     """A fresh Postgres database."""
     return databases.postgres_place(postgres_database)

@@ -35,7 +35,7 @@ FIRST, SECOND = date(2026, 4, 25), date(2026, 4, 26)
 
 
 @dataclass
-class Place:
+class SqlDatabase:
     """One database, with the namespace that its tables live in."""
 
     database: Database
@@ -101,17 +101,17 @@ def two_days(table: Table, days: int = 2) -> Target:
     return Target.of(table, Scope(window), UTC)
 
 
-def sqlite_place(folder: Path) -> Place:
+def sqlite_place(folder: Path) -> SqlDatabase:
     database = open_database(StoreConfig("serving", "sql", {"url": "sqlite:///serving.db"}), folder)
-    return Place(database, "main")
+    return SqlDatabase(database, "main")
 
 
-def postgres_place(url: str, *, other: bool = False) -> Place:
+def postgres_place(url: str, *, other: bool = False) -> SqlDatabase:
     """Reach a Postgres database; `other`: as one that the store knows nothing special about."""
     database = open_database(StoreConfig("serving", "sql", {"url": url}), Path())
     if other:
         database.dialect = "other"
-    return Place(database, "public")
+    return SqlDatabase(database, "public")
 
 
 def _plain(value: object) -> object:

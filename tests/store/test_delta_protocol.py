@@ -28,7 +28,7 @@ DAYS = [datetime(2026, 4, day, tzinfo=UTC) for day in (24, 25, 26, 27)]
 NOTES = {"twice.run": "r1", "twice.step": "p.s"}
 
 
-class Bench:
+class ClaimedTable:
     """One table, and the stores of as many processes as a test wants."""
 
     def __init__(self, lab, settings: Settings, **contract) -> None:
@@ -74,91 +74,91 @@ class Bench:
 
 
 @pytest.fixture
-def bench(lab) -> Bench:
-    return Bench(lab, Settings(str(lab.config.root / "delta")))
+def claimed(lab) -> ClaimedTable:
+    return ClaimedTable(lab, Settings(str(lab.config.root / "delta")))
 
 
-def test_s45_a_frozen_claim_is_refused_although_the_winner_changed_nothing(bench):
+def test_s45_a_frozen_claim_is_refused_although_the_winner_changed_nothing(claimed):
     # Given a claim that has staged its rows and freezes,
-    mine, winner = bench.store, bench.process()
-    stage = bench.staged(mine, 3, 5)
+    mine, winner = claimed.store, claimed.process()
+    stage = claimed.staged(mine, 3, 5)
     # when another process takes over, finds nothing to change and says nothing but that,
-    assert winner.stages(bench.session, bench.table) == [3]
-    assert winner.fence(bench.session, bench.table, 3) is None
-    empty = winner.open(bench.session, bench.target(), 4)
-    winner.stage(bench.session, empty, bench.made(0))
-    winner.discard(bench.session, empty, {})
-    before = bench.version(), bench.fingerprints()
+    assert winner.stages(claimed.session, claimed.table) == [3]
+    assert winner.fence(claimed.session, claimed.table, 3) is None
+    empty = winner.open(claimed.session, claimed.target(), 4)
+    winner.stage(claimed.session, empty, claimed.made(0))
+    winner.discard(claimed.session, empty, {})
+    before = claimed.version(), claimed.fingerprints()
     # then the first can neither publish nor say that nothing had to change,
     with pytest.raises(LeaseLost, match="claim 3 was taken over"):
-        bench.publish(mine, stage)
+        claimed.publish(mine, stage)
     with pytest.raises(LeaseLost):
-        mine.discard(bench.session, stage, {})
-    assert (bench.version(), bench.fingerprints()) == before
+        mine.discard(claimed.session, stage, {})
+    assert (claimed.version(), claimed.fingerprints()) == before
     # nothing is left over, and the table remembers the tokens although nothing was published.
-    assert bench.count() == 0
-    assert winner.stages(bench.session, bench.table) == []
-    assert winner.token(bench.session, bench.table) == 3
-    assert winner.fence(bench.session, bench.table, 3) is None
+    assert claimed.count() == 0
+    assert winner.stages(claimed.session, claimed.table) == []
+    assert winner.token(claimed.session, claimed.table) == 3
+    assert winner.fence(claimed.session, claimed.table, 3) is None
 
 
-def test_s45_a_fence_in_the_very_moment_of_the_commit_wins(bench, monkeypatch):
-    mine, winner = bench.store, bench.process()
-    stage = bench.staged(mine, 3, 5)
+def test_s45_a_fence_in_the_very_moment_of_the_commit_wins(claimed, monkeypatch):
+    mine, winner = claimed.store, claimed.process()
+    stage = claimed.staged(mine, 3, 5)
     commit, fenced = jvm.commit, []
 
     def first_the_other(*how):
         if not fenced:
             fenced.append(True)
-            assert winner.fence(bench.lab.spark.newSession(), bench.table, 3) is None
+            assert winner.fence(claimed.lab.spark.newSession(), claimed.table, 3) is None
         return commit(*how)
 
     monkeypatch.setattr(jvm, "commit", first_the_other)
     with pytest.raises(LeaseLost):
-        bench.publish(mine, stage)
-    assert bench.count() == 0
+        claimed.publish(mine, stage)
+    assert claimed.count() == 0
 
 
 @pytest.mark.parametrize(("day", "lands"), [(1, False), (2, True)], ids=["of-the-scope", "of-another-day"])
-def test_rows_that_come_in_the_very_moment_of_the_commit_are_not_overlooked(bench, monkeypatch, day, lands):
-    stage = bench.staged(bench.store, 3, 5)
+def test_rows_that_come_in_the_very_moment_of_the_commit_are_not_overlooked(claimed, monkeypatch, day, lands):
+    stage = claimed.staged(claimed.store, 3, 5)
     commit, inserted = jvm.commit, []
 
     def first_the_other(*how):
         if not inserted:
-            rows = bench.made(2, day=day, session=bench.lab.spark.newSession())
-            inserted.append(rows.write.format("delta").mode("append").save(bench.path()))
+            rows = claimed.made(2, day=day, session=claimed.lab.spark.newSession())
+            inserted.append(rows.write.format("delta").mode("append").save(claimed.path()))
         return commit(*how)
 
     monkeypatch.setattr(jvm, "commit", first_the_other)
     if lands:
-        bench.publish(bench.store, stage)
-        assert bench.count() == 7
+        claimed.publish(claimed.store, stage)
+        assert claimed.count() == 7
     else:
         with pytest.raises(Conflict):
-            bench.publish(bench.store, stage)
-        assert bench.count() == 2
+            claimed.publish(claimed.store, stage)
+        assert claimed.count() == 2
 
 
-def test_what_had_landed_is_adopted_by_whoever_takes_over(bench):
-    stage = bench.staged(bench.store, 3, 5)
-    version = bench.publish(bench.store, stage)
-    other = bench.process()
+def test_what_had_landed_is_adopted_by_whoever_takes_over(claimed):
+    stage = claimed.staged(claimed.store, 3, 5)
+    version = claimed.publish(claimed.store, stage)
+    other = claimed.process()
     # Killed before it could write down that it published: with its mark still there, or gone.
-    assert other.fence(bench.session, bench.table, 3) == version
-    Claims(bench.session, stage.log).add(3, Mark(stage.application, int(stage.base)))
-    assert other.fence(bench.session, bench.table, 3) == version
-    assert other.stages(bench.session, bench.table) == []
-    assert bench.version() == version
-    assert bench.count() == 5
+    assert other.fence(claimed.session, claimed.table, 3) == version
+    Claims(claimed.session, stage.log).add(3, Mark(stage.application, int(stage.base)))
+    assert other.fence(claimed.session, claimed.table, 3) == version
+    assert other.stages(claimed.session, claimed.table) == []
+    assert claimed.version() == version
+    assert claimed.count() == 5
     # A later claim of the same scope does not hide the earlier one.
-    later = bench.staged(other, 7, 6)
-    assert bench.publish(other, later) > version
-    assert other.token(bench.session, bench.table) == 7
+    later = claimed.staged(other, 7, 6)
+    assert claimed.publish(other, later) > version
+    assert other.token(claimed.session, claimed.table) == 7
     # Taken back by hand: a token that was given once is not given again.
-    bench.session.sql(f"restore table {other.places.sql(bench.table.id)} to version as of {version}")
-    assert bench.process().token(bench.session, bench.table) == 7
-    assert bench.count() == 5
+    claimed.session.sql(f"restore table {other.places.sql(claimed.table.id)} to version as of {version}")
+    assert claimed.process().token(claimed.session, claimed.table) == 7
+    assert claimed.count() == 5
 
 
 def lose(monkeypatch, *, applied: bool, first=None):
@@ -177,123 +177,123 @@ def lose(monkeypatch, *, applied: bool, first=None):
     monkeypatch.setattr(jvm, "commit", without_answer)
 
 
-def test_a_commit_whose_answer_is_lost_is_looked_up(bench, monkeypatch):
-    stage = bench.staged(bench.store, 3, 5)
+def test_a_commit_whose_answer_is_lost_is_looked_up(claimed, monkeypatch):
+    stage = claimed.staged(claimed.store, 3, 5)
     lose(monkeypatch, applied=True)
-    version = bench.publish(bench.store, stage)
-    assert version == bench.version()
-    assert bench.count() == 5
-    assert bench.store.stages(bench.session, bench.table) == []
+    version = claimed.publish(claimed.store, stage)
+    assert version == claimed.version()
+    assert claimed.count() == 5
+    assert claimed.store.stages(claimed.session, claimed.table) == []
 
 
-def test_a_commit_that_was_never_made_is_not_mistaken_for_somebody_elses(bench, monkeypatch):
-    stage = bench.staged(bench.store, 3, 5)
-    name = bench.store.places.sql(bench.table.id)
+def test_a_commit_that_was_never_made_is_not_mistaken_for_somebody_elses(claimed, monkeypatch):
+    stage = claimed.staged(claimed.store, 3, 5)
+    name = claimed.store.places.sql(claimed.table.id)
     lose(
         monkeypatch,
         applied=False,
-        first=lambda: bench.lab.spark.sql(f"insert into {name} values (1, date'2026-04-25', 1)"),
+        first=lambda: claimed.lab.spark.sql(f"insert into {name} values (1, date'2026-04-25', 1)"),
     )
     with pytest.raises(Py4JNetworkError):
-        bench.publish(bench.store, stage)
-    assert bench.count() == 1
+        claimed.publish(claimed.store, stage)
+    assert claimed.count() == 1
     # The attempt is given up: its own fence is a commit now, because the lost one may still be on its way.
-    before, commits = bench.version(), bench.commits()
-    assert bench.store.fence(bench.session, bench.table, 3) is None
-    assert bench.commits() == commits + 1
+    before, commits = claimed.version(), claimed.commits()
+    assert claimed.store.fence(claimed.session, claimed.table, 3) is None
+    assert claimed.commits() == commits + 1
     # It is no new content, though.
-    assert bench.version() == before
+    assert claimed.version() == before
     with pytest.raises(LeaseLost):
-        bench.publish(bench.store, stage)
+        claimed.publish(claimed.store, stage)
 
 
-def test_giving_up_before_the_commit_leaves_no_version(bench):
-    stage = bench.staged(bench.store, 3, 5)
-    before = bench.commits()
-    assert bench.store.fence(bench.session, bench.table, 3) is None
-    assert bench.commits() == before
-    assert bench.store.stages(bench.session, bench.table) == []
+def test_giving_up_before_the_commit_leaves_no_version(claimed):
+    stage = claimed.staged(claimed.store, 3, 5)
+    before = claimed.commits()
+    assert claimed.store.fence(claimed.session, claimed.table, 3) is None
+    assert claimed.commits() == before
+    assert claimed.store.stages(claimed.session, claimed.table) == []
     with pytest.raises(LeaseLost):
-        bench.publish(bench.store, stage)
+        claimed.publish(claimed.store, stage)
     with pytest.raises(LeaseLost):
-        bench.store.stage(bench.session, stage, bench.made(1), first=False)
+        claimed.store.stage(claimed.session, stage, claimed.made(1), first=False)
 
 
-def test_scopes_side_by_side_do_not_fence_each_other(bench):
+def test_scopes_side_by_side_do_not_fence_each_other(claimed):
     # Three days and one of another week are claimed at once; fencing the first leaves the second alone.
-    wide, other = bench.process(), bench.process()
-    many = wide.open(bench.session, bench.target(0, 1), 5)
-    one = other.open(bench.session, bench.target(2, 2), 4)
-    other.stage(bench.session, one, bench.made(3, 2))
-    wide.stage(bench.session, many, bench.made(2, 0))
-    wide.stage(bench.session, many, bench.made(2, 1), first=False)
-    assert wide.staged(bench.session, many).count() == 4
-    assert bench.process().fence(bench.session, bench.table, 5) is None
-    bench.publish(other, one)
+    wide, other = claimed.process(), claimed.process()
+    many = wide.open(claimed.session, claimed.target(0, 1), 5)
+    one = other.open(claimed.session, claimed.target(2, 2), 4)
+    other.stage(claimed.session, one, claimed.made(3, 2))
+    wide.stage(claimed.session, many, claimed.made(2, 0))
+    wide.stage(claimed.session, many, claimed.made(2, 1), first=False)
+    assert wide.staged(claimed.session, many).count() == 4
+    assert claimed.process().fence(claimed.session, claimed.table, 5) is None
+    claimed.publish(other, one)
     with pytest.raises(LeaseLost):
-        bench.publish(wide, many)
-    assert bench.count() == 3
+        claimed.publish(wide, many)
+    assert claimed.count() == 3
 
 
-def test_only_the_partitions_that_changed_are_published_and_the_rest_is_cleaned_up(bench):
-    store = bench.store
-    stage = store.open(bench.session, bench.target(0, 1), 3)
-    store.stage(bench.session, stage, bench.made(2, 0))
-    store.stage(bench.session, stage, bench.made(3, 1), first=False)
-    version = store.publish(bench.session, stage, stage.target.partitions[:1], NOTES, {"twice.x": "it's"})
-    assert bench.count() == 2
-    assert store.property(bench.session, bench.table, "twice.x") == "it's"
-    files = store.files(bench.session, bench.target(0, 1), version)
+def test_only_the_partitions_that_changed_are_published_and_the_rest_is_cleaned_up(claimed):
+    store = claimed.store
+    stage = store.open(claimed.session, claimed.target(0, 1), 3)
+    store.stage(claimed.session, stage, claimed.made(2, 0))
+    store.stage(claimed.session, stage, claimed.made(3, 1), first=False)
+    version = store.publish(claimed.session, stage, stage.target.partitions[:1], NOTES, {"twice.x": "it's"})
+    assert claimed.count() == 2
+    assert store.property(claimed.session, claimed.table, "twice.x") == "it's"
+    files = store.files(claimed.session, claimed.target(0, 1), version)
     assert [bool(files[partition]) for partition in stage.target.partitions] == [True, False]
-    claims = Claims(bench.session, stage.log)
+    claims = Claims(claimed.session, stage.log)
     assert len(list(Path(urlsplit(claims.folder(3)).path).rglob("*.parquet"))) == len(
         [file for file in stage.added if file.partition["d"] == DAYS[0].date()]
     )
 
 
 def test_a_merge_that_meets_a_compacted_table_starts_again(lab):
-    bench = Bench(lab, Settings(str(lab.config.root / "delta")), key=["id"], write=Merge(version="n"))
-    whole = Target.of(bench.table, Scope(Window(DAYS[1], DAYS[2])), ZoneInfo("UTC"))
-    store = bench.store
+    claimed = ClaimedTable(lab, Settings(str(lab.config.root / "delta")), key=["id"], write=Merge(version="n"))
+    whole = Target.of(claimed.table, Scope(Window(DAYS[1], DAYS[2])), ZoneInfo("UTC"))
+    store = claimed.store
     for token, day in ((1, 0), (2, 1)):
-        stage = store.open(bench.session, whole, token)
-        store.stage_changes(bench.session, stage, bench.made(3, day, n=token), insert_only=False)
-        assert store.staged(bench.session, stage).where(scope_filter(whole)).count() == 3
-        store.publish(bench.session, stage, whole.partitions, NOTES, {})
-    stage = store.open(bench.session, whole, 3)
-    store.stage_changes(bench.session, stage, bench.made(1, n=3), insert_only=False)
-    bench.session.sql(f"delete from {store.places.sql(bench.table.id)} where id = 0")
+        stage = store.open(claimed.session, whole, token)
+        store.stage_changes(claimed.session, stage, claimed.made(3, day, n=token), insert_only=False)
+        assert store.staged(claimed.session, stage).where(scope_filter(whole)).count() == 3
+        store.publish(claimed.session, stage, whole.partitions, NOTES, {})
+    stage = store.open(claimed.session, whole, 3)
+    store.stage_changes(claimed.session, stage, claimed.made(1, n=3), insert_only=False)
+    claimed.session.sql(f"delete from {store.places.sql(claimed.table.id)} where id = 0")
     with pytest.raises(Conflict, match="another writer"):
-        store.publish(bench.session, stage, whole.partitions, NOTES, {})
-    assert bench.count() == 2
+        store.publish(claimed.session, stage, whole.partitions, NOTES, {})
+    assert claimed.count() == 2
 
 
 def test_a_shadow_in_sparks_own_catalog_whose_removal_was_killed_is_removed(lab, tmp_path):
     lab.spark.sql(f"create database {lab.space} location '{tmp_path}'")
-    bench = Bench(lab, Settings(None))
-    bench.publish(bench.store, bench.staged(bench.store, 3, 5))
-    shadow = bench.table.named(bench.store.shadow(bench.table.id, "06a2wk"))
-    name = bench.store.places.sql(shadow.id)
+    claimed = ClaimedTable(lab, Settings(None))
+    claimed.publish(claimed.store, claimed.staged(claimed.store, 3, 5))
+    shadow = claimed.table.named(claimed.store.shadow(claimed.table.id, "06a2wk"))
+    name = claimed.store.places.sql(shadow.id)
     for left in ("both", "name"):
-        bench.store.fork(bench.session, bench.table, shadow)
+        claimed.store.fork(claimed.session, claimed.table, shadow)
         (folder,) = (path for path in tmp_path.iterdir() if "06a2wk" in path.name)
         if left == "name":
             shutil.rmtree(folder)
-        bench.process().drop_shadow(bench.session, bench.table, shadow)
-        assert (folder.exists(), bench.session.catalog.tableExists(name)) == (False, False)
-    assert bench.count() == 5
-    bench.session.sql(f"drop database {lab.space} cascade")
+        claimed.process().drop_shadow(claimed.session, claimed.table, shadow)
+        assert (folder.exists(), claimed.session.catalog.tableExists(name)) == (False, False)
+    assert claimed.count() == 5
+    claimed.session.sql(f"drop database {lab.space} cascade")
 
 
 def test_tables_of_sparks_own_catalog(lab, tmp_path):
     # A store with catalog = "spark" finds its tables where the catalog says.
     lab.spark.sql(f"create database {lab.space} location '{tmp_path}'")
-    bench = Bench(lab, Settings(None))
-    assert not bench.store.abilities.side_by_side
-    stage = bench.staged(bench.store, 3, 5)
-    version = bench.publish(bench.store, stage)
-    assert bench.session.table(f"spark_catalog.{lab.space}.t").count() == 5
-    assert bench.store.files(bench.session, bench.target(), version) == stage.fingerprints()
-    assert bench.store.places.sql(TableName(("w", "a", "b"))) == "`spark_catalog`.`a`.`b`"
-    assert not bench.store.exists(bench.session, Table(f"warehouse.{lab.space}.none"))
-    bench.session.sql(f"drop database {lab.space} cascade")
+    claimed = ClaimedTable(lab, Settings(None))
+    assert not claimed.store.abilities.side_by_side
+    stage = claimed.staged(claimed.store, 3, 5)
+    version = claimed.publish(claimed.store, stage)
+    assert claimed.session.table(f"spark_catalog.{lab.space}.t").count() == 5
+    assert claimed.store.files(claimed.session, claimed.target(), version) == stage.fingerprints()
+    assert claimed.store.places.sql(TableName(("w", "a", "b"))) == "`spark_catalog`.`a`.`b`"
+    assert not claimed.store.exists(claimed.session, Table(f"warehouse.{lab.space}.none"))
+    claimed.session.sql(f"drop database {lab.space} cascade")

@@ -13,6 +13,7 @@ from twice import Day, Hour, Overwrite, Table, Whole, failpoints
 from twice.errors import Conflict, LeaseLost, StoreRefused, TransientError
 from twice.model.scopes import Scope
 from twice.model.targets import Target
+from twice.model.windows import Window
 from twice.store.parquet import columns, publishing, swap
 from twice.store.parquet.files import LocalFiles
 from twice.store.parquet.folder import Folder
@@ -25,20 +26,16 @@ TENANTS = Table("files.core.t", partition=Day("d"), dimensions=["tenant"], key=[
 WHOLE = Table("files.core.t", key=["id"], write=Whole())
 
 
-class Shelf:
+class FolderTable:
     """A table of a few files, and claims on it."""
 
-    def __init__(self, root: Path, table: Table = DAYS) -> None:
+    def __init__(self, root: Path, table: Table = DAYS, *, exists: bool = False) -> None:
         self.root, self.table = root, table
         self.folder = Folder.of(table, LocalFiles(), str(root))
-        assert self.folder.log.commit(State(0, 0, SCHEMA))
+        assert exists or self.folder.log.commit(State(0, 0, SCHEMA))
 
     def target(self, first: str = "2026-04-25", end: str = "2026-04-26", **dimensions: str) -> Target:
-        window = None
-        if self.table.partition:
-            from twice.model.windows import Window
-
-            window = Window(*(Day.parse(text, UTC) for text in (first, end)))
+        window = Window(Day.parse(first, UTC), Day.parse(end, UTC)) if self.table.partition else None
         return Target.of(self.table, Scope.of(window, dimensions), UTC)
 
     def stage(self, token: int, rows: dict[str, str], target: Target | None = None) -> publishing.ParquetStage:
@@ -75,153 +72,151 @@ class Shelf:
 
 
 @pytest.fixture
-def shelf(tmp_path):
-    return Shelf(tmp_path)
+def files(tmp_path):
+    return FolderTable(tmp_path)
 
 
 DAY = "d=2026-04-25"
 
 
-def test_a_day_is_replaced_and_its_neighbours_are_not_touched(shelf):
-    neighbour = shelf.target("2026-04-26", "2026-04-27")
-    assert shelf.publish(1, {"d=2026-04-26/a": "n"}, neighbour) == "1"
-    inode = Path(shelf.folder.data, "d=2026-04-26/a").stat().st_ino
-    assert shelf.publish(2, {f"{DAY}/a": "1", f"{DAY}/b": "2"}) == "2"
-    assert shelf.publish(3, {f"{DAY}/c": "3"}, newest="x") == "3"
-    assert shelf.data() == {f"{DAY}/c": "3", "d=2026-04-26/a": "n"}
-    assert Path(shelf.folder.data, "d=2026-04-26/a").stat().st_ino == inode
-    assert shelf.leftovers() == []
-    assert shelf.head.properties == {"newest": "x"}
-    assert shelf.head.ended == {1: 1, 2: 2, 3: 3}
+def test_a_day_is_replaced_and_its_neighbours_are_not_touched(files):
+    neighbour = files.target("2026-04-26", "2026-04-27")
+    assert files.publish(1, {"d=2026-04-26/a": "n"}, neighbour) == "1"
+    inode = Path(files.folder.data, "d=2026-04-26/a").stat().st_ino
+    assert files.publish(2, {f"{DAY}/a": "1", f"{DAY}/b": "2"}) == "2"
+    assert files.publish(3, {f"{DAY}/c": "3"}, newest="x") == "3"
+    assert files.data() == {f"{DAY}/c": "3", "d=2026-04-26/a": "n"}
+    assert Path(files.folder.data, "d=2026-04-26/a").stat().st_ino == inode
+    assert files.leftovers() == []
+    assert files.head.properties == {"newest": "x"}
+    assert files.head.ended == {1: 1, 2: 2, 3: 3}
 
 
-def test_an_empty_result_removes_the_partition(shelf):
-    shelf.publish(1, {f"{DAY}/a": "1"})
-    assert shelf.publish(2, {}) == "2"
-    assert shelf.data() == {}
-    assert not Path(shelf.folder.data, DAY).exists()
+def test_an_empty_result_removes_the_partition(files):
+    files.publish(1, {f"{DAY}/a": "1"})
+    assert files.publish(2, {}) == "2"
+    assert files.data() == {}
+    assert not Path(files.folder.data, DAY).exists()
 
 
-def test_only_the_partitions_that_are_asked_for_move(shelf):
-    both = shelf.target("2026-04-25", "2026-04-27")
-    shelf.publish(1, {f"{DAY}/a": "old", "d=2026-04-26/a": "old"}, both)
-    stage = shelf.stage(2, {f"{DAY}/b": "new", "d=2026-04-26/b": "new"}, both)
-    publishing.publish(shelf.folder, stage, both.partitions[1:], {}, {})
-    assert shelf.data() == {f"{DAY}/a": "old", "d=2026-04-26/b": "new"}
-    assert shelf.leftovers() == []
+def test_only_the_partitions_that_are_asked_for_move(files):
+    both = files.target("2026-04-25", "2026-04-27")
+    files.publish(1, {f"{DAY}/a": "old", "d=2026-04-26/a": "old"}, both)
+    stage = files.stage(2, {f"{DAY}/b": "new", "d=2026-04-26/b": "new"}, both)
+    publishing.publish(files.folder, stage, both.partitions[1:], {}, {})
+    assert files.data() == {f"{DAY}/a": "old", "d=2026-04-26/b": "new"}
+    assert files.leftovers() == []
 
 
 def test_a_whole_table_is_one_folder(tmp_path):
-    shelf = Shelf(tmp_path, WHOLE)
-    shelf.publish(1, {"a": "1", "_SUCCESS": ""})
-    shelf.publish(2, {"b": "2", "_temporary/0/x": "left by a write that failed"})
-    assert shelf.data() == {"b": "2"}
-    assert sorted(path.name for path in Path(shelf.folder.data).iterdir()) == ["b"]
+    files = FolderTable(tmp_path, WHOLE)
+    files.publish(1, {"a": "1", "_SUCCESS": ""})
+    files.publish(2, {"b": "2", "_temporary/0/x": "left by a write that failed"})
+    assert files.data() == {"b": "2"}
+    assert sorted(path.name for path in Path(files.folder.data).iterdir()) == ["b"]
 
 
 def test_one_tenant_is_replaced_below_the_day(tmp_path):
-    shelf = Shelf(tmp_path, TENANTS)
-    shelf.publish(1, {f"{DAY}/tenant=a/1": "a", f"{DAY}/tenant=b/1": "b"})
-    shelf.publish(2, {f"{DAY}/tenant=a/2": "A"}, shelf.target(tenant="a"))
-    shelf.publish(3, {}, shelf.target(tenant="c"))
-    assert shelf.data() == {f"{DAY}/tenant=a/2": "A", f"{DAY}/tenant=b/1": "b"}
-    shelf.publish(4, {f"{DAY}/tenant=c/3": "c"})
-    assert shelf.data() == {f"{DAY}/tenant=c/3": "c"}
+    files = FolderTable(tmp_path, TENANTS)
+    files.publish(1, {f"{DAY}/tenant=a/1": "a", f"{DAY}/tenant=b/1": "b"})
+    files.publish(2, {f"{DAY}/tenant=a/2": "A"}, files.target(tenant="a"))
+    files.publish(3, {}, files.target(tenant="c"))
+    assert files.data() == {f"{DAY}/tenant=a/2": "A", f"{DAY}/tenant=b/1": "b"}
+    files.publish(4, {f"{DAY}/tenant=c/3": "c"})
+    assert files.data() == {f"{DAY}/tenant=c/3": "c"}
 
 
 def test_s10_tenants_with_difficult_names_are_single_folders(tmp_path):
     from twice.store.parquet.names import escape
 
-    shelf = Shelf(tmp_path, TENANTS)
+    files = FolderTable(tmp_path, TENANTS)
     names = ["..", "a/b", "it's", 'say "x"', "Zoë", "50%", "line\nbreak", "back\\slash", "x" * 80]
-    shelf.publish(1, {f"{DAY}/tenant={escape(name)}/1": name for name in names})
+    files.publish(1, {f"{DAY}/tenant={escape(name)}/1": name for name in names})
     for number, name in enumerate(names):
-        shelf.publish(2 + number, {f"{DAY}/tenant={escape(name)}/2": name.upper()}, shelf.target(tenant=name))
-    assert shelf.data() == {f"{DAY}/tenant={escape(name)}/2": name.upper() for name in names}
+        files.publish(2 + number, {f"{DAY}/tenant={escape(name)}/2": name.upper()}, files.target(tenant=name))
+    assert files.data() == {f"{DAY}/tenant={escape(name)}/2": name.upper() for name in names}
     assert [path.name for path in tmp_path.iterdir()] == ["core"]
 
 
 def test_hours_are_found_by_their_instant(tmp_path):
-    from twice.model.windows import Window
-
     table = Table("files.core.t", partition=Hour("h"), write=Overwrite())
-    shelf = Shelf(tmp_path, table)
+    files = FolderTable(tmp_path, table)
     window = Window(*(Hour.parse(text, UTC) for text in ("2026-04-25T13", "2026-04-25T15")))
     target = Target.of(table, Scope(window), UTC)
-    shelf.publish(1, {"h=2026-04-25 13%3A00%3A00/a": "1", "h=2026-04-25 14%3A00%3A00/a": "2"}, target)
-    shelf.publish(2, {"h=2026-04-25 14%3A00%3A00/b": "3"}, target)
-    assert shelf.data() == {"h=2026-04-25 14%3A00%3A00/b": "3"}
+    files.publish(1, {"h=2026-04-25 13%3A00%3A00/a": "1", "h=2026-04-25 14%3A00%3A00/a": "2"}, target)
+    files.publish(2, {"h=2026-04-25 14%3A00%3A00/b": "3"}, target)
+    assert files.data() == {"h=2026-04-25 14%3A00%3A00/b": "3"}
 
 
-def test_a_fenced_claim_cannot_publish_stage_or_end(shelf):
-    shelf.publish(1, {f"{DAY}/a": "1"})
-    stage = shelf.stage(2, {f"{DAY}/b": "2"})
-    assert publishing.fence(shelf.folder, 2) is None
-    assert shelf.leftovers() == []
+def test_a_fenced_claim_cannot_publish_stage_or_end(files):
+    files.publish(1, {f"{DAY}/a": "1"})
+    stage = files.stage(2, {f"{DAY}/b": "2"})
+    assert publishing.fence(files.folder, 2) is None
+    assert files.leftovers() == []
     with pytest.raises(LeaseLost, match="claim 2 was taken over"):
-        publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {})
+        publishing.publish(files.folder, stage, stage.target.partitions, {}, {})
     with pytest.raises(LeaseLost):
-        publishing.discard(shelf.folder, stage, {})
+        publishing.discard(files.folder, stage, {})
     with pytest.raises(LeaseLost):
-        publishing.open_stage(shelf.folder, shelf.target(), 2)
-    assert publishing.fence(shelf.folder, 2) is None
-    assert shelf.data() == {f"{DAY}/a": "1"}
+        publishing.open_stage(files.folder, files.target(), 2)
+    assert publishing.fence(files.folder, 2) is None
+    assert files.data() == {f"{DAY}/a": "1"}
 
 
-def test_a_claim_that_has_published_is_adopted_not_fenced(shelf):
-    assert shelf.publish(7, {f"{DAY}/a": "1"}) == "1"
-    assert publishing.fence(shelf.folder, 7) == "1"
-    assert shelf.head.token == 7
-    assert publishing.fence(shelf.folder, 3) is None
-    assert shelf.head.token == 7
+def test_a_claim_that_has_published_is_adopted_not_fenced(files):
+    assert files.publish(7, {f"{DAY}/a": "1"}) == "1"
+    assert publishing.fence(files.folder, 7) == "1"
+    assert files.head.token == 7
+    assert publishing.fence(files.folder, 3) is None
+    assert files.head.token == 7
 
 
-def test_a_fence_that_comes_between_look_and_entry_wins(shelf, monkeypatch):
-    stage = shelf.stage(1, {f"{DAY}/a": "1"})
+def test_a_fence_that_comes_between_look_and_entry_wins(files, monkeypatch):
+    stage = files.stage(1, {f"{DAY}/a": "1"})
     commit, raced = Log.commit, []
 
     def late(log, state):
         if not raced:
             raced.append(True)
-            assert publishing.fence(shelf.folder, 1) is None
+            assert publishing.fence(files.folder, 1) is None
         return commit(log, state)
 
     monkeypatch.setattr(Log, "commit", late)
     with pytest.raises(LeaseLost):
-        publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {})
-    assert shelf.data() == {}
+        publishing.publish(files.folder, stage, stage.target.partitions, {}, {})
+    assert files.data() == {}
 
 
-def test_one_whose_prepared_entry_is_cleaned_away_has_lost_the_race(shelf, monkeypatch):
-    slow, write, raced = shelf.head.following(), LocalFiles.write, []
+def test_one_whose_prepared_entry_is_cleaned_away_has_lost_the_race(files, monkeypatch):
+    slow, write, raced = files.head.following(), LocalFiles.write, []
 
-    def late(files, path, text):
+    def late(local, path, text):
         if not raced:
             raced.append(True)
-            shelf.publish(1, {f"{DAY}/a": "1"})
-        write(files, path, text)
+            files.publish(1, {f"{DAY}/a": "1"})
+        write(local, path, text)
 
     monkeypatch.setattr(LocalFiles, "write", late)
-    assert shelf.folder.log.commit(slow) is False
-    assert (shelf.head.version, shelf.leftovers()) == (1, [])
+    assert files.folder.log.commit(slow) is False
+    assert (files.head.version, files.leftovers()) == (1, [])
 
 
-def test_a_lost_answer_is_looked_up(shelf, monkeypatch):
-    stage, commit = shelf.stage(1, {f"{DAY}/a": "1"}), Log.commit
+def test_a_lost_answer_is_looked_up(files, monkeypatch):
+    stage, commit = files.stage(1, {f"{DAY}/a": "1"}), Log.commit
 
     def lost(log, state):
         commit(log, state)
         raise TransientError("the answer was lost")
 
     monkeypatch.setattr(Log, "commit", lost)
-    assert publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {}) == "1"
-    assert shelf.data() == {f"{DAY}/a": "1"}
-    assert publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {}) == "1"
-    assert shelf.head.version == 1
+    assert publishing.publish(files.folder, stage, stage.target.partitions, {}, {}) == "1"
+    assert files.data() == {f"{DAY}/a": "1"}
+    assert publishing.publish(files.folder, stage, stage.target.partitions, {}, {}) == "1"
+    assert files.head.version == 1
 
 
-def test_an_error_before_the_entry_publishes_nothing(shelf, monkeypatch):
-    stage = shelf.stage(1, {f"{DAY}/a": "1"})
+def test_an_error_before_the_entry_publishes_nothing(files, monkeypatch):
+    stage = files.stage(1, {f"{DAY}/a": "1"})
 
     def broken(log, state):
         raise TransientError("no disk")
@@ -229,160 +224,158 @@ def test_an_error_before_the_entry_publishes_nothing(shelf, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Log, "commit", broken)
         with pytest.raises(TransientError, match="no disk"):
-            publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {})
-    assert shelf.data() == {}
-    assert publishing.fence(shelf.folder, 1) is None
-    assert shelf.leftovers() == []
+            publishing.publish(files.folder, stage, stage.target.partitions, {}, {})
+    assert files.data() == {}
+    assert publishing.fence(files.folder, 1) is None
+    assert files.leftovers() == []
 
 
 @pytest.mark.parametrize("change", ["rewritten", "added", "removed"])
-def test_what_somebody_else_did_to_the_scope_is_a_conflict(shelf, change):
-    shelf.publish(1, {f"{DAY}/a": "1"})
-    stage = shelf.stage(2, {f"{DAY}/b": "2"})
-    file = Path(shelf.folder.data, DAY, "a")
+def test_what_somebody_else_did_to_the_scope_is_a_conflict(files, change):
+    files.publish(1, {f"{DAY}/a": "1"})
+    stage = files.stage(2, {f"{DAY}/b": "2"})
+    file = Path(files.folder.data, DAY, "a")
     if change == "removed":
         file.unlink()
     else:
         (file if change == "rewritten" else file.with_name("other")).write_text("by hand")
-    before = shelf.data()
+    before = files.data()
     with pytest.raises(Conflict, match="2026-04-25: its files were changed by another writer"):
-        publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {})
+        publishing.publish(files.folder, stage, stage.target.partitions, {}, {})
     with pytest.raises(Conflict):
-        publishing.discard(shelf.folder, stage, {})
-    assert shelf.data() == before
+        publishing.discard(files.folder, stage, {})
+    assert files.data() == before
 
 
-def test_what_others_do_next_door_is_none(shelf):
-    stage = shelf.stage(1, {f"{DAY}/a": "1"})
-    shelf.publish(2, {"d=2026-04-26/a": "n"}, shelf.target("2026-04-26", "2026-04-27"))
-    assert publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {}) == "2"
-    assert shelf.data() == {f"{DAY}/a": "1", "d=2026-04-26/a": "n"}
+def test_what_others_do_next_door_is_none(files):
+    stage = files.stage(1, {f"{DAY}/a": "1"})
+    files.publish(2, {"d=2026-04-26/a": "n"}, files.target("2026-04-26", "2026-04-27"))
+    assert publishing.publish(files.folder, stage, stage.target.partitions, {}, {}) == "2"
+    assert files.data() == {f"{DAY}/a": "1", "d=2026-04-26/a": "n"}
 
 
-def test_dropping_an_unchanged_stage_makes_no_version(shelf):
-    shelf.publish(1, {f"{DAY}/a": "1"})
-    number = shelf.head.number
-    publishing.discard(shelf.folder, shelf.stage(2, {f"{DAY}/b": "1"}), {})
-    assert (shelf.head.number, shelf.head.version) == (number, 1)
-    publishing.discard(shelf.folder, shelf.stage(3, {}), {"newest": "now"})
-    assert (shelf.head.version, shelf.head.properties) == (1, {"newest": "now"})
-    assert shelf.leftovers() == []
+def test_dropping_an_unchanged_stage_makes_no_version(files):
+    files.publish(1, {f"{DAY}/a": "1"})
+    number = files.head.number
+    publishing.discard(files.folder, files.stage(2, {f"{DAY}/b": "1"}), {})
+    assert (files.head.number, files.head.version) == (number, 1)
+    publishing.discard(files.folder, files.stage(3, {}), {"newest": "now"})
+    assert (files.head.version, files.head.properties) == (1, {"newest": "now"})
+    assert files.leftovers() == []
 
 
-def test_sixteen_writers_side_by_side_all_land_and_none_twice(shelf):
+def test_sixteen_writers_side_by_side_all_land_and_none_twice(files):
     days = [f"2026-05-{number:02d}" for number in range(1, 17)]
-    targets = [shelf.target(day, f"2026-05-{number:02d}") for number, day in enumerate(days, 2)]
+    targets = [files.target(day, f"2026-05-{number:02d}") for number, day in enumerate(days, 2)]
 
     def write(number: int) -> str:
-        own = Shelf.__new__(Shelf)
-        own.table, own.root = shelf.table, shelf.root
-        own.folder = Folder.of(shelf.table, LocalFiles(), str(shelf.root))
+        own = FolderTable(files.root, exists=True)
         return own.publish(number + 1, {f"d={days[number]}/x": days[number]}, targets[number])
 
     with ThreadPoolExecutor(8) as pool:
         versions = sorted(int(version) for version in pool.map(write, range(16)))
     assert versions == list(range(1, 17))
-    assert shelf.data() == {f"d={day}/x": day for day in days}
-    assert shelf.leftovers() == []
+    assert files.data() == {f"d={day}/x": day for day in days}
+    assert files.leftovers() == []
 
 
 @pytest.mark.parametrize("point", ["parquet.journalled", "parquet.moved_aside", "parquet.moved_in", "parquet.swapped"])
-def test_whoever_comes_next_finishes_a_decided_publish(shelf, monkeypatch, point):
+def test_whoever_comes_next_finishes_a_decided_publish(files, monkeypatch, point):
     failpoints.reset()
-    shelf.publish(1, {f"{DAY}/a": "1", f"{DAY}/b": "1"})
-    stage = shelf.stage(2, {f"{DAY}/c": "2"})
+    files.publish(1, {f"{DAY}/a": "1", f"{DAY}/b": "1"})
+    stage = files.stage(2, {f"{DAY}/c": "2"})
     with monkeypatch.context() as patch:
         patch.setenv("TWICE_FAILPOINT", f"{point}:raise")
         with pytest.raises(TransientError):
-            publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {})
-    assert publishing.fence(shelf.folder, 2) == "2"
-    assert shelf.data() == {f"{DAY}/c": "2"}
-    assert shelf.leftovers() == []
+            publishing.publish(files.folder, stage, stage.target.partitions, {}, {})
+    assert publishing.fence(files.folder, 2) == "2"
+    assert files.data() == {f"{DAY}/c": "2"}
+    assert files.leftovers() == []
 
 
 @pytest.mark.parametrize("had", [True, False], ids=["replaced", "new"])
-def test_one_who_slept_through_the_swap_and_the_next_one_moves_nothing(shelf, had):
+def test_one_who_slept_through_the_swap_and_the_next_one_moves_nothing(files, had):
     # Given a publish that others finished while its process slept, and a newer publish of the same day,
     if had:
-        shelf.publish(1, {f"{DAY}/a": "1"})
-    stage = shelf.stage(2, {f"{DAY}/b": "2"})
-    publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {})
-    slept_at = shelf.head
-    shelf.publish(3, {f"{DAY}/c": "3"})
+        files.publish(1, {f"{DAY}/a": "1"})
+    stage = files.stage(2, {f"{DAY}/b": "2"})
+    publishing.publish(files.folder, stage, stage.target.partitions, {}, {})
+    slept_at = files.head
+    files.publish(3, {f"{DAY}/c": "3"})
     # when it wakes up and goes on with its moves,
-    swap.finish(shelf.folder, slept_at)
+    swap.finish(files.folder, slept_at)
     # then the newer day stays where it is.
-    assert shelf.data() == {f"{DAY}/c": "3"}
-    assert shelf.head.version == (3 if had else 2)
+    assert files.data() == {f"{DAY}/c": "3"}
+    assert files.head.version == (3 if had else 2)
 
 
-def test_one_who_wakes_up_before_the_others_have_cleaned_up_moves_nothing(shelf, monkeypatch):
-    shelf.publish(1, {f"{DAY}/a": "1"})
-    stage = shelf.stage(2, {f"{DAY}/b": "2"})
+def test_one_who_wakes_up_before_the_others_have_cleaned_up_moves_nothing(files, monkeypatch):
+    files.publish(1, {f"{DAY}/a": "1"})
+    stage = files.stage(2, {f"{DAY}/b": "2"})
     with monkeypatch.context() as patch:
         patch.setenv("TWICE_FAILPOINT", "parquet.moved_in:raise")
         failpoints.reset()
         with pytest.raises(TransientError):
-            publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {})
-    swap.put_aside(shelf.folder, f"{shelf.folder.data}/{DAY}", f"{shelf.folder.aside(2)}/0")
-    assert shelf.data() == {f"{DAY}/b": "2"}
-    swap.settle(shelf.folder)
-    assert shelf.data() == {f"{DAY}/b": "2"}
-    assert shelf.leftovers() == []
+            publishing.publish(files.folder, stage, stage.target.partitions, {}, {})
+    swap.put_aside(files.folder, f"{files.folder.data}/{DAY}", f"{files.folder.aside(2)}/0")
+    assert files.data() == {f"{DAY}/b": "2"}
+    swap.settle(files.folder)
+    assert files.data() == {f"{DAY}/b": "2"}
+    assert files.leftovers() == []
 
 
-def test_files_of_somebody_else_in_the_middle_of_a_swap_are_kept_and_named(shelf, monkeypatch):
-    stage = shelf.stage(1, {f"{DAY}/a": "1"})
+def test_files_of_somebody_else_in_the_middle_of_a_swap_are_kept_and_named(files, monkeypatch):
+    stage = files.stage(1, {f"{DAY}/a": "1"})
     with monkeypatch.context() as patch:
         patch.setenv("TWICE_FAILPOINT", "parquet.journalled:raise")
         failpoints.reset()
         with pytest.raises(TransientError):
-            publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {})
-    theirs = Path(shelf.folder.data, DAY, "theirs")
+            publishing.publish(files.folder, stage, stage.target.partitions, {}, {})
+    theirs = Path(files.folder.data, DAY, "theirs")
     theirs.parent.mkdir(parents=True)
     theirs.write_text("x")
     with pytest.raises(StoreRefused, match=r"another process wrote to .*d=2026-04-25") as caught:
-        publishing.fence(shelf.folder, 1)
+        publishing.fence(files.folder, 1)
     assert "move theirs away" in caught.value.to_go_on
     theirs.rename(theirs.parents[2] / "away")
-    assert publishing.fence(shelf.folder, 1) == "1"
-    assert shelf.data() == {f"{DAY}/a": "1"}
+    assert publishing.fence(files.folder, 1) == "1"
+    assert files.data() == {f"{DAY}/a": "1"}
 
 
-def test_old_entries_are_emptied_and_their_numbers_never_used_again(shelf):
-    stale = shelf.head.following()
+def test_old_entries_are_emptied_and_their_numbers_never_used_again(files):
+    stale = files.head.following()
     for token in range(1, 31):
-        shelf.publish(token, {f"{DAY}/{token}": str(token)})
-    sizes = [Path(shelf.folder.book, "log", str(number), "entry.json").stat().st_size for number in range(31)]
+        files.publish(token, {f"{DAY}/{token}": str(token)})
+    sizes = [Path(files.folder.book, "log", str(number), "entry.json").stat().st_size for number in range(31)]
     assert sizes[:10] == [0] * 10
     assert all(sizes[12:])
-    assert shelf.folder.log.commit(stale) is False
-    assert Log(LocalFiles(), shelf.folder.book).head() == shelf.head
-    assert shelf.leftovers() == []
+    assert files.folder.log.commit(stale) is False
+    assert Log(LocalFiles(), files.folder.book).head() == files.head
+    assert files.leftovers() == []
 
 
-def test_the_log_of_a_newer_twice_and_a_damaged_one_are_refused(shelf):
-    entry = Path(shelf.folder.book, "log", "0", "entry.json")
+def test_the_log_of_a_newer_twice_and_a_damaged_one_are_refused(files):
+    entry = Path(files.folder.book, "log", "0", "entry.json")
     newer = {**json.loads(entry.read_text()), "format": 2}
     entry.write_text(json.dumps(newer))
     with pytest.raises(StoreRefused, match="newer twice"):
-        shelf.folder.log.head()
+        files.folder.log.head()
     entry.write_text("{")
     with pytest.raises(StoreRefused, match="damaged"):
-        shelf.folder.log.head()
+        files.folder.log.head()
 
 
-def test_a_dropped_table_is_noticed(shelf):
+def test_a_dropped_table_is_noticed(files):
     import shutil
 
-    shelf.publish(1, {f"{DAY}/a": "1"})
-    stage = shelf.stage(2, {f"{DAY}/b": "2"})
-    shutil.rmtree(shelf.folder.book)
+    files.publish(1, {f"{DAY}/a": "1"})
+    stage = files.stage(2, {f"{DAY}/b": "2"})
+    shutil.rmtree(files.folder.book)
     with pytest.raises(Conflict, match="was dropped"):
-        publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {})
-    assert publishing.fence(shelf.folder, 2) is None
+        publishing.publish(files.folder, stage, stage.target.partitions, {}, {})
+    assert publishing.fence(files.folder, 2) is None
     with pytest.raises(Conflict, match="was dropped"):
-        publishing.open_stage(shelf.folder, shelf.target(), 3)
+        publishing.open_stage(files.folder, files.target(), 3)
 
 
 def test_columns_are_added_behind_and_a_race_for_a_type_is_a_conflict():
@@ -403,13 +396,13 @@ def test_a_slow_claim_with_an_old_number_is_remembered_when_it_ends():
     assert 2 not in state.ended
 
 
-def test_a_claim_that_was_fenced_so_long_ago_that_the_log_forgot_it_cannot_publish(shelf):
-    shelf.publish(1, {f"{DAY}/a": "1"})
-    stage = shelf.stage(2, {f"{DAY}/b": "2"})
-    publishing.fence(shelf.folder, 2)
+def test_a_claim_that_was_fenced_so_long_ago_that_the_log_forgot_it_cannot_publish(files):
+    files.publish(1, {f"{DAY}/a": "1"})
+    stage = files.stage(2, {f"{DAY}/b": "2"})
+    publishing.fence(files.folder, 2)
     for token in range(3, 210):
-        publishing.fence(shelf.folder, token)
+        publishing.fence(files.folder, token)
     with pytest.raises(LeaseLost):
-        publishing.publish(shelf.folder, stage, stage.target.partitions, {}, {})
-    assert 2 not in shelf.head.ended
-    assert shelf.data() == {f"{DAY}/a": "1"}
+        publishing.publish(files.folder, stage, stage.target.partitions, {}, {})
+    assert 2 not in files.head.ended
+    assert files.data() == {f"{DAY}/a": "1"}

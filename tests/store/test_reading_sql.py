@@ -32,7 +32,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
 ACCOUNTS = 400
 
 
-class Database:
+class SourceDatabase:
     """A Postgres database with a store over it."""
 
     def __init__(self, url, session):
@@ -57,7 +57,7 @@ class Database:
 def pg(postgres_database, spark):
     session = spark.newSession()
     session.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
-    found = Database(postgres_database, session)
+    found = SourceDatabase(postgres_database, session)
     yield found
     found.store.release(session)
 

@@ -280,7 +280,7 @@ def test_a_lock_of_somebody_else_is_waited_for_and_then_a_transient_error(place)
     again = type(place.database)("serving", place.database.url, lock_seconds=1)
     table = place.table()
     stage = place.staged(table, 1, ROW)
-    here = databases.Place(again, place.space)
+    here = databases.SqlDatabase(again, place.space)
     held, done = threading.Event(), threading.Event()
 
     def hold():

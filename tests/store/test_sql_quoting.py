@@ -86,7 +86,7 @@ def test_a_staging_name_fits_and_tells_its_token_and_table(table, token):
 
 @given(st.lists(st.tuples(VALUES, VALUES), min_size=2, max_size=2, unique=True))
 def test_two_partitions_never_share_a_row_of_the_books(tenants):
-    table = databases.Place(None, "main").table(dimensions=["a", "b"])
+    table = databases.SqlDatabase(None, "main").table(dimensions=["a", "b"])
     window = two_days(table).scope.window
     names = set()
     for a, b in tenants:

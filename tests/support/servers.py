@@ -131,7 +131,7 @@ class Process(ABC):
         return common | {"user": self.user.pw_uid, "group": self.user.pw_gid, "extra_groups": []}
 
 
-class Postgres(Process):
+class PostgresServer(Process):
     """A Postgres server with one user, its owner, who has a password."""
 
     def __init__(self) -> None:
@@ -204,7 +204,7 @@ class Postgres(Process):
 class Bouncer(Process):
     """A pgbouncer in transaction mode: every transaction may get another of a few connections."""
 
-    def __init__(self, server: Postgres, connections: int = 3) -> None:
+    def __init__(self, server: PostgresServer, connections: int = 3) -> None:
         super().__init__("pgbouncer")
         self.server = server
         self._connections = connections

@@ -46,7 +46,7 @@ def test_a_server_goes_with_a_killed_owner():
     code = """
 import time
 from tests.support import servers
-server = servers.Postgres()
+server = servers.PostgresServer()
 server.start()
 print(server.url, server.folder, flush=True)
 time.sleep(99)
