@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from twice import Day, Pipeline, Table, Window
-from twice.engine.api import run
+from twice.api import run
 from twice.engine.stores import Stores
 from twice.model.scopes import Scope
 from twice.model.targets import Target

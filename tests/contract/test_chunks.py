@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from twice import Day, Overwrite, Pipeline, Table, Window, gates
-from twice.engine.api import workshop
+from twice.api import workshop
 from twice.engine.plan import plan
 from twice.engine.run import run_stage
 from twice.engine.separating import separability

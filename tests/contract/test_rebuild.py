@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from twice import Day, Merge, Pipeline, Table
-from twice.engine.api import run
+from twice.api import run
 from twice.engine.rebuilding import plan_rebuild, rebuild
 from twice.engine.run import Workshop
 from twice.engine.stores import Stores

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from twice import Day, Merge, Overwrite, Pipeline, Table, Whole, Window, days
+from twice.api import run
 from twice.backfill.api import Project
 from twice.backfill.request import Request
 from twice.backfill.shadows import ShadowOf
-from twice.engine.api import run
 from twice.engine.run import Workshop
 from twice.engine.stores import Stores
 from twice.errors import UsageError

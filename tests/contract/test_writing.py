@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from tests.support.meanwhile import meanwhile
 from twice import Day, Hour, Month, Overwrite, QuarterHour, Retry, Whole
-from twice.engine.api import run as engine_run
+from twice.api import run as engine_run
 from twice.errors import KeyViolation, OutOfScope, SchemaRefused, StepFailed
 
 pytestmark = [pytest.mark.spark, pytest.mark.in_scenarios]

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from tests.support.meanwhile import meanwhile
 from twice import Day, Hour, Overwrite, Pipeline, Table, Window, days, gates
-from twice.engine.api import workshop
+from twice.api import workshop
 from twice.engine.plan import plan
 from twice.engine.run import run_stage
 from twice.engine.status import status

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from twice import Day, Overwrite, Pipeline, Table
+from twice.api import workshop
 from twice.config import StoreConfig
-from twice.engine.api import workshop
 from twice.engine.undo import undo
 from twice.errors import StoreRefused, UsageError
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from twice import Day, Table
-from twice.engine.api import workshop
+from twice.api import workshop
 from twice.model.names import quote
 
 if TYPE_CHECKING:

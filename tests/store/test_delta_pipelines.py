@@ -10,7 +10,7 @@ from datetime import date
 import pytest
 
 from twice import Day, InsertOnly, Merge, Overwrite, Pipeline, Retry, Table, Whole, failpoints
-from twice.engine.api import workshop
+from twice.api import workshop
 from twice.engine.maintain import maintain
 from twice.engine.undo import undo
 from twice.errors import Conflict, MergeRefused, OutOfScope, SchemaRefused, StoreRefused, TransientError

@@ -15,8 +15,8 @@ from pyspark.sql import types as T
 from tests.support.meanwhile import meanwhile
 from twice import Day, Hour, Merge, Overwrite, Pipeline, Table, Whole
 from twice import config as configuration
+from twice.api import run, workshop
 from twice.config import StoreConfig
-from twice.engine.api import run, workshop
 from twice.errors import ConfigError, Conflict, EnvironmentProblem, OutOfScope, SchemaRefused, StoreRefused
 from twice.store.parquet import staging
 from twice.store.parquet.settings import root_of

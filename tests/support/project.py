@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twice import config as configuration
-from twice.engine.api import run
+from twice.api import run
 from twice.ledger import Ledger
 
 if TYPE_CHECKING:
