@@ -57,6 +57,12 @@ class EffectResult:
     called: int = 0
     errors: list[TwiceError] = field(default_factory=list)
 
+    @property
+    def text(self) -> str:
+        """The result in words."""
+        states = ", ".join(f"{count} {state}" for state, count in sorted(self.states.items()))
+        return f"{states} ({self.called} called now)" if states else "nothing owed"
+
     def to_json(self) -> dict[str, object]:
         """Return the result as JSON scalars."""
         return {

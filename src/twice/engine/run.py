@@ -51,8 +51,17 @@ class Workshop:
 class Effected(Protocol):
     """What was done about one effect of one scope, and what stands in the way of it."""
 
+    effect: str
+    scope: str
+
+    @property
+    def states(self) -> Mapping[str, int]: ...
+
     @property
     def errors(self) -> Sequence[TwiceError]: ...
+
+    @property
+    def text(self) -> str: ...
 
     def to_json(self) -> dict[str, object]: ...
 

@@ -91,6 +91,17 @@ class Effect:
         """What the function takes, by name."""
         return tuple(inspect.signature(self.function).parameters)
 
+    @property
+    def text(self) -> str:
+        """The effect in words."""
+        about = f"for each {', '.join(self.key)}" if self.key else "for each partition"
+        to = f" to {type(self.to).__name__}" if self.to is not None else ""
+        backfills = "also in backfills" if self.in_backfill else "not in backfills"
+        return (
+            f"{self.name}{to}, once {about}; outcome unknown: {policy_text(self.on_unknown)}; "
+            f"content changed: {policy_text(self.on_change)}; {backfills}"
+        )
+
     def __post_init__(self) -> None:
         what = f"effect {self.name}"
         if not isinstance(self.after, Table):
