@@ -168,8 +168,7 @@ def send(
 
         with recorded_run(shop.ledger, found.name, stages[0].scope, command=settings.command) as run:
             for stage in stages:
-                mode = "again" if again else "send"
-                results += pay(shop, found, stage, run, mode=mode, names=names, keys=keys)
+                results += pay(shop, found, stage, run, mode="again" if again else "send", names=names, keys=keys)
             for error in (error for result in results for error in result.errors):
                 raise error
     if as_json:

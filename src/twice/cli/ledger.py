@@ -44,8 +44,9 @@ def prune(settings: Settings, keep: str, dry_run: bool, as_json: bool) -> None:
     would = "would remove" if report.dry_run else "removed"
     print_text(
         f"{would} {report.runs} runs, {report.attempts} attempts, {report.outputs} superseded outputs, "
-        f"{report.claims} ended claims, {report.inputs} unused lists of inputs and {report.effects} effects from before "
-        f"{report.before:%Y-%m-%d}; of {report.tombstones} effects only key and state {'would stay' if dry_run else 'stay'}"
+        f"{report.claims} ended claims, {report.inputs} unused lists of inputs and {report.effects} effects of "
+        f"partitions that are gone, from before {report.before:%Y-%m-%d}; key and state are kept of {report.tombstones} "
+        "effects of partitions that are there"
     )
 
 

@@ -73,9 +73,8 @@ class Housekeeping(Book):
 
         Without them an old day that is run again would be sent again.
         """
-        old = sa.and_(
-            effects.c.changed_at < before, effects.c.state.in_((CONFIRMED, SUPPRESSED)), effects.c.outdated == ""
-        )
+        settled = effects.c.state.in_((CONFIRMED, SUPPRESSED))
+        old = sa.and_(effects.c.changed_at < before, settled, effects.c.outdated == "")
         kept = sa.exists().where(
             outputs.c.table_name == effects.c.table_name,
             outputs.c.state == CURRENT,
