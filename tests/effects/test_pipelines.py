@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 DAY = "2026-04-25"
+COLUMNS = "d DATE, id BIGINT, name STRING, n BIGINT"
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ class Revenue:
         self.lab, self.receiver = lab, receiver
         self.rows = [(1, "ana", 10), (2, "bob", 20)]
         self.pipeline = Pipeline("shop", grain=Day)
-        self.table = Table(lab.name("revenue"), partition=Day("d"), key=["id"], write=Overwrite())
+        self.table = Table(lab.name("revenue"), partition=Day("d"), key=["id"], write=Overwrite(), schema=COLUMNS)
 
         @self.pipeline.extract(writes=self.table)
         def revenue(window: Any) -> list[dict[str, Any]]:
@@ -119,7 +120,7 @@ def test_s35_each_payment_is_charged_once(shop):
 
 def test_a_key_that_is_null_sends_nothing(shop):
     shop.charge()
-    shop.table = Table(shop.lab.name("revenue"), partition=Day("d"), write=Overwrite())
+    shop.table = Table(shop.lab.name("revenue"), partition=Day("d"), write=Overwrite(), schema=COLUMNS)
     shop.pipeline = Pipeline("shop", grain=Day)
 
     @shop.pipeline.extract(writes=shop.table)
