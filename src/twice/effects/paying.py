@@ -29,6 +29,7 @@ from twice.effects.policies import SKIPPED, Mode, Policy
 from twice.engine.run import job_of
 from twice.errors import KeyViolation, SchemaRefused, StepFailed, TwiceError
 from twice.ledger.effect_records import CONFIRMED, SUPPRESSED, UNKNOWN, Subject, Wanted
+from twice.model.keys import key_hash
 from twice.model.scopes import Scope
 
 if TYPE_CHECKING:
@@ -197,7 +198,10 @@ class _Paying:
         ordered = rows.orderBy(*(column(name) for name in names)).toLocalIterator()
         for values, group in groupby(ordered, key=lambda row: tuple(row[name] for name in names)):
             shown = [str(_plain(value)) for value in values]
-            yield shown[0] if len(shown) == 1 else json.dumps(shown), group
+            if set(names) & set(self.job.step.writes.personal):
+                yield key_hash(*shown), group
+            else:
+                yield shown[0] if len(shown) == 1 else json.dumps(shown), group
 
     def _one(self, subject: Subject, rows: object, about: object, business_key: str = "") -> Due | None:
         """Describe one effect; None if its function says that there is nothing to send."""
@@ -205,16 +209,20 @@ class _Paying:
         offered = {"rows": rows, "window": self._window(), "business_key": business_key}
         if effect.to is None:
             text = payload_text(about)
-            due = Due(Wanted(subject, fingerprint_of(text), text), partial(_called, effect, offered))
+            due = Due(self._wanted(subject, text), partial(_called, effect, offered))
         else:
             payload = self._payload(offered | {"key": subject.key(1)})
             if payload is None:
                 return None
             text = payload_text(payload)
-            due = Due(Wanted(subject, fingerprint_of(text), text), partial(_sent, effect, payload))
+            due = Due(self._wanted(subject, text), partial(_sent, effect, payload))
         if not callable(effect.on_change):
             return due
         return replace(due, correct=partial(_corrected, effect.on_change, json.loads(text)))
+
+    def _wanted(self, subject: Subject, text: str) -> Wanted:
+        # Personal values stay out of the ledger: only the fingerprint of what may hold them is kept.
+        return Wanted(subject, fingerprint_of(text), "" if self.job.step.writes.personal else text)
 
     def _payload(self, offered: Mapping[str, object]) -> Any:
         try:
