@@ -25,7 +25,12 @@ _SHOWN = 500
 
 @click.group(short_help="Calls to the outside world: sent, owed, unknown.")
 def effects() -> None:
-    """List, show, resolve and send the effects of pipelines and of `once`."""
+    """List, show, resolve and send the effects of pipelines and of `once`.
+
+    \b
+    twice effects list --attention
+    twice effects send shop --for 2026-04-25
+    """
 
 
 @effects.command("list")
