@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import urllib.request
 from datetime import timedelta
 
@@ -252,3 +254,20 @@ def test_bad_input(ledger, given, says):
     with pytest.raises((UsageError, DefinitionError), match=says), guard:
         pass
     assert ledger.effects.records() == []
+
+
+WITHOUT_SPARK = """
+import sys
+sys.modules["pyspark"] = sys.modules["py4j"] = None
+from twice.effects import once
+for _ in range(2):
+    with once(sys.argv[1], key="a", on_unknown="skip") as call:
+        print(call.owed, call.result)
+        if call.owed:
+            call.result = 1
+"""
+
+
+def test_no_spark_is_needed(tmp_path):
+    command = [sys.executable, "-c", WITHOUT_SPARK, f"sqlite:///{tmp_path}/ledger.db"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "True None\nFalse 1\n"
