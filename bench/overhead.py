@@ -29,7 +29,7 @@ from examples.shop import pipeline as shop
 from examples.shop.generator import LATEST_ARRIVAL_DAYS, orders_feed
 from twice import Day, Overwrite, Pipeline, Table, days, gates
 from twice import config as configuration
-from twice.engine.api import workshop
+from twice.api import workshop
 from twice.engine.plan import plan
 from twice.engine.run import Workshop, execute
 

@@ -196,7 +196,7 @@ class Bench:
 
     def measure(self, name: str, task: Callable[[Workshop], object]) -> None:
         """Time a task with stores that have not seen anything yet; the better time counts, and the larger memory."""
-        from twice.engine.api import workshop
+        from twice.api import workshop
 
         with workshop(self.config, spark=self.spark) as shared:
             before = _memory("VmRSS")
@@ -259,9 +259,9 @@ def plans(bench: Bench, partitions: int) -> None:
     """Plan a backfill of a table of many partitions, whose files are the recorded ones."""
     from scale_jobs import scale  # type: ignore[import-not-found]
 
+    from twice.api import workshop
     from twice.backfill.api import Project
     from twice.backfill.request import Request
-    from twice.engine.api import workshop
     from twice.engine.live import Live
     from twice.model.scopes import Scope
     from twice.model.targets import Target
@@ -291,7 +291,7 @@ def files(bench: Bench, count: int) -> None:
     """Find a scope of many files fresh, and replace it by another one."""
     from scale_jobs import lake
 
-    from twice.engine.api import workshop
+    from twice.api import workshop
     from twice.engine.live import Live
     from twice.model.scopes import Scope
     from twice.model.targets import Target
@@ -339,7 +339,7 @@ def tenants(bench: Bench, count: int) -> None:
         if number:
             bench.measure("tenants_100k_s", write)
         else:  # creates the table
-            from twice.engine.api import workshop
+            from twice.api import workshop
 
             with workshop(bench.config, spark=bench.spark) as shared:
                 write(shared)

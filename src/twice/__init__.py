@@ -17,9 +17,9 @@ from twice.model.tables import Table
 from twice.model.windows import Window
 
 if TYPE_CHECKING:
+    from twice.api import run
     from twice.content.joins import as_of_join
     from twice.content.keys import key_of, key_sql
-    from twice.engine.api import run
 
 __version__ = "0.1.0"
 
@@ -57,7 +57,7 @@ _WITH_SPARK = {
     "as_of_join": "twice.content.joins",
     "key_of": "twice.content.keys",
     "key_sql": "twice.content.keys",
-    "run": "twice.engine.api",
+    "run": "twice.api",
 }
 
 

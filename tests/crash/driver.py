@@ -19,8 +19,8 @@ import stamina
 from tests.crash import jobs
 from tests.support.processes import attach
 from twice import config as configuration
+from twice.api import asked_window, workshop
 from twice.engine import compute
-from twice.engine.api import asked_window, workshop
 from twice.engine.plan import plan
 from twice.engine.run import execute
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from tests.crash import driver, jobs
 from twice import Table
-from twice.engine.api import run
+from twice.api import run
 from twice.engine.stores import Stores
 
 if TYPE_CHECKING:

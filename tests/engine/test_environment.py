@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from twice import config as configuration
-from twice.engine.api import workshop
+from twice.api import workshop
 from twice.errors import ConfigError, EnvironmentProblem
 
 

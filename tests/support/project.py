@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from twice import Day, Table
 from twice import config as configuration
-from twice.engine.api import run
+from twice.api import run
 from twice.engine.run import Workshop
 from twice.engine.stores import Stores
 from twice.ledger import Ledger

@@ -38,6 +38,8 @@ class Request:
     accept_late: bool = False
     # Build everything where no reader looks, to be swapped in or dropped.
     shadow: bool = False
+    # Send the effects of what is published, too; else they are recorded as suppressed.
+    effects: bool = False
 
     def __post_init__(self) -> None:
         if self.parallel < 1:
@@ -51,6 +53,8 @@ class Request:
                 f"--only {self.only[0]} does not go with --shadow: a shadow is built as a whole, so that it can be "
                 "swapped in at once"
             )
+        if self.shadow and self.effects:
+            raise UsageError("--effects does not go with --shadow: what no reader sees is not sent to anyone")
         if "backfill" in self.tags:
             raise UsageError("--tag backfill=…: this tag holds the backfill's id")
 
@@ -79,6 +83,7 @@ class Request:
             "refetch": self.refetch,
             "accept_late": self.accept_late,
             "shadow": self.shadow,
+            "effects": self.effects,
         }
 
     @classmethod
@@ -98,6 +103,7 @@ class Request:
             refetch=value["refetch"],
             accept_late=value["accept_late"],
             shadow=value["shadow"],
+            effects=value.get("effects", False),
         )
 
     @property
@@ -121,7 +127,12 @@ class Request:
                 parts += ["--only", state]
         if self.order != Request.order:
             parts += ["--order", self.order]
-        flags = (("--refetch", self.refetch), ("--accept-late", self.accept_late), ("--shadow", self.shadow))
+        flags = (
+            ("--refetch", self.refetch),
+            ("--accept-late", self.accept_late),
+            ("--shadow", self.shadow),
+            ("--effects", self.effects),
+        )
         parts += [option for option, on in flags if on]
         if self.pool:
             parts += ["--pool", self.pool]

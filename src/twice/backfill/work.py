@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from twice.backfill.sizing import MOST, adapted, cut
 from twice.backfill.spans import neighbours
+from twice.effects.paying import pay
 from twice.engine.recorded_run import end_run
 from twice.engine.run import run_stage
 from twice.engine.vouching import Vouch
@@ -118,6 +119,7 @@ class Worker:
                 accept_late=request.accept_late,
                 abandoned=self.abandoned,
             )
+            effects = pay(self.workshop, pipeline, stage, run, suppress=not request.effects)
         except TwiceError as error:
             return self._failed(chunk, step, run, error)
         except Exception as error:  # noqa: BLE001 - a thread has nobody above it: whatever it is, the chunk failed
@@ -125,14 +127,15 @@ class Worker:
             return self._failed(chunk, step, run, surprise, of_one=True)
         finally:
             self.runs.pop(chunk.id, None)
-        return self._done(chunk, run, result, check=check)
+        owed = [error.message for effect in effects for error in effect.errors]
+        return self._done(chunk, run, result, check=check, owed=owed)
 
     def stage(self, chunk: Chunk) -> Stage:
         """Return the stage that a chunk is."""
         assert chunk.scope.window is not None  # noqa: S101 - a chunk has a window
         return self.planner.stage(self.planner.pipeline.find(chunk.step), [chunk.scope.window])
 
-    def _done(self, chunk: Chunk, run: str, result: StepResult, *, check: bool) -> Outcome:
+    def _done(self, chunk: Chunk, run: str, result: StepResult, *, check: bool, owed: Sequence[str] = ()) -> Outcome:
         ledger, units = self.workshop.ledger, self._units(chunk)
         first = next(iter(result.refused.values()), "")
         end_run(ledger, run, "failed" if result.refused else "done", first)
@@ -151,6 +154,7 @@ class Worker:
         if check and not (chunk.solo and result.rows and len(units) > 1):
             self._adapt(chunk, result.seconds)
         text = f"{len(result.refused)} refused: {first}" if result.refused else result.status
+        text += "".join(f"; effect {message}" for message in owed)
         return Outcome("done", text, result.rows, result.seconds, len(result.refused))
 
     def _failed(self, chunk: Chunk, step: Step, run: str, error: TwiceError, *, of_one: bool = False) -> Outcome:

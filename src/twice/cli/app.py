@@ -25,6 +25,7 @@ COMMANDS = {
     "run": "twice.cli.run:run",
     "backfill": "twice.cli.backfill:backfill",
     "status": "twice.cli.status:status",
+    "effects": "twice.cli.effects:effects",
     "accept": "twice.cli.accept:accept",
     "runs": "twice.cli.runs:runs",
     "show": "twice.cli.runs:show",

@@ -79,6 +79,7 @@ def backfill() -> None:
     "--accept-late", is_flag=True, help='Make closed partitions of tables with late="fail" anew, late rows included.'
 )
 @click.option("--shadow", is_flag=True, help="Build everything unseen; then look with diff, and swap or drop it.")
+@click.option("--effects", is_flag=True, help="Send the effects of what is published; without it they are suppressed.")
 @click.option("--dry-run", is_flag=True, help="Only show the plan: the same stages that a run executes.")
 @json_option
 @pass_settings
@@ -100,6 +101,7 @@ def start(
     refetch: bool,
     accept_late: bool,
     shadow: bool,
+    effects: bool,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -132,6 +134,7 @@ def start(
         refetch=refetch,
         accept_late=accept_late,
         shadow=shadow,
+        effects=effects,
     )
     list(found.grain.partitions(request.window, found.zone))  # off the grain: refused before Spark is started
     chosen(found, request)

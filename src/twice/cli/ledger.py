@@ -44,7 +44,9 @@ def prune(settings: Settings, keep: str, dry_run: bool, as_json: bool) -> None:
     would = "would remove" if report.dry_run else "removed"
     print_text(
         f"{would} {report.runs} runs, {report.attempts} attempts, {report.outputs} superseded outputs, "
-        f"{report.claims} ended claims and {report.inputs} unused lists of inputs from before {report.before:%Y-%m-%d}"
+        f"{report.claims} ended claims, {report.inputs} unused lists of inputs and {report.effects} effects of "
+        f"partitions that are gone, from before {report.before:%Y-%m-%d}; key and state of {report.tombstones} "
+        "effects of partitions that are there are kept"
     )
 
 

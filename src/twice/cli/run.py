@@ -201,7 +201,12 @@ def execute_all(request: Request, *, as_json: bool, workshop: Workshop | None = 
 def summary(result: RunResult) -> str:
     """Say in one line how a run ended."""
     steps = ", ".join(f"{step.step} {step.status} ({step.rows} rows{_accepted(step)})" for step in result.steps)
-    return f"run {result.run} of {result.pipeline} {result.scope}: {result.status}" + (f": {steps}" if steps else "")
+    effects = "".join(f"; effect {each.effect} {each.scope}: {each.text}" for each in result.effects if each.states)
+    return (
+        f"run {result.run} of {result.pipeline} {result.scope}: {result.status}"
+        + (f": {steps}" if steps else "")
+        + effects
+    )
 
 
 def _accepted(step: StepResult) -> str:

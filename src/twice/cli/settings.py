@@ -92,7 +92,7 @@ class Settings:
     def workshop(self, listener: Listener | None = None) -> Iterator[Workshop]:
         """Start Spark and open the ledger."""
         require_pyspark()
-        from twice.engine.api import workshop
+        from twice.api import workshop
         from twice.engine.events import ignore
 
         with workshop(self.config, listener=listener or ignore) as shop:

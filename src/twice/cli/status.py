@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from twice.engine.run import Workshop
     from twice.engine.status import PartitionStatus, Reason, StepStatus
     from twice.ledger import Ledger
+    from twice.ledger.effect_records import EffectRecord
     from twice.model.pipelines import Pipeline
 
 
 # More partitions than anybody reads.
 _LONG = 5_000
+_FEW = 20
 
 
 @click.command(short_help="What is done, failed, running, missing or stale.")
@@ -48,6 +50,7 @@ def status(
     Without a range, everything between the first and the last known partition. A partition is
     stale when the content of an input changed or the step's code did, and open while rows of it
     may still come. --live also finds tables that were changed by hand and sources that changed.
+    Exit code 1: an effect is unknown, dead or outdated, and a person has to look.
 
     \b
     twice status
@@ -65,14 +68,43 @@ def status(
         found_all = collect(settings.ledger_if_any(), pipelines, from_, to)
     if only_stale:
         found_all = [(found, [_only_stale(step) for step in steps]) for found, steps in found_all]
+    owed = [record for found in pipelines for record in _attention(settings, found)]
     if as_json:
-        documents = [{"pipeline": found.name, "steps": [s.to_json() for s in steps]} for found, steps in found_all]
+        documents = [
+            {
+                "pipeline": found.name,
+                "steps": [s.to_json() for s in steps],
+                "effects": [record.to_json() for record in owed if record.subject.pipeline == found.name],
+            }
+            for found, steps in found_all
+        ]
         long = sum(len(step.partitions) for _, steps in found_all for step in steps) > _LONG
         print_json(documents[0] if pipeline else {"pipelines": documents}, long=long)
-        return
-    for found, steps in found_all:
-        for text in lines(found, steps, only_stale=only_stale):
-            print_text(_coloured(text))
+    else:
+        for found, steps in found_all:
+            for text in lines(found, steps, only_stale=only_stale):
+                print_text(_coloured(text))
+            for text in _effect_lines([record for record in owed if record.subject.pipeline == found.name]):
+                print_text(text)
+    if owed:
+        raise click.exceptions.Exit(1)
+
+
+def _attention(settings: Settings, pipeline: Pipeline) -> list[EffectRecord]:
+    """List the effects that a person has to look at."""
+    ledger = settings.ledger_if_any()
+    return ledger.effects.records(pipeline=pipeline.name, attention=True) if ledger else []
+
+
+def _effect_lines(records: Sequence[EffectRecord]) -> Iterator[str]:
+    if records:
+        yield "  effects that need attention (twice effects list --attention):"
+    for record in records[:_FEW]:
+        state = "outdated: the day was published again with another content" if record.outdated else record.state
+        remark = f": {record.note or record.error}" if record.note or record.error else ""
+        yield f"    {record.subject}: {state}{remark.splitlines()[0] if remark else ''} ({record.key[:12]})"
+    if len(records) > _FEW:
+        yield f"    … and {len(records) - _FEW} more"
 
 
 def collect(

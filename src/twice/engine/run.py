@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import stamina
 
@@ -44,6 +44,29 @@ class Workshop:
     ledger: Ledger
     lease: timedelta = timedelta(seconds=60)
     listener: Listener = ignore
+    # Pays the effects of a step that has ended; what it returns is part of the run's result.
+    after_step: AfterStep | None = None
+
+
+class Effected(Protocol):
+    """What was done about one effect of one scope, and what stands in the way of it."""
+
+    effect: str
+    scope: str
+
+    @property
+    def states(self) -> Mapping[str, int]: ...
+
+    @property
+    def errors(self) -> Sequence[TwiceError]: ...
+
+    @property
+    def text(self) -> str: ...
+
+    def to_json(self) -> dict[str, object]: ...
+
+
+AfterStep = Callable[["Workshop", "Pipeline", "Stage", str], "Sequence[Effected]"]
 
 
 @dataclass
@@ -55,12 +78,18 @@ class RunResult:
     scope: str
     status: str = "running"
     steps: list[StepResult] = field(default_factory=list)
+    effects: list[Effected] = field(default_factory=list)
     error: TwiceError | None = None
 
     @property
     def exit_code(self) -> int:
         """What the command line exits with."""
         return self.error.exit_code if self.error else 0
+
+    def raise_owed(self) -> None:
+        """Raise the first thing that stands in the way of an effect."""
+        for error in (error for effect in self.effects for error in effect.errors):
+            raise error
 
     def to_json(self) -> dict[str, object]:
         """Return the result as JSON scalars."""
@@ -72,6 +101,7 @@ class RunResult:
             "exit_code": self.exit_code,
             "error": str(self.error) if self.error else "",
             "steps": [step.to_json() for step in self.steps],
+            "effects": [effect.to_json() for effect in self.effects],
         }
 
 
@@ -111,6 +141,10 @@ def execute(
                     accept=(accept or {}).get(stage.step.name, {}),
                 )
                 result.steps.append(done)
+                if workshop.after_step is not None:
+                    result.effects += workshop.after_step(workshop, pipeline, stage, run)
+            # An effect that fails stops no step: what it is about is published.
+            result.raise_owed()
         result.status = "done"
     except KeyboardInterrupt:
         result.status = "interrupted"

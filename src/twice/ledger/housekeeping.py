@@ -11,14 +11,17 @@ import sqlalchemy as sa
 from twice.errors import UsageError
 from twice.ledger.book import Book
 from twice.ledger.clock import SystemClock
+from twice.ledger.effect_records import CONFIRMED, SUPPRESSED
 from twice.ledger.files import new_file, not_written
 from twice.ledger.infos import Health, PruneReport
 from twice.ledger.schema import (
+    CURRENT,
     OPEN,
     SUPERSEDED,
     attempts,
     backfills,
     claims,
+    effects,
     input_sets,
     outputs,
     runs,
@@ -62,7 +65,33 @@ class Housekeeping(Book):
         else:
             for name, (table, ids) in doomed.items():
                 counts[name] = self._in_batches(table, ids, batch)
+        counts |= self._prune_effects(before, dry_run=dry_run)
         return PruneReport(before=before, dry_run=dry_run, **counts)
+
+    def _prune_effects(self, before: datetime, *, dry_run: bool) -> dict[str, int]:
+        """Remove effects of partitions that are gone; of the others key, state and generation stay, for good.
+
+        Without them an old day that is run again would be sent again.
+        """
+        settled = effects.c.state.in_((CONFIRMED, SUPPRESSED))
+        old = sa.and_(effects.c.changed_at < before, settled, effects.c.outdated == "")
+        kept = sa.exists().where(
+            outputs.c.table_name == effects.c.table_name,
+            outputs.c.state == CURRENT,
+            outputs.c.dimensions == effects.c.dimensions,
+            sa.or_(
+                outputs.c.window_start.is_(None),
+                sa.and_(outputs.c.window_start == effects.c.window_start, outputs.c.window_end == effects.c.window_end),
+            ),
+        )
+        full = sa.or_(effects.c.payload != "", effects.c.response != "", effects.c.error != "", effects.c.note != "")
+        emptied = {"payload": "", "response": "", "error": "", "note": "", "run": None}
+        with self._write() as connection:
+            removed = connection.execute(sa.delete(effects).where(old, ~kept)).rowcount
+            tombstones = connection.execute(sa.update(effects).where(old, kept, full).values(**emptied)).rowcount
+            if dry_run:
+                connection.rollback()
+        return {"effects": removed, "tombstones": tombstones}
 
     def backup(self, path: Path) -> None:
         """Write a consistent copy to a new file; the ledger may be in use meanwhile."""

@@ -170,6 +170,9 @@ class PruneReport:
     claims: int
     inputs: int
     backfills: int = 0
+    effects: int = 0
+    # Effects whose payload and answer were removed, and whose key and state stay.
+    tombstones: int = 0
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -181,4 +184,6 @@ class PruneReport:
             "claims": self.claims,
             "inputs": self.inputs,
             "backfills": self.backfills,
+            "effects": self.effects,
+            "tombstones": self.tombstones,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -13,6 +14,7 @@ from twice.ledger.clock import Clock
 from twice.ledger.codes import Codes
 from twice.ledger.costs import Costs
 from twice.ledger.dialect import BUSY_SECONDS, Database
+from twice.ledger.effects import Effects
 from twice.ledger.history import History
 from twice.ledger.holdings import Holdings
 from twice.ledger.housekeeping import Housekeeping
@@ -49,6 +51,11 @@ class Ledger(
     Moving,
 ):
     """The record of runs, attempts, leases, outputs, inputs and backfills."""
+
+    @cached_property
+    def effects(self) -> Effects:
+        """Calls to the outside world."""
+        return Effects(self.database, self.clock)
 
     def __repr__(self) -> str:
         return f"<Ledger {self.url}>"

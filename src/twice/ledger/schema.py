@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 # Every revision that this package understands, oldest first. Anything else was written by a newer one.
-REVISIONS = ("0001", "0002")
+REVISIONS = ("0001", "0002", "0003")
 VERSION_TABLE = "twice_ledger_version"
 
 # States of a claim.
@@ -258,4 +258,60 @@ rates = sa.Table(
     metadata,
     sa.Column("name", _Text, primary_key=True),
     sa.Column("next_at", Instant, nullable=False),
+)
+
+# Calls to the outside world, one row per generation. A claim is held by whoever works on the row at this moment.
+effects = sa.Table(
+    "effects",
+    metadata,
+    sa.Column("key", _word(32), primary_key=True),
+    sa.Column("subject", _word(32), nullable=False),
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("pipeline", _Text, nullable=False),
+    sa.Column("effect", _Text, nullable=False),
+    sa.Column("table_name", _Text, nullable=False),
+    sa.Column("window_start", Instant),
+    sa.Column("window_end", Instant),
+    sa.Column("dimensions", _Text, nullable=False),
+    sa.Column("business_key", _Text, nullable=False),
+    sa.Column("state", _word(16), nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("fingerprint", _word(64), nullable=False),
+    # The fingerprint of a later payload that was not sent; empty while what was sent is what would be sent now.
+    sa.Column("outdated", _word(64), nullable=False),
+    sa.Column("payload", _Text, nullable=False),
+    sa.Column("response", _Text, nullable=False),
+    sa.Column("error", _Text, nullable=False),
+    sa.Column("note", _Text, nullable=False),
+    sa.Column("run", _word(32)),
+    sa.Column("claim", _word(32)),
+    sa.Column("host", _Text),
+    sa.Column("pid", sa.BigInteger),
+    sa.Column("expires_at", Instant),
+    sa.Column("created_at", Instant, nullable=False),
+    sa.Column("called_at", Instant),
+    sa.Column("changed_at", Instant, nullable=False),
+    sa.UniqueConstraint("subject", "generation", name="effects_generation"),
+    sa.Index("effects_by_claim", "claim"),
+    sa.Index("effects_by_state", "state", "pipeline", "effect"),
+    sa.Index("effects_by_effect", "pipeline", "effect", "window_start"),
+)
+
+# The scopes whose effects were all paid or suppressed, with the content that they were paid for.
+effect_scopes = sa.Table(
+    "effect_scopes",
+    metadata,
+    sa.Column("id", _Id, primary_key=True),
+    sa.Column("pipeline", _Text, nullable=False),
+    sa.Column("effect", _Text, nullable=False),
+    sa.Column("table_name", _Text, nullable=False),
+    sa.Column("scope", _Text, nullable=False),
+    sa.Column("window_start", Instant),
+    sa.Column("window_end", Instant),
+    sa.Column("dimensions", _Text, nullable=False),
+    sa.Column("state", _word(16), nullable=False),
+    sa.Column("content", _Text, nullable=False),
+    sa.Column("keys", sa.BigInteger, nullable=False),
+    sa.Column("changed_at", Instant, nullable=False),
+    sa.UniqueConstraint("pipeline", "effect", "scope", name="effect_scopes_once"),
 )

@@ -67,6 +67,8 @@ def _facts(pipeline: Pipeline, table: Table, producer: Step | None) -> Iterator[
         yield "Gates", "; ".join(_gates(table)) or "none"
         reads = (f"{name} = {read.reach(table.lateness)}" for name, read in producer.reads.items())
         yield "Reads", "; ".join(reads) or "the outside"
+        if effects := pipeline.effects_after(table):
+            yield "Effects", "; ".join(effect.text for effect in effects)
     if table.schema:
         yield "Schema", str(table.schema)
     yield "Personal columns", ", ".join(table.personal) or "none"

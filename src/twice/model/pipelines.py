@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 from twice.errors import DefinitionError, UsageError
+from twice.model.effects import Effect, OnChange, OnUnknown, Target
 from twice.model.grains import Grain, zone_of
 from twice.model.rates import Rate
 from twice.model.steps import Retry, Step, check_signature
@@ -43,6 +44,7 @@ class Pipeline:
         self.zone: ZoneInfo = zone_of(time_zone)
         self.description = description
         self.steps: dict[str, Step] = {}
+        self.effects: dict[str, Effect] = {}
 
     def __repr__(self) -> str:
         return f"Pipeline({self.name}, {len(self.steps)} steps)"
@@ -164,6 +166,55 @@ class Pipeline:
         self._add(step)
         return step
 
+    def effect(
+        self,
+        *,
+        after: Table,
+        on_unknown: OnUnknown,
+        on_change: OnChange = "keep",
+        key: str | Sequence[str] = (),
+        to: Target | None = None,
+        name: str | None = None,
+        in_backfill: bool = False,
+        rate: str | None = None,
+        parallel: int = 4,
+        attempts: int = 4,
+        timeout: float = 30.0,
+    ) -> Callable[[Function], Function]:
+        """Declare a call to the outside world that is owed once the scope of a table is published.
+
+        With `to=` the function returns what is sent there, or None for nothing; without it the function makes the
+        call itself, with `key` as the provider's idempotency key, and its answer is stored. It takes what it needs of
+        `rows`, `window`, `key` and `business_key`. One call per partition; per value of the columns in `key=` if
+        given, `parallel` at the same time, at most at `rate="5/s"`.
+        """
+
+        def declare(function: Function) -> Function:
+            columns = (key,) if isinstance(key, str) else tuple(key)
+            effect = Effect(
+                name=name or _name_of(function),
+                pipeline=self.name,
+                after=after,
+                function=function,
+                on_unknown=on_unknown,
+                on_change=on_change,
+                key=columns,
+                to=to,
+                in_backfill=in_backfill,
+                rate=Rate.parse(rate) if rate is not None else None,
+                parallel=parallel,
+                attempts=attempts,
+                timeout=timeout,
+            )
+            self._add_effect(effect)
+            return function
+
+        return declare
+
+    def effects_after(self, table: Table) -> list[Effect]:
+        """Return the effects that are owed when a table is published."""
+        return [effect for effect in self.effects.values() if effect.after.id == table.id]
+
     def ordered(self) -> list[Step]:
         """Return the steps, each after the steps whose tables it reads."""
         done: list[Step] = []
@@ -223,6 +274,18 @@ class Pipeline:
         except DefinitionError:
             del self.steps[step.name]
             raise
+
+    def _add_effect(self, effect: Effect) -> None:
+        if not _NAME.fullmatch(str(effect.name)):
+            raise DefinitionError(f"effect name {effect.name!r}: use letters, digits, - and _, starting with a letter")
+        if effect.name in self.effects:
+            raise DefinitionError(f"pipeline {self.name} has an effect {effect.name} already; give one another name=")
+        if self.producer(effect.after) is None:
+            raise DefinitionError(
+                f"effect {effect.name}: no step of {self.name} writes {effect.after.name}: declare the effect after "
+                "the step, in the pipeline that writes the table"
+            )
+        self.effects[effect.name] = effect
 
     def _check_grain(self, step: Step) -> None:
         partition = step.writes.partition

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 
 from twice import config as configuration
+from twice.effects.paying import pay
 from twice.engine import session
 from twice.engine.accepted_gates import accepted_gates
 from twice.engine.events import Listener, ignore
@@ -91,7 +92,7 @@ def workshop(
     if theirs is None:
         session.check_ledger(config, spark.sparkContext.master or "")
     try:
-        yield Workshop(spark, Stores(config), ledger, config.lease, listener)
+        yield Workshop(spark, Stores(config), ledger, config.lease, listener, pay)
     finally:
         if mine:
             with suppress(Py4JError, OSError):  # a signal to the whole group ends Spark before us

@@ -1,0 +1,200 @@
+"""`twice effects`: which calls to the outside world were made, and what to do about those nobody is sure of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from twice.cli.options import units
+from twice.cli.output import json_option, moment, print_json, print_table, print_text
+from twice.cli.settings import Settings, pass_settings
+from twice.errors import UsageError
+from twice.ledger.effect_records import CONFIRMED, FAILED, STATES
+from twice.loading import find_pipeline
+
+if TYPE_CHECKING:
+    from twice.effects.paying import EffectResult
+    from twice.ledger import Ledger
+    from twice.ledger.effect_records import EffectRecord
+    from twice.model.pipelines import Pipeline
+
+_SHOWN = 500
+
+
+@click.group(short_help="Calls to the outside world: sent, owed, unknown.")
+def effects() -> None:
+    """List, show, resolve and send the effects of pipelines and of `once`.
+
+    \b
+    twice effects list --attention
+    twice effects send shop --for 2026-04-25
+    """
+
+
+@effects.command("list")
+@click.argument("pipeline", required=False)
+@click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="Only this state; several times.")
+@click.option("--effect", metavar="NAME", help="Only this effect.")
+@click.option("--for", "for_", metavar="X", help="Only the scopes of this unit; needs PIPELINE.")
+@click.option("--attention", is_flag=True, help="Only what a person has to look at: unknown, dead, outdated.")
+@json_option
+@pass_settings
+def list_(
+    settings: Settings,
+    pipeline: str | None,
+    states: tuple[str, ...],
+    effect: str | None,
+    for_: str | None,
+    attention: bool,
+    as_json: bool,
+) -> None:
+    """List effects, the latest change first.
+
+    \b
+    twice effects list --attention
+    twice effects list shop --for 2026-04-25 --state unknown
+    """
+    found = find_pipeline(settings.config, pipeline) if pipeline else None
+    if for_ and found is None:
+        raise UsageError(
+            "--for needs PIPELINE: a date is read by its grain", to_go_on=f"twice effects list P --for {for_}"
+        )
+    window = units(found, for_, None, None)[0] if found and for_ else None
+    ledger = settings.ledger_if_any()
+    name = found.name if found else None
+    records = (
+        ledger.effects.records(states=states, pipeline=name, effect=effect, window=window, attention=attention)
+        if ledger
+        else []
+    )
+    if as_json:
+        print_json([record.to_json() for record in records])
+    elif not records:
+        print_text("no effects")
+    else:
+        print_table(
+            ["key", "effect", "about", "generation", "state", "attempts", "changed", "remark"],
+            [_row(record) for record in records[:_SHOWN]],
+        )
+        if len(records) > _SHOWN:
+            print_text(f"… and {len(records) - _SHOWN} more: --json lists all of them")
+
+
+def _row(record: EffectRecord) -> list[object]:
+    subject = record.subject
+    remark = "outdated" if record.outdated else record.note or record.error
+    return [
+        record.key[:12],
+        f"{subject.pipeline}.{subject.effect}" if subject.pipeline else subject.effect,
+        subject.business_key or str(subject.scope),
+        record.generation,
+        record.state,
+        record.attempts,
+        moment(record.changed_at),
+        remark.splitlines()[0][:80] if remark else "",
+    ]
+
+
+@effects.command()
+@click.argument("key")
+@json_option
+@pass_settings
+def show(settings: Settings, key: str, as_json: bool) -> None:
+    """Show an effect with all its generations: what was sent, what was answered. The beginning of KEY is enough."""
+    records = _ledger(settings).effects.find(key)
+    if as_json:
+        print_json([record.to_json() for record in records])
+        return
+    for record in records:
+        for name, value in record.to_json().items():
+            if value not in (None, "", {}):
+                print_text(f"{name}: {value}")
+        print_text("")
+
+
+@effects.command()
+@click.argument("key")
+@click.option("--sent", "state", flag_value=CONFIRMED, help="The receiver has it.")
+@click.option("--not-sent", "state", flag_value=FAILED, help="The receiver has not got it: the next run sends it.")
+@click.option("--because", required=True, metavar="TEXT", help="How you know; kept with the effect.")
+@json_option
+@pass_settings
+def resolve(settings: Settings, key: str, state: str | None, because: str, as_json: bool) -> None:
+    """Say what became of an effect whose outcome is unknown, or whose attempts are used up.
+
+    \b
+    twice effects resolve 3f9a61c2 --sent --because "it is in the channel"
+    """
+    if state is None:
+        raise UsageError("say --sent or --not-sent", safe="nothing was changed")
+    record = _ledger(settings).effects.resolve(key, state, because)
+    if as_json:
+        print_json(record.to_json())
+    else:
+        print_text(f"{record.subject}: {record.state}")
+
+
+@effects.command()
+@click.argument("pipeline")
+@click.option("--for", "for_", required=True, metavar="X", help="The unit whose effects are sent, such as 2026-04-25.")
+@click.option("--effect", "names", multiple=True, metavar="NAME", help="Only this effect; several times.")
+@click.option("--key", "keys", multiple=True, metavar="VALUE", help="Only this business key; several times.")
+@click.option("--again", is_flag=True, help="Send also what was sent, as a new generation with a new key.")
+@json_option
+@pass_settings
+def send(
+    settings: Settings,
+    pipeline: str,
+    for_: str,
+    names: tuple[str, ...],
+    keys: tuple[str, ...],
+    again: bool,
+    as_json: bool,
+) -> None:
+    """Send what was suppressed by a backfill, has failed or is dead; what was sent stays sent, unless --again.
+
+    \b
+    twice effects send shop --for 2026-04-25
+    twice effects send shop --for 2026-04-25 --effect post_revenue --again
+    """
+    from twice.engine.plan import plan
+    from twice.engine.recorded_run import recorded_run
+
+    found = find_pipeline(settings.config, pipeline)
+    _check_names(found, names)
+    stages = [
+        stage for stage in plan(found, units(found, for_, None, None)[0]) if found.effects_after(stage.step.writes)
+    ]
+    results: list[EffectResult] = []
+    with settings.workshop() as shop:
+        from twice.effects.paying import pay
+
+        with recorded_run(shop.ledger, found.name, stages[0].scope, command=settings.command) as run:
+            for stage in stages:
+                results += pay(shop, found, stage, run, mode="again" if again else "send", names=names, keys=keys)
+            for error in (error for result in results for error in result.errors):
+                raise error
+    if as_json:
+        print_json([result.to_json() for result in results])
+    else:
+        for result in results:
+            print_text(f"{result.effect} {result.scope}: {result.text}")
+
+
+def _check_names(pipeline: Pipeline, names: Sequence[str]) -> None:
+    if not pipeline.effects:
+        raise UsageError(f"pipeline {pipeline.name} has no effects", safe="nothing was sent")
+    if unknown := [name for name in names if name not in pipeline.effects]:
+        raise UsageError(
+            f"pipeline {pipeline.name} has no effect {unknown[0]!r}; its effects are: {', '.join(pipeline.effects)}",
+            safe="nothing was sent",
+        )
+
+
+def _ledger(settings: Settings) -> Ledger:
+    ledger = settings.ledger_if_any()
+    if ledger is None:
+        raise UsageError("there are no effects: nothing has run yet", to_go_on="twice status")
+    return ledger

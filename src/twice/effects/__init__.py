@@ -1,0 +1,26 @@
+"""Calls to the outside world that happen once, however often a job is run."""
+
+from __future__ import annotations
+
+from twice.effects.calls import Answer, KeyUsed, NotSent, OutcomeUnknown, Rejected
+from twice.effects.once import Call, guarded, once
+from twice.effects.reconcile import http_get, sql_lookup
+from twice.effects.targets import Http, Smtp, Webhook
+from twice.model.effects import Retry
+
+__all__ = [
+    "Answer",
+    "Call",
+    "Http",
+    "KeyUsed",
+    "NotSent",
+    "OutcomeUnknown",
+    "Rejected",
+    "Retry",
+    "Smtp",
+    "Webhook",
+    "guarded",
+    "http_get",
+    "once",
+    "sql_lookup",
+]

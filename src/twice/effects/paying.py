@@ -1,0 +1,275 @@
+"""Pay the effects of a step: for every published partition, what is owed by its own state.
+
+It makes no difference whether this run published anything: a run that was killed after its publish is paid for by
+the next one, which finds nothing to change.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from decimal import Decimal
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from twice.content.filters import partition_filter
+from twice.content.rows import column
+from twice.effects.calls import payload_text
+from twice.effects.driving import Due, Paid, drive, fingerprint_of
+from twice.effects.once import problem
+from twice.effects.policies import SKIPPED, Mode, Policy
+from twice.engine.run import job_of
+from twice.errors import KeyViolation, SchemaRefused, StepFailed, TwiceError
+from twice.ledger.effect_records import CONFIRMED, SUPPRESSED, UNKNOWN, Subject, Wanted
+from twice.model.keys import key_hash
+from twice.model.scopes import Scope
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from twice.engine.job import Job
+    from twice.engine.plan import Stage
+    from twice.engine.run import Workshop
+    from twice.ledger import Output
+    from twice.model.effects import Effect
+    from twice.model.pipelines import Pipeline
+    from twice.model.windows import Window
+
+PAID = "paid"
+# As many problems as a message names.
+_SHOWN = 5
+
+
+@dataclass
+class EffectResult:
+    """What a run did about one effect of one scope."""
+
+    effect: str
+    scope: str
+    states: Counter[str] = field(default_factory=Counter)
+    called: int = 0
+    errors: list[TwiceError] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """The result in words."""
+        states = ", ".join(f"{count} {state}" for state, count in sorted(self.states.items()))
+        return f"{states} ({self.called} called now)" if states else "nothing owed"
+
+    def to_json(self) -> dict[str, object]:
+        """Return the result as JSON scalars."""
+        return {
+            "effect": self.effect,
+            "scope": self.scope,
+            "states": dict(self.states),
+            "called": self.called,
+            "errors": [str(error) for error in self.errors],
+        }
+
+
+def pay(
+    workshop: Workshop,
+    pipeline: Pipeline,
+    stage: Stage,
+    run: str,
+    *,
+    mode: Mode = "normal",
+    suppress: bool = False,
+    names: Sequence[str] = (),
+    keys: Sequence[str] = (),
+) -> list[EffectResult]:
+    """Pay, or record as suppressed, the effects after a step's table for the partitions of a stage.
+
+    `names` and `keys` select effects and business keys.
+    """
+    wanted = [each for each in pipeline.effects_after(stage.step.writes) if not names or each.name in names]
+    if not wanted or stage.step.shadow_of is not None:
+        return []
+    job = job_of(workshop, pipeline, stage, run)
+    outputs = {output.scope: output for output in job.ledger.held(stage.step.writes.name, stage.target.scope)}
+    return [
+        _Paying(job, effect, partition, outputs[partition], mode, frozenset(keys)).pay(
+            suppress=suppress and not effect.in_backfill
+        )
+        for effect in wanted
+        for partition in stage.target.partitions
+        if partition in outputs  # a partition that its gates refused is not published
+    ]
+
+
+@dataclass
+class _Paying:
+    """One effect for one partition."""
+
+    job: Job
+    effect: Effect
+    partition: Scope
+    output: Output
+    mode: Mode
+    keys: frozenset[str]
+
+    def pay(self, *, suppress: bool) -> EffectResult:
+        ledger, effect, subject = self.job.ledger, self.effect, self._subject()
+        result = EffectResult(effect.name, self.job.target.name(self.partition))
+        looked = ledger.effects.scopes(self.job.pipeline.name, effect.name, [subject.scope]).get(subject.scope)
+        if looked and self.mode == "normal" and (looked[0] == SUPPRESSED or looked[1] == self.output.digest):
+            return result
+        if suppress:
+            if not effect.key:
+                ledger.effects.suppress([Wanted(subject, "")])
+            ledger.effects.look_after(subject, SUPPRESSED, self.output.digest, 0)
+            result.states[SUPPRESSED] += 1
+            return result
+        settled = True
+        policy = Policy(effect.on_unknown, effect.on_change, effect.attempts, effect.timeout, self.mode)
+        try:
+            paid = drive(
+                ledger, self._due(), policy, run=self.job.run, parallel=effect.parallel, pace=self._pace,
+                stop=self.job.abandoned,
+            )  # fmt: skip
+            for each in paid:
+                settled &= self._count(each, result)
+        except TwiceError as error:
+            result.errors.append(error)
+            return result
+        if settled and not self.keys:
+            ledger.effects.look_after(subject, PAID, self.output.digest, sum(result.states.values()))
+        return result
+
+    def _count(self, paid: Paid, result: EffectResult) -> bool:
+        """Count an effect; tell whether nothing is owed and no person is asked."""
+        record = paid.record
+        result.states[record.state] += 1
+        result.called += paid.called
+        settled = record.state in (CONFIRMED, SUPPRESSED) or (record.state == UNKNOWN and record.note == SKIPPED)
+        if (not settled or paid.why == "changed") and paid.why != "held" and len(result.errors) < _SHOWN:
+            result.errors.append(problem(str(record.subject), record, paid.why))
+        return settled and paid.why not in ("changed", "held")
+
+    def _subject(self, business_key: str = "") -> Subject:
+        # A table without partitions is the same for every day: what is sent about it is about the run's window.
+        scope = self.partition if self.partition.window else self.job.scope
+        return Subject(self.job.pipeline.name, self.effect.name, scope, business_key, self.job.step.writes.name)
+
+    def _rows(self) -> DataFrame:
+        job, table = self.job, self.job.step.writes
+        rows = job.store.read(job.session, table, job.store.version(job.session, table))
+        return rows.where(partition_filter(job.target, self.partition))
+
+    def _due(self) -> Iterator[Due]:
+        if not self.effect.key:
+            rows = self._rows()
+            about = {"rows": self.output.rows, "digest": self.output.digest}
+            if (due := self._one(self._subject(), rows, about)) is not None:
+                yield due
+            return
+        for business_key, rows_of_key in self._groups():
+            if self.keys and business_key not in self.keys:
+                continue
+            listed = [_plain(row.asDict(recursive=True)) for row in rows_of_key]
+            if (due := self._one(self._subject(business_key), listed, listed, business_key)) is not None:
+                yield due
+
+    def _groups(self) -> Iterator[tuple[str, Iterator[Any]]]:
+        """Yield the rows of each business key; refuse rows without one before anything is sent."""
+        rows, names = self._rows(), self.effect.key
+        if missing := [name for name in names if name not in rows.columns]:
+            raise SchemaRefused(
+                f"effect {self.effect.name}: {self.job.step.writes.name} has no column {', '.join(missing)}, which its "
+                f"key is made of; it has {', '.join(rows.columns)}",
+                safe="nothing was sent",
+            )
+        nulls = F.greatest(*(column(name).isNull() for name in names), F.lit(False))
+        if without := rows.where(nulls).count():
+            raise KeyViolation(
+                f"effect {self.effect.name}: {without} rows of {self.job.target.name(self.partition)} have no "
+                f"{', '.join(names)}: without a key nothing can be sent once",
+                safe="nothing was sent",
+                to_go_on="filter these rows out in the step, or give them a key",
+            )
+        ordered = rows.orderBy(*(column(name) for name in names)).toLocalIterator()
+        for values, group in groupby(ordered, key=lambda row: tuple(row[name] for name in names)):
+            shown = [str(_plain(value)) for value in values]
+            if set(names) & set(self.job.step.writes.personal):
+                yield key_hash(*shown), group
+            else:
+                yield shown[0] if len(shown) == 1 else json.dumps(shown), group
+
+    def _one(self, subject: Subject, rows: object, about: object, business_key: str = "") -> Due | None:
+        """Describe one effect; None if its function says that there is nothing to send."""
+        effect = self.effect
+        offered = {"rows": rows, "window": self._window(), "business_key": business_key}
+        if effect.to is None:
+            text = payload_text(about)
+            due = Due(self._wanted(subject, text), partial(_called, effect, offered))
+        else:
+            payload = self._payload(offered | {"key": subject.key(1)})
+            if payload is None:
+                return None
+            text = payload_text(payload)
+            due = Due(self._wanted(subject, text), partial(_sent, effect, payload))
+        if not callable(effect.on_change):
+            return due
+        return replace(due, correct=partial(_corrected, effect.on_change, json.loads(text)))
+
+    def _wanted(self, subject: Subject, text: str) -> Wanted:
+        # Personal values stay out of the ledger: only the fingerprint of what may hold them is kept.
+        return Wanted(subject, fingerprint_of(text), "" if self.job.step.writes.personal else text)
+
+    def _payload(self, offered: Mapping[str, object]) -> Any:
+        try:
+            return self.effect.function(**{name: offered[name] for name in self.effect.wants})
+        except TwiceError:
+            raise
+        except Exception as error:
+            raise StepFailed(
+                f"effect {self.effect.name} raised {type(error).__name__} while it made its payload for "
+                f"{self.job.target.name(self.partition)}: {error}",
+                safe="nothing was sent; the table is published",
+                to_go_on="correct the function and run it again: the effect is still owed",
+            ) from error
+
+    def _window(self) -> Window | None:
+        return self.partition.window or self.job.scope.window
+
+    def _pace(self) -> None:
+        if self.effect.rate is not None:
+            name = f"effect {self.job.pipeline.name}.{self.effect.name}"
+            time.sleep(self.job.ledger.next_call(name, self.effect.rate.apart))
+
+
+def _called(effect: Effect, offered: Mapping[str, object], key: str) -> Any:
+    known = {**offered, "key": key}
+    return effect.function(**{name: known[name] for name in effect.wants})
+
+
+def _sent(effect: Effect, payload: object, key: str) -> Any:
+    assert effect.to is not None  # noqa: S101 - there is a payload for it
+    return effect.to.send(payload, key=key, timeout=effect.timeout)
+
+
+def _corrected(change: Callable[..., Any], new: object, key: str, old: object, answer: object) -> Any:
+    return change(key=key, old_payload=old, old_response=answer, new_payload=new)
+
+
+def _plain(value: Any) -> Any:
+    """Write a value of a row as JSON has it: exact numbers, dates and bytes as text."""
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode()
+    return value

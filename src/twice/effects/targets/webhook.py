@@ -1,0 +1,37 @@
+"""A webhook in the manner of Slack: JSON by POST, and no idempotency key that anyone looks at."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from dataclasses import dataclass, field
+from typing import Any
+
+from twice.effects.calls import Answer
+from twice.errors import DefinitionError
+
+_LONGEST = 1_000
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """A URL that takes a message. It is a secret: read it from the environment."""
+
+    url: str = field(repr=False)
+    honours_keys = False
+
+    def __post_init__(self) -> None:
+        if not str(self.url).startswith(("http://", "https://")):
+            raise DefinitionError("Webhook(url=…) must begin with http:// or https://")
+
+    def send(self, payload: Any, *, key: str, timeout: float) -> Answer:
+        """Post a message; a text becomes {"text": …}. The key goes along in a header, for those who keep logs."""
+        message = {"text": payload} if isinstance(payload, str) else payload
+        request = urllib.request.Request(  # noqa: S310 - the scheme was checked
+            self.url,
+            data=json.dumps(message).encode(),
+            headers={"Content-Type": "application/json", "X-Idempotency-Key": key},
+            method="POST",
+        )
+        with urllib.request.urlopen(request, timeout=timeout) as response:  # noqa: S310
+            return Answer({"status": response.status, "text": response.read(_LONGEST).decode(errors="replace")})

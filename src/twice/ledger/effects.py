@@ -1,0 +1,323 @@
+"""Effects in the ledger: an intent is written before the call, and the outcome only by whoever holds the claim."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from twice.errors import UsageError
+from twice.ledger.book import Book
+from twice.ledger.dialect import insert_missing
+from twice.ledger.effect_records import (
+    CONFIRMED,
+    FAILED,
+    INTENT,
+    STATES,
+    SUPPRESSED,
+    UNKNOWN,
+    Claimed,
+    Decide,
+    EffectRecord,
+    Outcome,
+    Subject,
+    Verdict,
+    Wanted,
+)
+from twice.ledger.encoding import scope_columns, scope_text, storable
+from twice.ledger.schema import effect_scopes, effects
+from twice.ledger.values import Owner
+from twice.model.scopes import Scope
+from twice.model.windows import Window
+
+# Subjects per query: every database takes that many parameters.
+_AT_ONCE = 500
+
+
+class Effects(Book):
+    """The part of the ledger that knows which calls to the outside world were made."""
+
+    def claim(
+        self, wanted: Sequence[Wanted], decide: Decide, *, ttl: timedelta, run: str | None = None
+    ) -> list[Claimed]:
+        """Decide about every wanted effect, and claim those that are to be called or reconciled, in one transaction."""
+        claim, owner = secrets.token_hex(16), Owner.here()
+        with self._write() as connection:
+            found = _newest(connection, [each.subject.id for each in wanted], lock=True)
+            now = self._now(connection)
+            holder: dict[str, object] = {
+                "claim": claim,
+                "host": owner.host,
+                "pid": owner.pid,
+                "run": run,
+                "expires_at": now + ttl,
+            }
+            new = {
+                each.subject.id: _row(each, 1, now) | holder
+                for each in wanted
+                if each.subject.id not in found and decide(None, each, now).action == "call"
+            }
+            insert_missing(connection, effects, [new[subject] for subject in sorted(new)])
+            # Another process may have been first with some of them.
+            found |= _newest(connection, list(new), lock=True)
+            return [_decided(connection, each, found.get(each.subject.id), decide, holder, now) for each in wanted]
+
+    def renew(self, claim: str, ttl: timedelta) -> bool:
+        """Prolong the claim of a batch; False if nothing of it is left."""
+        with self._write() as connection:
+            until = self._now(connection) + ttl
+            return bool(
+                connection.execute(sa.update(effects).where(effects.c.claim == claim).values(expires_at=until)).rowcount
+            )
+
+    def settle(self, claim: str, outcomes: Sequence[Outcome]) -> dict[str, EffectRecord]:
+        """Write how claimed effects ended; return them by key, without those whose claim was taken over."""
+        if not outcomes:
+            return {}
+        by_key = {outcome.key: outcome for outcome in outcomes}
+        rows: list[Any] = []
+        with self._write() as connection:
+            for keys in _pieces(sorted(by_key)):
+                query = sa.select(effects).where(effects.c.key.in_(keys), effects.c.claim == claim)
+                rows += connection.execute(query.order_by(effects.c.key).with_for_update()).all()
+            now = self._now(connection)
+            if rows:
+                connection.execute(_SETTLE, [_settled(by_key[row.key], row.attempts) | {"now": now} for row in rows])
+        return {row.key: EffectRecord.of(row, now).ended(by_key[row.key]) for row in rows}
+
+    def suppress(self, wanted: Sequence[Wanted]) -> int:
+        """Record effects that are not sent, unless something is known of them; return how many were new."""
+        with self._write() as connection:
+            now = self._now(connection)
+            rows = [_row(each, 1, now) | {"state": SUPPRESSED, "attempts": 0, "called_at": None} for each in wanted]
+            ids = _newest(connection, [str(row["subject"]) for row in rows])
+            return insert_missing(connection, effects, [row for row in rows if row["subject"] not in ids])
+
+    def records(
+        self,
+        *,
+        states: Iterable[str] = (),
+        pipeline: str | None = None,
+        effect: str | None = None,
+        window: Window | None = None,
+        attention: bool = False,
+        limit: int | None = None,
+    ) -> list[EffectRecord]:
+        """List the newest generation of each effect, the latest change first."""
+        wanted = set(states)
+        newer = effects.alias("newer")
+        query = sa.select(effects).where(
+            ~sa.exists().where(newer.c.subject == effects.c.subject, newer.c.generation > effects.c.generation)
+        )
+        if pipeline is not None:
+            query = query.where(effects.c.pipeline == pipeline)
+        if effect is not None:
+            query = query.where(effects.c.effect == effect)
+        if window is not None:
+            query = query.where(effects.c.window_start < window.end, effects.c.window_end > window.start)
+        if attention:
+            query = query.where(sa.or_(effects.c.state.in_((UNKNOWN, INTENT, "dead")), effects.c.outdated != ""))
+        if wanted:
+            # A call whose caller has vanished is stored as an intent.
+            query = query.where(effects.c.state.in_(wanted | ({INTENT} if UNKNOWN in wanted else set())))
+        with self._read() as connection:
+            now = self._now(connection)
+            rows = connection.execute(query.order_by(effects.c.changed_at.desc(), effects.c.key)).all()
+        found = [EffectRecord.of(row, now) for row in rows]
+        if attention:
+            found = [record for record in found if record.needs_attention]
+        if wanted:
+            found = [record for record in found if record.state in wanted]
+        return found[:limit]
+
+    def find(self, key: str) -> list[EffectRecord]:
+        """Return all generations of the effect that a key, or the beginning of one, names; the newest first."""
+        with self._read() as connection:
+            now = self._now(connection)
+            subjects = set(
+                connection.scalars(sa.select(effects.c.subject).where(effects.c.key.startswith(key, autoescape=True)))
+            )
+            if len(subjects) > 1:
+                raise UsageError(f"{len(subjects)} effects have keys that begin with {key}: give more of it")
+            if not subjects:
+                raise UsageError(f"no effect has the key {key}", to_go_on="twice effects list")
+            query = sa.select(effects).where(effects.c.subject == subjects.pop())
+            rows = connection.execute(query.order_by(effects.c.generation.desc())).all()
+        return [EffectRecord.of(row, now) for row in rows]
+
+    def resolve(self, key: str, state: str, note: str) -> EffectRecord:
+        """Write what a person found out about an effect whose outcome is unknown: it was sent, or it was not."""
+        if state not in (CONFIRMED, FAILED):
+            raise UsageError(f"an effect is resolved as {CONFIRMED} or {FAILED}, not {state!r}")
+        record = self.find(key)[0]
+        with self._write() as connection:
+            now = self._now(connection)
+            changed = connection.execute(
+                sa.update(effects)
+                .where(
+                    effects.c.key == record.key,
+                    effects.c.state.in_((INTENT, UNKNOWN, "dead")),
+                    sa.or_(effects.c.claim.is_(None), effects.c.expires_at <= now),
+                )
+                .values(state=state, note=storable(note), claim=None, expires_at=None, changed_at=now)
+            )
+        if not changed.rowcount:
+            found = self.find(record.key)[0]
+            held = f", and {found.owner} works on it" if found.owner else ""
+            raise UsageError(
+                f"effect {found.key} is {found.state}{held}: only unknown or dead ones can be resolved",
+                safe="nothing was changed",
+            )
+        return self.find(record.key)[0]
+
+    def accept_outdated(self, key: str, note: str) -> None:
+        """Write that an outdated message may stay as it was sent."""
+        with self._write() as connection:
+            values = {"fingerprint": effects.c.outdated, "outdated": "", "note": storable(note)}
+            connection.execute(
+                sa.update(effects).where(effects.c.key == key, effects.c.outdated != "").values(**values)
+            )
+
+    def scopes(self, pipeline: str, effect: str, scopes: Sequence[Scope]) -> dict[Scope, tuple[str, str]]:
+        """Return for the scopes that were looked after: `paid` or `suppressed`, and the content it was done for."""
+        by_text = {scope_text(scope): scope for scope in scopes}
+        found = {}
+        with self._read() as connection:
+            for texts in _pieces(sorted(by_text)):
+                query = sa.select(effect_scopes).where(
+                    effect_scopes.c.pipeline == pipeline,
+                    effect_scopes.c.effect == effect,
+                    effect_scopes.c.scope.in_(texts),
+                )
+                for row in connection.execute(query):
+                    found[by_text[row.scope]] = (row.state, row.content)
+        return found
+
+    def look_after(self, subject: Subject, state: str, content: str, keys: int) -> None:
+        """Write that all effects of a scope were paid or suppressed; what was suppressed stays so until it is paid."""
+        named = {"pipeline": subject.pipeline, "effect": subject.effect, "scope": scope_text(subject.scope)}
+        with self._write() as connection:
+            now = self._now(connection)
+            values = {"state": state, "content": content, "keys": keys, "changed_at": now}
+            row = named | values | {"table_name": subject.table} | scope_columns(subject.scope)
+            if insert_missing(connection, effect_scopes, [row]) or state == SUPPRESSED:
+                return
+            connection.execute(
+                sa.update(effect_scopes)
+                .where(*(effect_scopes.c[name] == value for name, value in named.items()))
+                .values(**values)
+            )
+
+
+def _decided(
+    connection: sa.Connection, wanted: Wanted, row: Any, decide: Decide, holder: dict[str, object], now: datetime
+) -> Claimed:
+    """Decide about one effect, and write what comes of it."""
+    if row is not None and row.claim == holder["claim"]:
+        return Claimed(wanted, EffectRecord.of(row, now), Verdict("call", "new"), row.claim)
+    before = EffectRecord.of(row, now) if row is not None else None
+    verdict = decide(before, wanted, now)
+    if before is None:
+        return Claimed(wanted, EffectRecord.of(_Row(_row(wanted, 1, now) | {"state": FAILED}), now), verdict, None)
+    key, changes = before.key, dict(verdict.changes)
+    if verdict.action == "resend":
+        new = _row(wanted, before.generation + 1, now) | holder
+        connection.execute(sa.insert(effects).values(**new))
+        key = str(new["key"])
+    elif verdict.action != "leave":
+        # Until an answer is recorded the outcome is unknown: an intent without an owner says so.
+        state = INTENT if verdict.action == "call" else UNKNOWN
+        called_at = before.called_at or now
+        changes = {"state": state, "attempts": before.attempts + 1, "called_at": called_at} | changes | holder
+    if verdict.action != "resend" and changes:
+        values = changes | {"changed_at": now}
+        connection.execute(sa.update(effects).where(effects.c.key == key).values(**values))
+    elif verdict.action == "leave":
+        return Claimed(wanted, before, verdict, None, before)
+    after = connection.execute(sa.select(effects).where(effects.c.key == key)).one()
+    claim = str(holder["claim"]) if verdict.action != "leave" else None
+    return Claimed(wanted, EffectRecord.of(after, now), verdict, claim, before)
+
+
+def _newest(connection: sa.Connection, subjects: Sequence[str], *, lock: bool = False) -> dict[str, Any]:
+    """Read the newest generation of each subject."""
+    found: dict[str, Any] = {}
+    for ids in _pieces(sorted(set(subjects))):
+        query = sa.select(effects).where(effects.c.subject.in_(ids)).order_by(effects.c.subject, effects.c.generation)
+        for row in connection.execute(query.with_for_update() if lock else query):
+            found[row.subject] = row
+    return found
+
+
+def _row(wanted: Wanted, generation: int, now: datetime) -> dict[str, object]:
+    subject = wanted.subject
+    return {
+        "key": subject.key(generation),
+        "subject": subject.id,
+        "generation": generation,
+        "pipeline": subject.pipeline,
+        "effect": subject.effect,
+        "table_name": subject.table,
+        **scope_columns(subject.scope),
+        "business_key": subject.business_key,
+        "state": INTENT,
+        "attempts": 1,
+        "fingerprint": wanted.fingerprint,
+        "outdated": "",
+        "payload": wanted.payload,
+        "response": "",
+        "error": "",
+        "note": "",
+        "run": None,
+        "claim": None,
+        "host": None,
+        "pid": None,
+        "expires_at": None,
+        "created_at": now,
+        "called_at": now,
+        "changed_at": now,
+    }
+
+
+class _Row:
+    def __init__(self, values: Mapping[str, object]) -> None:
+        self.__dict__.update(values)
+
+
+_SETTLE = (
+    sa.update(effects)
+    .where(effects.c.key == sa.bindparam("settled"))
+    .values(
+        state=sa.bindparam("end"),
+        response=sa.bindparam("answer"),
+        error=sa.bindparam("problem"),
+        note=sa.bindparam("remark"),
+        attempts=sa.bindparam("tried"),
+        claim=None,
+        host=None,
+        pid=None,
+        expires_at=None,
+        changed_at=sa.bindparam("now"),
+    )
+)
+
+
+def _settled(outcome: Outcome, attempts: int) -> dict[str, object]:
+    if outcome.state not in STATES:
+        raise UsageError(f"an effect cannot be {outcome.state!r}")
+    return {
+        "settled": outcome.key,
+        "end": outcome.state,
+        "answer": outcome.response,
+        "problem": storable(outcome.error),
+        "remark": storable(outcome.note),
+        "tried": attempts - 1 + outcome.calls,
+    }
+
+
+def _pieces(values: Sequence[str]) -> Iterable[Sequence[str]]:
+    for start in range(0, len(values), _AT_ONCE):
+        yield values[start : start + _AT_ONCE]

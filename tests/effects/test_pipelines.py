@@ -1,0 +1,176 @@
+"""Effects of pipelines on real tables: owed after the publish, paid once, driven by their own state."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.provider import provider
+from twice import Day, Overwrite, Pipeline, Table, api, hours
+from twice.api import workshop
+from twice.effects import OutcomeUnknown, Rejected, Retry
+from twice.effects.paying import pay
+from twice.effects.targets.http import Http
+from twice.engine.plan import plan
+from twice.errors import KeyViolation
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+pytestmark = pytest.mark.spark
+
+DAY = "2026-04-25"
+COLUMNS = "d DATE, id BIGINT, name STRING, n BIGINT"
+
+
+@pytest.fixture
+def receiver():
+    with provider() as found:
+        yield found
+
+
+class Revenue:
+    """A day of revenue, and an effect after it."""
+
+    def __init__(self, lab: Any, receiver: Any) -> None:
+        self.lab, self.receiver = lab, receiver
+        self.rows = [(1, "ana", 10), (2, "bob", 20)]
+        self.pipeline = Pipeline("shop", grain=Day)
+        self.table = Table(lab.name("revenue"), partition=Day("d"), key=["id"], write=Overwrite(), schema=COLUMNS)
+
+        @self.pipeline.extract(writes=self.table)
+        def revenue(window: Any) -> list[dict[str, Any]]:
+            return [{"d": window.start.date(), "id": n, "name": name, "n": m} for n, name, m in self.rows]
+
+    def run(self, **how: Any) -> Any:
+        return api.run(
+            self.pipeline, for_=DAY, spark=self.lab.spark, ledger=self.lab.ledger, config=self.lab.config, **how
+        )
+
+    def post(self, **how: Any) -> None:
+        """Declare the daily post."""
+
+        @self.pipeline.effect(
+            after=self.table, to=Http(self.receiver.url), **({"on_unknown": Retry(hours(24), then="ask")} | how)
+        )
+        def post_revenue(rows: DataFrame, window: Any) -> dict[str, Any]:
+            return {"text": f"{window}: {rows.agg({'n': 'sum'}).first()[0]}"}
+
+    def charge(self, **how: Any) -> None:
+        """Declare a charge for each row."""
+
+        @self.pipeline.effect(after=self.table, key="id", on_unknown=Retry(hours(24), then="ask"), **how)
+        def charge(rows: list[dict[str, Any]], key: str, business_key: str) -> Any:
+            payload = {"payment": business_key, "amount": rows[0]["n"]}
+            return Http(self.receiver.url).send(payload, key=key, timeout=5)
+
+    def records(self) -> dict[str, Any]:
+        return {record.subject.business_key or "day": record for record in self.lab.ledger.effects.records()}
+
+
+@pytest.fixture
+def shop(lab, receiver) -> Revenue:
+    return Revenue(lab, receiver)
+
+
+def test_s34_the_daily_post_goes_out_once_however_often_the_day_is_run(shop):
+    shop.post()
+    first, again, skipped = shop.run(), shop.run(), shop.run(skip_fresh=True)
+    assert shop.receiver.calls == 1
+    assert shop.receiver.payloads[0]["text"].endswith(": 30")
+    assert [effect.text for effect in first.effects] == ["1 confirmed (1 called now)"]
+    assert [effect.states for effect in (*again.effects, *skipped.effects)] == [{}, {}]
+    # A day that is published again with other rows sends nothing, and says so
+    shop.rows.append((3, "eve", 5))
+    shop.run()
+    assert shop.receiver.calls == 1
+    assert shop.records()["day"].outdated
+
+
+def test_s34_a_run_that_ended_after_its_publish_is_paid_for_by_the_next(shop):
+    # Given a table that was published by a run that could not send
+    shop.post(attempts=1)
+    shop.receiver.trouble = ["429"]
+    with pytest.raises(Rejected, match="failed"):
+        shop.run()
+    shop.lab.ledger.effects.resolve(shop.records()["day"].key, "failed", "try again")
+    # When the day is run again, and nothing changes
+    shop.pipeline.effects.clear()
+    shop.post()
+    (step,) = shop.run().steps
+    # Then it is sent
+    assert step.status == "unchanged"
+    assert len(shop.receiver.payloads) == 1
+
+
+def test_s35_each_payment_is_charged_once(shop):
+    shop.charge(parallel=2)
+    shop.run()
+    shop.rows.append((3, "eve", 5))
+    shop.run()
+    assert [payload["payment"] for payload in shop.receiver.payloads] == ["1", "2", "3"]
+    assert set(shop.receiver.made.values()) == {1}
+    assert shop.records()["3"].response == {"number": 3}
+    # The key is the payment's, whatever day it is in
+    (record,) = [record for record in shop.records().values() if record.subject.business_key == "1"]
+    assert record.key == record.subject.key(1)
+
+
+def test_a_key_that_is_null_sends_nothing(shop):
+    shop.charge()
+    shop.table = Table(shop.lab.name("revenue"), partition=Day("d"), write=Overwrite(), schema=COLUMNS)
+    shop.pipeline = Pipeline("shop", grain=Day)
+
+    @shop.pipeline.extract(writes=shop.table)
+    def revenue(window: Any) -> list[dict[str, Any]]:
+        return [{"d": window.start.date(), "id": n, "name": "x", "n": 1} for n in (1, None)]
+
+    shop.charge()
+    with pytest.raises(KeyViolation, match=r"1 rows of .* have no id"):
+        shop.run()
+    assert shop.receiver.calls == 0
+
+
+def test_an_unknown_outcome_stops_the_run_and_not_the_publish(shop):
+    shop.post(on_unknown="ask", attempts=1)
+    shop.receiver.trouble = ["late"]
+    with pytest.raises(OutcomeUnknown, match="not known"):
+        shop.run()
+    assert len(shop.lab.rows("revenue")) == 2
+    assert shop.records()["day"].state == "unknown"
+
+
+def test_backfills_suppress_and_a_person_sends_later(shop):
+    shop.post()
+    stages = plan(shop.pipeline, Day.unit(DAY, shop.pipeline.zone))
+    shop.pipeline.effects, effects = {}, shop.pipeline.effects
+    shop.run()
+    shop.pipeline.effects = effects
+    with workshop(shop.lab.config, spark=shop.lab.spark, ledger=shop.lab.ledger) as found:
+        run = found.ledger.start_run("shop", stages[0].scope)
+        (done,) = pay(found, shop.pipeline, stages[0], run, suppress=True)
+        assert done.states == {"suppressed": 1}
+        shop.run()
+        assert shop.receiver.calls == 0
+        (sent,) = pay(found, shop.pipeline, stages[0], run, mode="send")
+        assert sent.states == {"confirmed": 1}
+        assert shop.receiver.calls == 1
+        # Again, as a new generation with a key of its own
+        pay(found, shop.pipeline, stages[0], run, mode="again")
+    assert shop.records()["day"].generation == 2
+    assert len(shop.receiver.made) == 2
+
+
+def test_s56_a_pruned_ledger_sends_no_second_mail(shop):
+    shop.post()
+    shop.run()
+    report = shop.lab.ledger.prune(timedelta(0))
+    assert (report.effects, report.tombstones) == (0, 1)
+    assert shop.records()["day"].payload is None
+    shop.lab.ledger.prune(timedelta(0))
+    shop.run()
+    shop.rows.append((3, "eve", 5))
+    shop.run()
+    assert shop.receiver.calls == 1

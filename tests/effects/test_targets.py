@@ -1,0 +1,170 @@
+"""Receivers and ways to ask them, against real servers."""
+
+from __future__ import annotations
+
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support.provider import provider
+from twice import Day, Overwrite, Pipeline, Table, hours
+from twice.effects import Http, Rejected, Retry, Smtp, Webhook, http_get, once, sql_lookup
+from twice.effects.calls import call
+from twice.errors import DefinitionError
+
+MAIL = {"to": "ana@shop.example", "subject": "Stock", "text": "12 boxes"}
+
+
+@contextmanager
+def mail_server(*, refuses: str = "") -> Iterator[tuple[int, list[str]]]:
+    """A server that speaks enough SMTP to take mails; `refuses` names the command that it says no to."""
+    mails: list[str] = []
+
+    class Session(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            self._say("220 ready")
+            while line := self.rfile.readline().decode().strip():
+                word = line.split(" ", 1)[0].upper()
+                if word == refuses:
+                    self._say("550 no" if refuses != "DATA" else "451 later")
+                elif word == "DATA":
+                    self._say("354 go")
+                    text = []
+                    while (part := self.rfile.readline().decode().rstrip("\r\n")) != ".":
+                        text.append(part)
+                    mails.append("\n".join(text))
+                    self._say("250 taken")
+                elif word == "QUIT":
+                    self._say("221 bye")
+                    return
+                else:
+                    self._say("250 ok")
+
+        def _say(self, text: str) -> None:
+            self.wfile.write(f"{text}\r\n".encode())
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Session) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        yield server.server_address[1], mails
+        server.shutdown()
+
+
+def test_a_mail_goes_out_once_with_an_id_of_its_own(ledger):
+    with mail_server() as (port, mails):
+        target = Smtp("127.0.0.1", "shop@shop.example", port=port)
+        for _ in range(2):
+            with once(ledger, key="2026-04-25", payload=MAIL, on_unknown="skip") as mail:
+                if mail.owed:
+                    mail.result = target.send(MAIL, key=mail.key, timeout=5).response
+    assert len(mails) == 1
+    assert f"Message-ID: {target.message_id(mail.key)}" in mails[0]
+    assert mail.result["message_id"] == target.message_id(mail.key)
+
+
+@pytest.mark.parametrize(("refuses", "kind"), [("RCPT", "rejected"), ("MAIL", "rejected"), ("DATA", "not_sent")])
+def test_a_mail_that_is_refused_was_not_sent(refuses, kind):
+    with mail_server(refuses=refuses) as (port, mails):
+        target = Smtp("127.0.0.1", "shop@shop.example", port=port)
+        assert call(lambda: target.send(MAIL, key="k", timeout=5)).kind == kind
+    assert mails == []
+
+
+def test_a_server_that_is_not_there_was_not_reached():
+    with mail_server() as (port, _):
+        pass
+    assert call(lambda: Smtp("127.0.0.1", "a@b", port=port).send(MAIL, key="k", timeout=5)).kind == "not_sent"
+    assert call(lambda: Webhook(f"http://127.0.0.1:{port}/x").send("hi", key="k", timeout=5)).kind == "not_sent"
+
+
+def test_a_mail_without_an_address_is_rejected():
+    with pytest.raises(Rejected, match="a mail needs"):
+        Smtp("127.0.0.1", "a@b").send({"text": "x"}, key="k", timeout=1)
+
+
+def test_a_webhook_takes_a_text():
+    with provider(honours_keys=False) as receiver:
+        Webhook(receiver.url).send("revenue: 30", key="k", timeout=5)
+    assert receiver.payloads == [{"text": "revenue: 30"}]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "kind"),
+    [("400", "rejected"), ("429", "not_sent"), ("500", "unknown"), ("late", "unknown"), ("stored 500", "unknown")],
+)
+def test_what_an_answer_says_about_the_call(trouble, kind):
+    with provider(trouble=[trouble]) as receiver:
+        assert call(lambda: Http(receiver.url).send(1, key="k", timeout=5)).kind == kind
+        again = call(lambda: Http(receiver.url).send(1, key="k", timeout=5))
+        assert again.kind == ("stored_error" if trouble == "stored 500" else "made")
+        if trouble == "late":
+            assert "Idempotent-Replayed" in again.note
+        assert call(lambda: Http(receiver.url).send(2, key="k", timeout=5)).kind == "key_used"
+
+
+def test_asking_by_get_and_by_query(tmp_path):
+    with provider() as receiver:
+        look = http_get(f"{receiver.url}/{{key}}")
+        assert look("k", None) is None
+        Http(receiver.url).send(1, key="k", timeout=5)
+        assert look("k", None) == {"key": "k", "made": 1}
+    with pytest.raises(OSError, match="refused"):
+        look("k", None)
+    url = f"sqlite:///{tmp_path}/app.db"
+    with sa.create_engine(url).begin() as connection:
+        connection.execute(sa.text("create table sent (key text, n int)"))
+        connection.execute(sa.text("insert into sent values ('k', 7)"))
+    found = sql_lookup(url, "select n from sent where key = :key")
+    assert (found("k", None), found("x", None)) == ({"n": 7}, None)
+
+
+def declare(**how: object) -> None:
+    pipeline = Pipeline("shop", grain=Day)
+    table = Table("lake.a.t", partition=Day("d"), write=Overwrite())
+    pipeline.sql("t", reads={}, writes=table, query="select 1")
+    function = how.pop("function", lambda rows: {"text": "x"})
+    pipeline.effect(**({"after": table, "on_unknown": "skip", "name": "post"} | how))(function)
+
+
+HOURS = Retry(valid_for=hours(24), then="ask")
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ({"to": Webhook("https://x/y"), "on_unknown": HOURS}, "Webhook honours no idempotency key"),
+        ({"to": Smtp("h", "a@b"), "on_unknown": HOURS}, "Smtp honours no idempotency key"),
+        ({"on_unknown": HOURS}, "does not take `key`"),
+        ({"on_unknown": None}, "say what to do when a crash leaves the outcome unknown"),
+        ({"on_change": "perhaps"}, "on_change='perhaps' must be"),
+        (
+            {"after": Table("lake.a.other", partition=Day("d"), write=Overwrite())},
+            "no step of shop writes lake.a.other",
+        ),
+        ({"after": "t"}, "after= must be a Table"),
+        ({"function": lambda lines: None}, "its function takes lines; it can take rows"),
+        ({"timeout": 0}, "timeout=0 must be a number of seconds"),
+        ({"timeout": 10**6}, "timeout=1000000 must be a number of seconds up to 3600"),
+        ({"parallel": 0}, "parallel=0 must be 1 or more"),
+        ({"rate": "often"}, "rate='often'"),
+        ({"name": "a b"}, "effect name 'a b'"),
+    ],
+)
+def test_an_effect_that_could_not_keep_its_promise_is_refused(how, says):
+    with pytest.raises(DefinitionError, match=says):
+        declare(**how)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"valid_for": 24, "then": "ask"}, "must be a duration such as hours"),
+        ({"valid_for": hours(1), "then": "x"}, "then='x'"),
+    ],
+)
+def test_a_retry_says_how_long_and_what_then(given, says):
+    with pytest.raises(DefinitionError, match=says):
+        Retry(**given)
