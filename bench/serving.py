@@ -70,7 +70,7 @@ class Bench:
     """What both sides share, and what was measured."""
 
     spark: SparkSession
-    server: servers.Postgres
+    server: servers.PostgresServer
     url: str
     folder: Path
     store: Store
@@ -260,7 +260,7 @@ def main() -> None:
     parser.add_argument("--days", type=int, default=30)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, servers.running(servers.Postgres) as server:
+    with tempfile.TemporaryDirectory() as folder, servers.running(servers.PostgresServer) as server:
         file, url = Path(folder) / "twice.toml", server.database()
         file.write_text(TOML.format(url=url, cores=CORES))
         config = configuration.load(file)
