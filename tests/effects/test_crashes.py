@@ -130,7 +130,7 @@ def test_s35_killed_at_a_point(new_url, point):
             run_schedule(Case(policy, url, receiver, policy), [Crash(point, 1)])
 
 
-SEEDS = {"sqlite": range(200), "postgres": range(200, 240)}
+SEEDS = {"sqlite": range(160), "postgres": range(160, 200)}
 
 
 @pytest.mark.parametrize("part", range(4))
