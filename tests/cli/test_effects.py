@@ -85,7 +85,7 @@ def test_resolve_says_what_became_of_it(shop):
     assert done.out == "shop.post 2026-04-02/2026-04-03: confirmed\n"
     again = shop.call("effects", "resolve", key, "--sent", "--because", "ana saw it")
     assert again.code == 2
-    assert "only unknown or dead ones" in again.err
+    assert "unknown, failed, dead or outdated ones can be resolved" in again.err
     (dead,) = shop.call("effects", "list", "--state", "dead", "--json").json
     shop.call("effects", "resolve", dead["key"], "--sent", "--because", "by hand")
     assert shop.call("status", "shop").code == 0

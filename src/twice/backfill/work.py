@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from twice.backfill.sizing import MOST, adapted, cut
 from twice.backfill.spans import neighbours
-from twice.effects.paying import pay
+from twice.effects.paying import EffectResult, pay
 from twice.engine.recorded_run import end_run
 from twice.engine.run import run_stage
 from twice.engine.vouching import Vouch
@@ -119,7 +119,7 @@ class Worker:
                 accept_late=request.accept_late,
                 abandoned=self.abandoned,
             )
-            effects = pay(self.workshop, pipeline, stage, run, suppress=not request.effects)
+            effects = self._effects(stage, run) if result.status != "superseded" else []
         except TwiceError as error:
             return self._failed(chunk, step, run, error)
         except Exception as error:  # noqa: BLE001 - a thread has nobody above it: whatever it is, the chunk failed
@@ -130,6 +130,18 @@ class Worker:
         owed = [error.message for effect in effects for error in effect.errors]
         return self._done(chunk, run, result, check=check, owed=owed)
 
+    def _effects(self, stage: Stage, run: str) -> Sequence[EffectResult]:
+        request = self.planner.request
+        return pay(
+            self.workshop,
+            self.planner.pipeline,
+            stage,
+            run,
+            mode="send" if request.effects else "normal",
+            suppress=not request.effects,
+            abandoned=self.abandoned,
+        )
+
     def stage(self, chunk: Chunk) -> Stage:
         """Return the stage that a chunk is."""
         assert chunk.scope.window is not None  # noqa: S101 - a chunk has a window
@@ -138,7 +150,7 @@ class Worker:
     def _done(self, chunk: Chunk, run: str, result: StepResult, *, check: bool, owed: Sequence[str] = ()) -> Outcome:
         ledger, units = self.workshop.ledger, self._units(chunk)
         first = next(iter(result.refused.values()), "")
-        end_run(ledger, run, "failed" if result.refused else "done", first)
+        end_run(ledger, run, "failed" if result.refused or owed else "done", first or next(iter(owed), ""))
         vouch = self.vouches.get(chunk.stage)
         done = ledger.finish_chunk(
             chunk,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from twice.cli.options import units
+from twice.cli.options import pairs, units
 from twice.cli.output import json_option, moment, print_json, print_table, print_text
 from twice.cli.settings import Settings, pass_settings
 from twice.errors import UsageError
@@ -124,6 +124,8 @@ def show(settings: Settings, key: str, as_json: bool) -> None:
 def resolve(settings: Settings, key: str, state: str | None, because: str, as_json: bool) -> None:
     """Say what became of an effect whose outcome is unknown, or whose attempts are used up.
 
+    --sent for an outdated message lets it stay as it was sent.
+
     \b
     twice effects resolve 3f9a61c2 --sent --because "it is in the channel"
     """
@@ -141,6 +143,7 @@ def resolve(settings: Settings, key: str, state: str | None, because: str, as_js
 @click.option("--for", "for_", required=True, metavar="X", help="The unit whose effects are sent, such as 2026-04-25.")
 @click.option("--effect", "names", multiple=True, metavar="NAME", help="Only this effect; several times.")
 @click.option("--key", "keys", multiple=True, metavar="VALUE", help="Only this business key; several times.")
+@click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Fix a dimension: --set tenant=acme.")
 @click.option("--again", is_flag=True, help="Send also what was sent, as a new generation with a new key.")
 @json_option
 @pass_settings
@@ -150,6 +153,7 @@ def send(
     for_: str,
     names: tuple[str, ...],
     keys: tuple[str, ...],
+    sets: tuple[str, ...],
     again: bool,
     as_json: bool,
 ) -> None:
@@ -164,9 +168,8 @@ def send(
 
     found = find_pipeline(settings.config, pipeline)
     _check_names(found, names)
-    stages = [
-        stage for stage in plan(found, units(found, for_, None, None)[0]) if found.effects_after(stage.step.writes)
-    ]
+    window, dimensions = units(found, for_, None, None)[0], pairs(sets, "--set")
+    stages = [stage for stage in plan(found, window, dimensions=dimensions) if found.effects_after(stage.step.writes)]
     results: list[EffectResult] = []
     with settings.workshop() as shop:
         from twice.effects.paying import pay
@@ -176,6 +179,11 @@ def send(
                 results += pay(shop, found, stage, run, mode="again" if again else "send", names=names, keys=keys)
             for error in (error for result in results for error in result.errors):
                 raise error
+            if not any(result.states for result in results):
+                raise UsageError(
+                    f"{found.name} has nothing to send for {for_}: nothing of it is published, or no key matches",
+                    safe="nothing was sent",
+                )
     if as_json:
         print_json([result.to_json() for result in results])
     else:

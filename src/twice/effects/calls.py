@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import socket
-import urllib.error
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from twice.engine.http_errors import http_status
 from twice.engine.retries import is_transient, wait_hint
-from twice.errors import PermanentError, TransientError, UsageError
+from twice.errors import PermanentError, TransientError, TwiceError, UsageError
 
-# A longer answer is cut to what matters least to lose: nothing of it is stored, only its size.
+# A longer answer is not stored.
 _LARGEST = 64_000
 # The server refused before it did anything.
 _REFUSED = frozenset({429})
@@ -30,7 +29,7 @@ class Rejected(PermanentError):
     """The receiver refused the call, and would refuse it again; nothing happened there."""
 
 
-class OutcomeUnknown(TransientError):
+class OutcomeUnknown(PermanentError):
     """The call may have been made; no answer tells. `final`: another try cannot tell either."""
 
     def __init__(self, message: str, *, final: bool = False, **more: str) -> None:
@@ -97,18 +96,28 @@ def judge(error: Exception) -> Ended:
     return Ended("unknown", error=text, wait=wait_hint(error))
 
 
-def _never_left(error: BaseException | None) -> bool:
-    """Tell whether no connection was made: nothing can have happened."""
-    seen = 0
-    while error is not None and seen < 10:
-        reason = error.reason if isinstance(error, urllib.error.URLError) else None
-        if isinstance(reason, BaseException) and _never_left(reason):
+def without_text(error: Exception) -> TwiceError:
+    """Return an error that says the same about the call, and nothing that the receiver said."""
+    ended, status = judge(error), http_status(error)
+    text = f"HTTP {status}" if status is not None else type(error).__name__
+    if ended.kind == "key_used":
+        return KeyUsed(text)
+    if ended.kind in ("unknown", "stored_error"):
+        return OutcomeUnknown(text, final=ended.kind == "stored_error")
+    return NotSent(text) if ended.kind == "not_sent" else Rejected(text)
+
+
+def _never_left(error: BaseException) -> bool:
+    """Tell whether no connection was made: nothing can have happened. What an error was raised after says nothing."""
+    link: object = error
+    for _ in range(10):
+        if isinstance(link, ConnectionRefusedError | socket.gaierror) or type(link).__name__ in _NAMES:
             return True
-        if isinstance(error, ConnectionRefusedError | socket.gaierror):
-            return True
-        if type(error).__name__ in _NAMES:
-            return True
-        error, seen = error.__cause__ or error.__context__, seen + 1
+        wrapped = getattr(link, "__cause__", None) or getattr(link, "reason", None)
+        args = getattr(link, "args", ())
+        link = wrapped or (args[0] if args and isinstance(args[0], BaseException) else None)
+        if not isinstance(link, BaseException):
+            return False
     return False
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -17,10 +16,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from twice.effects.calls import Ended, call, judge, response_text
-from twice.effects.policies import STORED_ERROR, Policy
+from twice.effects.policies import SKIPPED, STORED_ERROR, Policy
 from twice.errors import LedgerError
 from twice.failpoints import fail_point
-from twice.ledger.effect_records import CONFIRMED, DEAD, FAILED, SUPPRESSED, UNKNOWN, Claimed, Outcome, Wanted
+from twice.ledger.effect_records import CONFIRMED, DEAD, FAILED, UNKNOWN, Claimed, Outcome, Wanted
 from twice.model.effects import Retry
 
 if TYPE_CHECKING:
@@ -53,11 +52,8 @@ class Paid:
     record: EffectRecord
     why: str
     called: bool = False
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether nothing is owed and nobody has to look at it."""
-        return self.record.state in (CONFIRMED, SUPPRESSED) and self.why not in ("changed", "held")
+    # Whether what is recorded as sent is what is wanted now.
+    is_current: bool = True
 
 
 def fingerprint_of(text: str) -> str:
@@ -89,30 +85,50 @@ def _drive_batch(
 ) -> Iterator[Paid]:
     by_subject = {each.wanted.subject.id: each for each in batch}
     claimed = ledger.effects.claim([each.wanted for each in batch], policy.decide, ttl=policy.lease, run=run)
+    turns = {
+        each.record.key: Turn(ledger, each, policy, by_subject[each.wanted.subject.id], pace)
+        for each in claimed
+        if each.claim is not None
+    }
+    settled = _take_turns(ledger, list(turns.values()), parallel)
+    for each in claimed:
+        turn = turns.get(each.record.key)
+        if turn is None:
+            yield Paid(each.record, each.verdict.why)
+        elif each.record.key in settled:
+            record = settled[each.record.key]
+            current = record.fingerprint == each.wanted.fingerprint
+            yield Paid(record, turn.ended.kind, called=turn.calls > 0, is_current=current)
+        else:
+            yield Paid(ledger.effects.find(each.record.key)[0], "lost", called=turn.calls > 0)
+
+
+def _take_turns(ledger: Ledger, turns: Sequence[Turn], parallel: int) -> dict[str, EffectRecord]:
+    """Make the calls of a batch, and record how each ended; return what is recorded under our claim."""
+    if not turns:
+        return {}
     fail_point("effect.claimed")
-    yield from (Paid(each.record, each.verdict.why) for each in claimed if each.claim is None)
-    mine = [each for each in claimed if each.claim is not None]
-    if not mine:
-        return
-    turns = {each.record.key: Turn(ledger, each, policy, by_subject[each.wanted.subject.id], pace) for each in mine}
-    token = mine[0].claim or ""
+    stopped = threading.Event()
     try:
-        with _heartbeat(ledger, token, policy.lease):
-            if parallel == 1 or len(mine) == 1:
-                for turn in turns.values():
-                    turn.take()
+        with turns[0].held():
+            if parallel == 1 or len(turns) == 1:
+                for turn in turns:
+                    turn.take(stopped)
             else:
-                with ThreadPoolExecutor(parallel, thread_name_prefix="twice-effect") as pool:
-                    for done in [pool.submit(turn.take) for turn in turns.values()]:
+                pool = ThreadPoolExecutor(parallel, thread_name_prefix="twice-effect")
+                try:
+                    for done in [pool.submit(turn.take, stopped) for turn in turns]:
                         done.result()
+                finally:
+                    # After Ctrl-C: calls in flight end, no other one begins.
+                    stopped.set()
+                    pool.shutdown(wait=True, cancel_futures=True)
         fail_point("effect.answered")
     finally:
-        # Also after Ctrl-C: what was answered is recorded, and what was not begun is owed as before.
-        settled = ledger.effects.settle(token, [turn.outcome() for turn in turns.values()])
+        # What was answered is recorded, and what was not begun is owed as before.
+        settled = ledger.effects.settle(turns[0].token, [turn.outcome() for turn in turns])
     fail_point("effect.recorded")
-    for key, turn in turns.items():
-        record = settled.get(key)
-        yield Paid(record or ledger.effects.find(key)[0], turn.ended.kind if record else "lost", called=turn.calls > 0)
+    return settled
 
 
 @dataclass
@@ -126,6 +142,13 @@ class Turn:
     pace: Callable[[], None] = lambda: None
     calls: int = 0
     ended: Ended = field(default_factory=lambda: Ended("not_begun", error="stopped before the call"))
+    # Whether an earlier call with this key may have been carried out.
+    doubt: bool = False
+
+    def __post_init__(self) -> None:
+        before = self.claimed.before
+        again = self.claimed.verdict.action == "call" and before is not None
+        self.doubt = again and before is not None and before.state == UNKNOWN
 
     @property
     def token(self) -> str:
@@ -136,56 +159,75 @@ class Turn:
         """Keep the claim alive while the block runs."""
         return _heartbeat(self.ledger, self.token, self.policy.lease)
 
-    def begin(self) -> bool:
-        """Ask the provider first where that is the policy; tell whether the call is to be made."""
+    def ask_first(self) -> bool:
+        """Ask the provider where that is the policy; tell whether the call is to be made."""
         if self.claimed.verdict.action == "reconcile":
             self.ended = self._asked()
-            if self.ended.kind != "not_sent":
-                return False
-        self.calls += 1
-        self.ended = Ended("unknown", error="stopped before an answer")
+            return self.ended.kind == "not_sent"
         return True
 
-    def take(self) -> None:
+    def begin(self) -> None:
+        """Count a call: from here on it may have been made."""
+        self.calls += 1
+        self.ended = Ended("unknown", error="stopped before an answer")
+
+    def take(self, stopped: threading.Event) -> None:
         """Call until it is answered, as far as policy and attempts allow."""
-        if not self.begin():
+        if stopped.is_set() or not self.ask_first():
             return
         left, wait = max(1, self.policy.attempts - self.claimed.record.attempts + 1), _FIRST_WAIT
         while True:
             self.pace()
+            # Waiting took time: the provider may have forgotten the key by now.
+            if stopped.is_set() or (self.doubt and not self._may_retry()):
+                return
+            self.begin()
             self.ended = call(self._send)
             if self.ended.kind == "unknown" and self.policy.asks_first:
-                self.ended = self._asked()
+                asked = self._asked()
+                if asked.kind == "made":  # "not there" may only mean: not yet
+                    self.ended = asked
+            self.doubt |= self.ended.kind == "unknown"
             if self.calls >= left or not self._may_repeat():
                 return
-            time.sleep(min(self.ended.wait if self.ended.wait is not None else wait, _LONGEST_WAIT))
+            if stopped.wait(min(self.ended.wait if self.ended.wait is not None else wait, _LONGEST_WAIT)):
+                return
             wait *= 2
-            self.calls += 1
 
     def outcome(self) -> Outcome:
         """Say how it ended."""
         key, ended, before = self.claimed.record.key, self.ended, self.claimed.before
-        if ended.kind in ("made", "key_used"):
-            return Outcome(key, CONFIRMED, ended.response, note=ended.note, calls=self.calls)
-        if ended.kind in ("unknown", "stored_error"):
-            note = f"{STORED_ERROR}: {ended.error}"[:500] if ended.kind == "stored_error" else ended.note
+        if ended.kind == "made":
+            mine = self.calls > 0 and not ended.note  # not what the provider stored of an earlier call
+            wanted = self.claimed.wanted if mine else None
+            return Outcome(key, CONFIRMED, ended.response, note=ended.note, calls=self.calls, sent=wanted)
+        if ended.kind == "key_used" and self.doubt:
+            return Outcome(key, CONFIRMED, note=ended.note, calls=self.calls)
+        if ended.kind == "stored_error":
+            text = f"{STORED_ERROR}: {ended.error}"
+            return Outcome(key, UNKNOWN, error=text, note=text[:500], calls=self.calls)
+        if ended.kind == "unknown" or self.doubt or (ended.kind == "not_begun" and before and before.state == UNKNOWN):
+            note = SKIPPED if self.policy.on_unknown == "skip" else ended.note
             return Outcome(key, UNKNOWN, error=ended.error, note=note, calls=self.calls)
-        if ended.kind == "not_begun" and before is not None and before.state == UNKNOWN:
-            return Outcome(key, UNKNOWN, error=before.error, note=before.note, calls=0)
         used_up = self.claimed.record.attempts - 1 + self.calls >= self.policy.attempts
         return Outcome(key, DEAD if used_up else FAILED, error=ended.error, calls=self.calls)
 
     def _send(self) -> Any:
-        key, before = self.claimed.record.key, self.claimed.before
         assert self.due is not None  # noqa: S101 - turns that are taken have one
-        if self.due.correct is not None and self.claimed.verdict.why == "changed" and before is not None:
-            return self.due.correct(key, before.payload, before.response)
-        return self.due.send(key)
+        record = self.claimed.record
+        if self.due.correct is not None and record.generation > 1:
+            old = next(each for each in self.ledger.effects.find(record.key) if each.generation < record.generation)
+            if old.fingerprint != self.claimed.wanted.fingerprint:
+                return self.due.correct(record.key, old.payload, old.response)
+        return self.due.send(record.key)
+
+    def _may_retry(self) -> bool:
+        return self.policy.may_retry(self.claimed.record, self.ledger.clock.now())
 
     def _may_repeat(self) -> bool:
-        if self.ended.kind == "not_sent":
+        if self.ended.kind == "not_sent" and not self.doubt:
             return True
-        return self.ended.kind == "unknown" and self.policy.may_retry(self.claimed.record, self.ledger.clock.now())
+        return self.ended.kind in ("unknown", "not_sent") and self._may_retry()
 
     def _asked(self) -> Ended:
         """Ask the provider: made, not sent, or unknown where it does not say."""

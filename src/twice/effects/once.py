@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
-from twice.effects.calls import OutcomeUnknown, Rejected, judge, made, payload_text
+from twice.effects.calls import NotSent, OutcomeUnknown, Rejected, judge, made, payload_text
 from twice.effects.driving import Turn, fingerprint_of
-from twice.effects.policies import Policy
+from twice.effects.policies import SKIPPED, Policy
 from twice.errors import DefinitionError, LeaseLost, ScopeHeld, TwiceError, UsageError
 from twice.failpoints import fail_point
 from twice.ledger import Ledger, open_ledger
-from twice.ledger.effect_records import CONFIRMED, DEAD, FAILED, Subject, Wanted
+from twice.ledger.effect_records import CONFIRMED, DEAD, FAILED, UNKNOWN, Subject, Wanted
 from twice.model.effects import OnUnknown, Retry, check_limits, check_policy
 
 if TYPE_CHECKING:
@@ -60,9 +60,10 @@ def once(
         yield Call(guard.record.key, owed=False, result=guard.answer())
         return
     with turn.held():
-        if not turn.begin():
+        if not turn.ask_first():
             yield Call(guard.record.key, owed=False, result=guard.settle(turn))
             return
+        turn.begin()
         call = Call(turn.claimed.record.key, owed=True)
         try:
             yield call
@@ -154,7 +155,7 @@ class _Guard:
         taken_over = self._why == "lost" and not isinstance(self._policy.on_unknown, Retry)
         if self.record.state == CONFIRMED and self._why != "changed" and not taken_over:
             return self.record.response
-        if self._why == "skip":
+        if self.record.state == UNKNOWN and self.record.note == SKIPPED:
             return None
         raise problem(self._what, self.record, self._why)
 
@@ -189,20 +190,26 @@ def problem(what: str, record: EffectRecord, why: str) -> TwiceError:
         return Rejected(
             f"{what} was sent with another payload, and on_change says fail",
             safe="nothing was sent",
-            to_go_on=f"{look}; to send the new one: twice effects send {record.key[:12]} --again",
+            to_go_on=f"{look}; {_send(record)} --again sends the new one",
         )
     if record.state in (FAILED, DEAD):
         tried = f" after {record.attempts} attempts" if record.attempts > 1 else ""
-        return Rejected(
+        kind = NotSent if why == "not_sent" and record.state == FAILED else Rejected
+        return kind(
             f"{what} failed{tried}: {record.error}",
             safe="the receiver has not carried it out",
-            to_go_on=f"correct the cause and run it again; {look}"
-            if record.state == FAILED
-            else f"twice effects send {record.key[:12]}",
+            to_go_on=f"correct the cause and run it again; {look}" if record.state == FAILED else _send(record),
         )
     reason = f": {record.error}" if record.error else ""
     return OutcomeUnknown(
         f"{what}: whether it was sent is not known{reason}",
         safe="it is not sent again until its policy or a person says so",
-        to_go_on=f"ask the receiver, then: twice effects resolve {record.key[:12]} --sent, or --not-sent",
+        to_go_on=f'ask the receiver, then: twice effects resolve {record.key[:12]} --sent --because "…", or --not-sent',
     )
+
+
+def _send(record: EffectRecord) -> str:
+    """Return the command that sends an effect whose attempts are used up."""
+    if record.subject.pipeline:
+        return f"twice effects send {record.subject.pipeline} --for … --effect {record.subject.effect}"
+    return f'twice effects resolve {record.key[:12]} --not-sent --because "…", then run it again'

@@ -15,20 +15,22 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from twice.content.filters import partition_filter
 from twice.content.rows import column
-from twice.effects.calls import payload_text
+from twice.effects.calls import Answer, payload_text, without_text
 from twice.effects.driving import Due, Paid, drive, fingerprint_of
 from twice.effects.once import problem
 from twice.effects.policies import SKIPPED, Mode, Policy
 from twice.engine.run import job_of
-from twice.errors import KeyViolation, SchemaRefused, StepFailed, TwiceError
+from twice.errors import KeyViolation, SchemaRefused, StepFailed, TwiceError, UsageError
 from twice.ledger.effect_records import CONFIRMED, SUPPRESSED, UNKNOWN, Subject, Wanted
+from twice.model.effects import Retry
 from twice.model.keys import key_hash
 from twice.model.scopes import Scope
 
@@ -43,9 +45,9 @@ if TYPE_CHECKING:
     from twice.model.pipelines import Pipeline
     from twice.model.windows import Window
 
-PAID = "paid"
 # As many problems as a message names.
 _SHOWN = 5
+_AT_ONCE = 500
 
 
 @dataclass
@@ -85,6 +87,7 @@ def pay(
     suppress: bool = False,
     names: Sequence[str] = (),
     keys: Sequence[str] = (),
+    abandoned: Callable[[], bool] = lambda: False,
 ) -> list[EffectResult]:
     """Pay, or record as suppressed, the effects after a step's table for the partitions of a stage.
 
@@ -93,7 +96,7 @@ def pay(
     wanted = [each for each in pipeline.effects_after(stage.step.writes) if not names or each.name in names]
     if not wanted or stage.step.shadow_of is not None:
         return []
-    job = job_of(workshop, pipeline, stage, run)
+    job = replace(job_of(workshop, pipeline, stage, run), abandoned=abandoned)
     outputs = {output.scope: output for output in job.ledger.held(stage.step.writes.name, stage.target.scope)}
     return [
         _Paying(job, effect, partition, outputs[partition], mode, frozenset(keys)).pay(
@@ -119,15 +122,11 @@ class _Paying:
     def pay(self, *, suppress: bool) -> EffectResult:
         ledger, effect, subject = self.job.ledger, self.effect, self._subject()
         result = EffectResult(effect.name, self.job.target.name(self.partition))
-        looked = ledger.effects.scopes(self.job.pipeline.name, effect.name, [subject.scope]).get(subject.scope)
-        if looked and self.mode == "normal" and (looked[0] == SUPPRESSED or looked[1] == self.output.digest):
+        paid_for = ledger.effects.paid(self.job.pipeline.name, effect.name, [subject.scope]).get(subject.scope)
+        if self.mode == "normal" and paid_for == self.output.digest:
             return result
         if suppress:
-            if not effect.key:
-                ledger.effects.suppress([Wanted(subject, "")])
-            ledger.effects.look_after(subject, SUPPRESSED, self.output.digest, 0)
-            result.states[SUPPRESSED] += 1
-            return result
+            return self._suppress(result)
         settled = True
         policy = Policy(effect.on_unknown, effect.on_change, effect.attempts, effect.timeout, self.mode)
         try:
@@ -140,8 +139,18 @@ class _Paying:
         except TwiceError as error:
             result.errors.append(error)
             return result
-        if settled and not self.keys:
-            ledger.effects.look_after(subject, PAID, self.output.digest, sum(result.states.values()))
+        if settled and not self.keys and not self.job.abandoned():
+            ledger.effects.set_paid(subject, self.output.digest, sum(result.states.values()))
+        return result
+
+    def _suppress(self, result: EffectResult) -> EffectResult:
+        """Record what is not sent, key by key: what comes later is sent, and what is known stays as it is."""
+        try:
+            keys = (key for key, _ in self._groups(only_keys=True)) if self.effect.key else iter(("",))
+            while batch := [Wanted(self._subject(key), "") for key in islice(keys, _AT_ONCE)]:
+                result.states[SUPPRESSED] += self.job.ledger.effects.suppress(batch)
+        except TwiceError as error:
+            result.errors.append(error)
         return result
 
     def _count(self, paid: Paid, result: EffectResult) -> bool:
@@ -150,9 +159,11 @@ class _Paying:
         result.states[record.state] += 1
         result.called += paid.called
         settled = record.state in (CONFIRMED, SUPPRESSED) or (record.state == UNKNOWN and record.note == SKIPPED)
-        if (not settled or paid.why == "changed") and paid.why != "held" and len(result.errors) < _SHOWN:
+        doubled = paid.why == "lost" and paid.called and not isinstance(self.effect.on_unknown, Retry)
+        wrong = not settled or doubled or paid.why == "changed"
+        if wrong and paid.why != "held" and len(result.errors) < _SHOWN:
             result.errors.append(problem(str(record.subject), record, paid.why))
-        return settled and paid.why not in ("changed", "held")
+        return settled and paid.is_current and paid.why not in ("changed", "held")
 
     def _subject(self, business_key: str = "") -> Subject:
         # A table without partitions is the same for every day: what is sent about it is about the run's window.
@@ -174,11 +185,12 @@ class _Paying:
         for business_key, rows_of_key in self._groups():
             if self.keys and business_key not in self.keys:
                 continue
-            listed = [_plain(row.asDict(recursive=True)) for row in rows_of_key]
+            # In an order of their own: Spark's differs from run to run.
+            listed = sorted((_plain(row.asDict(recursive=True)) for row in rows_of_key), key=payload_text)
             if (due := self._one(self._subject(business_key), listed, listed, business_key)) is not None:
                 yield due
 
-    def _groups(self) -> Iterator[tuple[str, Iterator[Any]]]:
+    def _groups(self, *, only_keys: bool = False) -> Iterator[tuple[str, Iterator[Any]]]:
         """Yield the rows of each business key; refuse rows without one before anything is sent."""
         rows, names = self._rows(), self.effect.key
         if missing := [name for name in names if name not in rows.columns]:
@@ -187,7 +199,8 @@ class _Paying:
                 f"key is made of; it has {', '.join(rows.columns)}",
                 safe="nothing was sent",
             )
-        nulls = F.greatest(*(column(name).isNull() for name in names), F.lit(False))
+        missing_key = (column(name).isNull() | (column(name).cast("string") == "") for name in names)
+        nulls = F.greatest(*missing_key, F.lit(False))
         if without := rows.where(nulls).count():
             raise KeyViolation(
                 f"effect {self.effect.name}: {without} rows of {self.job.target.name(self.partition)} have no "
@@ -195,6 +208,10 @@ class _Paying:
                 safe="nothing was sent",
                 to_go_on="filter these rows out in the step, or give them a key",
             )
+        # Python would show instants in the zone of its machine: a key must not depend on that.
+        instants = [each.name for each in rows.schema.fields if isinstance(each.dataType, T.TimestampType)]
+        rows = rows.withColumns({name: column(name).cast("string") for name in instants})
+        rows = rows.select(*(column(name) for name in names)).distinct() if only_keys else rows
         ordered = rows.orderBy(*(column(name) for name in names)).toLocalIterator()
         for values, group in groupby(ordered, key=lambda row: tuple(row[name] for name in names)):
             shown = [str(_plain(value)) for value in values]
@@ -211,11 +228,12 @@ class _Paying:
             text = payload_text(about)
             due = Due(self._wanted(subject, text), partial(_called, effect, offered))
         else:
-            payload = self._payload(offered | {"key": subject.key(1)})
+            payload = self._payload(offered)
             if payload is None:
                 return None
-            text = payload_text(payload)
-            due = Due(self._wanted(subject, text), partial(_sent, effect, payload))
+            text = self._text(payload)
+            private = bool(self.job.step.writes.personal)
+            due = Due(self._wanted(subject, text), partial(_sent, effect, payload, private=private))
         if not callable(effect.on_change):
             return due
         return replace(due, correct=partial(_corrected, effect.on_change, json.loads(text)))
@@ -233,9 +251,19 @@ class _Paying:
             raise StepFailed(
                 f"effect {self.effect.name} raised {type(error).__name__} while it made its payload for "
                 f"{self.job.target.name(self.partition)}: {error}",
-                safe="nothing was sent; the table is published",
+                safe="what was sent before is recorded; the table is published",
                 to_go_on="correct the function and run it again: the effect is still owed",
             ) from error
+
+    def _text(self, payload: object) -> str:
+        try:
+            return payload_text(payload)
+        except UsageError as error:
+            raise StepFailed(
+                f"effect {self.effect.name}: {error.message}",
+                safe="what was sent before is recorded; the table is published",
+                to_go_on=error.to_go_on,
+            ) from None
 
     def _window(self) -> Window | None:
         return self.partition.window or self.job.scope.window
@@ -251,9 +279,16 @@ def _called(effect: Effect, offered: Mapping[str, object], key: str) -> Any:
     return effect.function(**{name: known[name] for name in effect.wants})
 
 
-def _sent(effect: Effect, payload: object, key: str) -> Any:
+def _sent(effect: Effect, payload: object, key: str, *, private: bool) -> Any:
     assert effect.to is not None  # noqa: S101 - there is a payload for it
-    return effect.to.send(payload, key=key, timeout=effect.timeout)
+    if not private:
+        return effect.to.send(payload, key=key, timeout=effect.timeout)
+    # An answer or an error may repeat personal values of the payload: neither is kept.
+    try:
+        answer = effect.to.send(payload, key=key, timeout=effect.timeout)
+    except Exception as error:  # noqa: BLE001 - judged, and raised again without its text
+        raise without_text(error) from None
+    return Answer(None, answer.note if isinstance(answer, Answer) else "")
 
 
 def _corrected(change: Callable[..., Any], new: object, key: str, old: object, answer: object) -> Any:

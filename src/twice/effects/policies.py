@@ -71,6 +71,8 @@ class Policy:
 
     def _not_sent(self, record: EffectRecord, wanted: Wanted) -> Verdict:
         """It failed, was suppressed, or its attempts are used up."""
+        if self.mode == "again" or record.error.startswith(STORED_ERROR):
+            return Verdict("resend", "again")  # under the old key the provider would answer as before
         asked = self.mode != "normal"
         if not asked and (record.state != FAILED or record.attempts >= self.attempts):
             left = record.state if record.state != FAILED else DEAD
@@ -80,9 +82,7 @@ class Policy:
 
     def _unknown(self, record: EffectRecord, now: datetime) -> Verdict:
         # What was sent, if it was, is the payload of then: it stays, and a later one counts as a change.
-        if record.note.startswith(STORED_ERROR):
-            return Verdict("reconcile", "unknown") if self.reconcile else Verdict("leave", "ask")
-        if self.may_retry(record, now):
+        if self.may_retry(record, now) and not record.error.startswith(STORED_ERROR):
             return Verdict("call", "unknown")
         if self.reconcile is not None:
             return Verdict("reconcile", "unknown")

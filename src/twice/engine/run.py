@@ -141,7 +141,8 @@ def execute(
                     accept=(accept or {}).get(stage.step.name, {}),
                 )
                 result.steps.append(done)
-                if workshop.after_step is not None:
+                # A superseded run published nothing: what the table holds is about a later window.
+                if workshop.after_step is not None and done.status != "superseded":
                     result.effects += workshop.after_step(workshop, pipeline, stage, run)
             # An effect that fails stops no step: what it is about is published.
             result.raise_owed()

@@ -108,6 +108,8 @@ class EffectRecord:
             response=json.loads(outcome.response) if outcome.response else None,
             error=outcome.error,
             note=outcome.note,
+            fingerprint=outcome.sent.fingerprint if outcome.sent else self.fingerprint,
+            outdated="" if outcome.sent else self.outdated,
             claim=None,
             owner=None,
             expires_at=None,
@@ -120,8 +122,8 @@ class EffectRecord:
 
     @property
     def needs_attention(self) -> bool:
-        """Whether a person has to look: the outcome is unknown, attempts are used up, or what was sent is outdated."""
-        return self.state in (UNKNOWN, DEAD) or bool(self.outdated)
+        """Whether it is not settled: owed after a failure, unknown, out of attempts, or outdated."""
+        return self.state in (FAILED, UNKNOWN, DEAD) or bool(self.outdated)
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -194,3 +196,5 @@ class Outcome:
     note: str = ""
     # How often it was really called; 0 if its turn did not come.
     calls: int = 1
+    # What was sent; None: what was recorded before.
+    sent: Wanted | None = None

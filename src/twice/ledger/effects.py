@@ -14,6 +14,7 @@ from twice.ledger.book import Book
 from twice.ledger.dialect import insert_missing
 from twice.ledger.effect_records import (
     CONFIRMED,
+    DEAD,
     FAILED,
     INTENT,
     STATES,
@@ -93,8 +94,10 @@ class Effects(Book):
         with self._write() as connection:
             now = self._now(connection)
             rows = [_row(each, 1, now) | {"state": SUPPRESSED, "attempts": 0, "called_at": None} for each in wanted]
-            ids = _newest(connection, [str(row["subject"]) for row in rows])
-            return insert_missing(connection, effects, [row for row in rows if row["subject"] not in ids])
+            known = _newest(connection, [str(row["subject"]) for row in rows])
+            new = [row for row in rows if row["subject"] not in known]
+            insert_missing(connection, effects, new)
+        return len(new)
 
     def records(
         self,
@@ -119,7 +122,7 @@ class Effects(Book):
         if window is not None:
             query = query.where(effects.c.window_start < window.end, effects.c.window_end > window.start)
         if attention:
-            query = query.where(sa.or_(effects.c.state.in_((UNKNOWN, INTENT, "dead")), effects.c.outdated != ""))
+            query = query.where(sa.or_(effects.c.state.in_((FAILED, UNKNOWN, INTENT, DEAD)), effects.c.outdated != ""))
         if wanted:
             # A call whose caller has vanished is stored as an intent.
             query = query.where(effects.c.state.in_(wanted | ({INTENT} if UNKNOWN in wanted else set())))
@@ -149,42 +152,38 @@ class Effects(Book):
         return [EffectRecord.of(row, now) for row in rows]
 
     def resolve(self, key: str, state: str, note: str) -> EffectRecord:
-        """Write what a person found out about an effect whose outcome is unknown: it was sent, or it was not."""
+        """Write what a person found out: an unknown or dead effect was sent or was not, an outdated one may stay."""
         if state not in (CONFIRMED, FAILED):
             raise UsageError(f"an effect is resolved as {CONFIRMED} or {FAILED}, not {state!r}")
         record = self.find(key)[0]
         with self._write() as connection:
+            query = sa.select(effects).where(effects.c.key == record.key)
             now = self._now(connection)
-            changed = connection.execute(
-                sa.update(effects)
-                .where(
-                    effects.c.key == record.key,
-                    effects.c.state.in_((INTENT, UNKNOWN, "dead")),
-                    sa.or_(effects.c.claim.is_(None), effects.c.expires_at <= now),
+            seen = EffectRecord.of(connection.execute(query.with_for_update()).one(), now)
+            values: dict[str, object] = {"note": storable(note), "changed_at": now}
+            if seen.state == CONFIRMED and seen.outdated and state == CONFIRMED:
+                values |= {"fingerprint": seen.outdated, "outdated": ""}
+            elif seen.is_held or seen.state not in (UNKNOWN, DEAD, FAILED):
+                held = f", and {seen.owner} works on it" if seen.owner else ""
+                raise UsageError(
+                    f"effect {seen.key} is {seen.state}{held}: unknown, failed, dead or outdated ones can be resolved",
+                    safe="nothing was changed",
                 )
-                .values(state=state, note=storable(note), claim=None, expires_at=None, changed_at=now)
-            )
-        if not changed.rowcount:
-            found = self.find(record.key)[0]
-            held = f", and {found.owner} works on it" if found.owner else ""
-            raise UsageError(
-                f"effect {found.key} is {found.state}{held}: only unknown or dead ones can be resolved",
-                safe="nothing was changed",
-            )
+            else:
+                values |= {"state": state, "claim": None, "expires_at": None}
+            if state == FAILED:
+                values |= {"attempts": 0, "called_at": None}
+                named = {"pipeline": seen.subject.pipeline, "effect": seen.subject.effect}
+                named["scope"] = scope_text(seen.subject.scope)
+                mine = (effect_scopes.c[name] == value for name, value in named.items())
+                connection.execute(sa.delete(effect_scopes).where(*mine))
+            connection.execute(sa.update(effects).where(effects.c.key == seen.key).values(**values))
         return self.find(record.key)[0]
 
-    def accept_outdated(self, key: str, note: str) -> None:
-        """Write that an outdated message may stay as it was sent."""
-        with self._write() as connection:
-            values = {"fingerprint": effects.c.outdated, "outdated": "", "note": storable(note)}
-            connection.execute(
-                sa.update(effects).where(effects.c.key == key, effects.c.outdated != "").values(**values)
-            )
-
-    def scopes(self, pipeline: str, effect: str, scopes: Sequence[Scope]) -> dict[Scope, tuple[str, str]]:
-        """Return for the scopes that were looked after: `paid` or `suppressed`, and the content it was done for."""
+    def paid(self, pipeline: str, effect: str, scopes: Sequence[Scope]) -> dict[Scope, str]:
+        """Return for the scopes whose effects were all paid the content that they were paid for."""
         by_text = {scope_text(scope): scope for scope in scopes}
-        found = {}
+        found: dict[Scope, str] = {}
         with self._read() as connection:
             for texts in _pieces(sorted(by_text)):
                 query = sa.select(effect_scopes).where(
@@ -192,24 +191,18 @@ class Effects(Book):
                     effect_scopes.c.effect == effect,
                     effect_scopes.c.scope.in_(texts),
                 )
-                for row in connection.execute(query):
-                    found[by_text[row.scope]] = (row.state, row.content)
+                found |= {by_text[row.scope]: row.content for row in connection.execute(query)}
         return found
 
-    def look_after(self, subject: Subject, state: str, content: str, keys: int) -> None:
-        """Write that all effects of a scope were paid or suppressed; what was suppressed stays so until it is paid."""
+    def set_paid(self, subject: Subject, content: str, keys: int) -> None:
+        """Write that all effects of a scope are settled for a content."""
         named = {"pipeline": subject.pipeline, "effect": subject.effect, "scope": scope_text(subject.scope)}
         with self._write() as connection:
-            now = self._now(connection)
-            values = {"state": state, "content": content, "keys": keys, "changed_at": now}
+            values = {"content": content, "keys": keys, "changed_at": self._now(connection)}
             row = named | values | {"table_name": subject.table} | scope_columns(subject.scope)
-            if insert_missing(connection, effect_scopes, [row]) or state == SUPPRESSED:
-                return
-            connection.execute(
-                sa.update(effect_scopes)
-                .where(*(effect_scopes.c[name] == value for name, value in named.items()))
-                .values(**values)
-            )
+            insert_missing(connection, effect_scopes, [row])
+            mine = (effect_scopes.c[name] == value for name, value in named.items())
+            connection.execute(sa.update(effect_scopes).where(*mine).values(**values))
 
 
 def _decided(
@@ -296,6 +289,9 @@ _SETTLE = (
         error=sa.bindparam("problem"),
         note=sa.bindparam("remark"),
         attempts=sa.bindparam("tried"),
+        fingerprint=sa.func.coalesce(sa.bindparam("print"), effects.c.fingerprint),
+        payload=sa.func.coalesce(sa.bindparam("content"), effects.c.payload),
+        outdated=sa.case((sa.bindparam("print").is_(None), effects.c.outdated), else_=""),
         claim=None,
         host=None,
         pid=None,
@@ -315,6 +311,8 @@ def _settled(outcome: Outcome, attempts: int) -> dict[str, object]:
         "problem": storable(outcome.error),
         "remark": storable(outcome.note),
         "tried": attempts - 1 + outcome.calls,
+        "print": outcome.sent.fingerprint if outcome.sent else None,
+        "content": outcome.sent.payload if outcome.sent else None,
     }
 
 

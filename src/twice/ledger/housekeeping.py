@@ -78,10 +78,14 @@ class Housekeeping(Book):
         kept = sa.exists().where(
             outputs.c.table_name == effects.c.table_name,
             outputs.c.state == CURRENT,
-            outputs.c.dimensions == effects.c.dimensions,
             sa.or_(
                 outputs.c.window_start.is_(None),
-                sa.and_(outputs.c.window_start == effects.c.window_start, outputs.c.window_end == effects.c.window_end),
+                effects.c.business_key != "",  # other partitions may hold the same key
+                sa.and_(
+                    outputs.c.dimensions == effects.c.dimensions,
+                    outputs.c.window_start == effects.c.window_start,
+                    outputs.c.window_end == effects.c.window_end,
+                ),
             ),
         )
         full = sa.or_(effects.c.payload != "", effects.c.response != "", effects.c.error != "", effects.c.note != "")

@@ -297,7 +297,7 @@ effects = sa.Table(
     sa.Index("effects_by_effect", "pipeline", "effect", "window_start"),
 )
 
-# The scopes whose effects were all paid or suppressed, with the content that they were paid for.
+# The scopes whose effects are all settled, with the content that they were paid for.
 effect_scopes = sa.Table(
     "effect_scopes",
     metadata,
@@ -309,7 +309,6 @@ effect_scopes = sa.Table(
     sa.Column("window_start", Instant),
     sa.Column("window_end", Instant),
     sa.Column("dimensions", _Text, nullable=False),
-    sa.Column("state", _word(16), nullable=False),
     sa.Column("content", _Text, nullable=False),
     sa.Column("keys", sa.BigInteger, nullable=False),
     sa.Column("changed_at", Instant, nullable=False),

@@ -108,6 +108,8 @@ class Effect:
             raise DefinitionError(f"{what}: after= must be a Table, got {self.after!r}")
         if unknown := [name for name in self.wants if name not in ASKED]:
             raise DefinitionError(f"{what}: its function takes {', '.join(unknown)}; it can take {', '.join(ASKED)}")
+        if self.to is not None and "key" in self.wants:
+            raise DefinitionError(f"{what}: its function takes key, which {type(self.to).__name__} sends: leave it out")
         check_policy(what, self.on_unknown, self.to, takes_key=self.to is not None or "key" in self.wants)
         if self.on_change not in _CHANGES and not callable(self.on_change):
             allowed = '"keep", "resend", "fail" or a function'

@@ -1,4 +1,4 @@
-"""Calls to the outside world, and the scopes whose effects are paid or suppressed."""
+"""Calls to the outside world, and the scopes whose effects are settled."""
 
 from __future__ import annotations
 
@@ -62,7 +62,6 @@ def upgrade() -> None:
         sa.Column("window_start", _INSTANT),
         sa.Column("window_end", _INSTANT),
         sa.Column("dimensions", _TEXT, nullable=False),
-        sa.Column("state", _word(16), nullable=False),
         sa.Column("content", _TEXT, nullable=False),
         sa.Column("keys", sa.BigInteger, nullable=False),
         sa.Column("changed_at", _INSTANT, nullable=False),
