@@ -95,12 +95,10 @@ class Database(ABC):
 
 
 def insert_missing(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, object]]) -> int:
-    """Insert rows; those whose key is already there stay as they are. Of one row, return whether it was new.
-
-    Of several at once no number is known: Postgres does not tell.
-    """
+    """Insert rows; those whose key is already there stay as they are. Return how many were new."""
     if not rows:
         return 0
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    given = list(rows) if len(rows) > 1 else rows[0]
-    return connection.execute(dialect.insert(table).on_conflict_do_nothing(), given).rowcount
+    first = next(iter(table.primary_key.columns))
+    insert = dialect.insert(table).on_conflict_do_nothing().returning(first)
+    return len(connection.execute(insert, list(rows)).all())
