@@ -40,6 +40,11 @@ class Revenue:
         self.pipeline = Pipeline("shop", grain=Day)
         self.table = Table(lab.name("revenue"), partition=Day("d"), key=["id"], write=Overwrite(), schema=COLUMNS)
 
+        self.declare()
+
+    def declare(self) -> None:
+        """Declare the step that writes the table."""
+
         @self.pipeline.extract(writes=self.table)
         def revenue(window: Any) -> list[dict[str, Any]]:
             return [{"d": window.start.date(), "id": n, "name": name, "n": m} for n, name, m in self.rows]
@@ -142,25 +147,50 @@ def test_an_unknown_outcome_stops_the_run_and_not_the_publish(shop):
     assert shop.records()["day"].state == "unknown"
 
 
-def test_backfills_suppress_and_a_person_sends_later(shop):
+def test_backfills_suppress_key_by_key_and_a_person_sends_later(shop):
     shop.post()
+    shop.charge()
     stages = plan(shop.pipeline, Day.unit(DAY, shop.pipeline.zone))
     shop.pipeline.effects, effects = {}, shop.pipeline.effects
     shop.run()
     shop.pipeline.effects = effects
     with workshop(shop.lab.config, spark=shop.lab.spark, ledger=shop.lab.ledger) as found:
         run = found.ledger.start_run("shop", stages[0].scope)
-        (done,) = pay(found, shop.pipeline, stages[0], run, suppress=True)
-        assert done.states == {"suppressed": 1}
+        posted, charged = pay(found, shop.pipeline, stages[0], run, suppress=True)
+        assert (posted.states, charged.states) == ({"suppressed": 1}, {"suppressed": 2})
+        # A row that comes later is charged, the others are not
+        shop.rows.append((3, "eve", 5))
         shop.run()
-        assert shop.receiver.calls == 0
-        (sent,) = pay(found, shop.pipeline, stages[0], run, mode="send")
+        assert shop.receiver.payloads == [{"payment": "3", "amount": 5}]
+        (sent,) = pay(found, shop.pipeline, stages[0], run, mode="send", names=["post_revenue"])
         assert sent.states == {"confirmed": 1}
-        assert shop.receiver.calls == 1
         # Again, as a new generation with a key of its own
-        pay(found, shop.pipeline, stages[0], run, mode="again")
+        pay(found, shop.pipeline, stages[0], run, mode="again", names=["post_revenue"])
     assert shop.records()["day"].generation == 2
-    assert len(shop.receiver.made) == 2
+    assert len(shop.receiver.made) == 3
+
+
+def test_s53_personal_values_stay_out_of_the_ledger(shop):
+    # Given a table with personal columns, and a receiver that repeats what it was sent
+    name = shop.lab.name("revenue")
+    shop.table = Table(name, partition=Day("d"), write=Overwrite(), schema=COLUMNS, personal=["name"])
+    shop.pipeline = Pipeline("shop", grain=Day)
+    shop.declare()
+
+    @shop.pipeline.effect(after=shop.table, key="name", to=Http(shop.receiver.url), on_unknown="ask", attempts=2)
+    def greet(rows: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"hello": rows[0]["name"]}
+
+    shop.receiver.echoes, shop.receiver.trouble = True, ["400"]
+    with pytest.raises(Rejected) as refused:
+        shop.run()
+    shop.run()
+    # Then each name was sent once, and none is in the ledger or in an error
+    assert sorted(payload["hello"] for payload in shop.receiver.payloads) == ["ana", "bob"]
+    known = str([record.to_json() for record in shop.lab.ledger.effects.records()]) + str(refused.value)
+    known += str([run.to_json() for run in shop.lab.ledger.runs()])
+    assert "ana" not in known
+    assert "bob" not in known
 
 
 def test_s56_a_pruned_ledger_sends_no_second_mail(shop):

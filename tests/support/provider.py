@@ -22,6 +22,8 @@ class Provider:
     """
 
     honours_keys: bool = True
+    # Whether answers repeat what was sent.
+    echoes: bool = False
     remembers: float = 3600.0
     compares: bool = True
     trouble: list[str] = field(default_factory=list)
@@ -42,9 +44,10 @@ class Provider:
                     return 422, b'{"error":"this key came with another body"}', {}
                 return known[1], known[3], {"Idempotent-Replayed": "true"}
             trouble = self.trouble.pop(0) if self.trouble else ""
+            said = {"you sent": json.loads(body)} if self.echoes else {}
             if trouble in ("500", "400", "429", "503"):
-                return int(trouble), b'{"error":"trouble"}', {"Retry-After": "0"}
-            status, answer = 200, json.dumps({"number": len(self.payloads) + 1}).encode()
+                return int(trouble), json.dumps({"error": "trouble", **said}).encode(), {"Retry-After": "0"}
+            status, answer = 200, json.dumps({"number": len(self.payloads) + 1, **said}).encode()
             if trouble == "stored 500":
                 status, answer = 500, b'{"error":"stored"}'
             else:
