@@ -14,8 +14,8 @@ from twice.failpoints import FAIL_POINTS
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
-# A swap is no run: it is killed in tests/backfill/test_shadow.py.
-POINTS = [point for point in FAIL_POINTS if point not in ("swap.table", "shadow.forked")]
+# Swaps are killed in tests/backfill/test_shadow.py, effects in tests/effects/test_crashes.py.
+POINTS = [point for point in FAIL_POINTS if not point.startswith(("swap.", "shadow.", "effect."))]
 STORES = ("iceberg", "sqlite", "postgres", "parquet", "delta")
 # Points that only some stores have, by name or by its first part; all others every store passes.
 ONLY = {

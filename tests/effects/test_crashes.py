@@ -25,8 +25,8 @@ from twice.ledger.effect_records import Subject, Wanted
 
 pytestmark = pytest.mark.crash
 
-KEYS = 5
-POINTS = ("effect.claimed", "effect.answered", "effect.recorded")
+KEYS = 4
+POINTS = [point for point in failpoints.FAIL_POINTS if point.startswith("effect.")]
 CALLS = ("before the call", "after the call")
 POLICIES = ("retry", "skip", "reconcile")
 
