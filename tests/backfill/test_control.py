@@ -175,6 +175,7 @@ def test_s29_throttled_paused_and_sped_up_from_another_process_while_production_
     assert "10 of 10" in twice(lab, "backfill", "list")
 
 
+@pytest.mark.full
 def test_s29_production_does_not_wait_for_a_backfill_in_a_pool_of_the_same_spark(lab):
     shop = Shop(lab)
     shop.land(2, rows=200)
@@ -288,6 +289,7 @@ def test_resume_with_other_code_is_refused_until_one_says_what_is_meant(lab):
     assert sorted(row["n"] for row in lab.rows("facts", f"d = date'{day(1)}'")) == [0, 14, 28, 42]
 
 
+@pytest.mark.full
 def test_new_code_is_proven_anew_and_makes_what_is_left(lab):
     shop = Shop(lab)
     shop.land(6)

@@ -43,6 +43,7 @@ def test_rows_that_came_to_an_input_of_somebody_else_are_merged(shop):
     assert shop.lab.run(pipeline, day(2)).status == "done"
 
 
+@pytest.mark.full
 def test_what_changed_for_one_tenant_is_merged_for_that_tenant(shop):
     rows = f"values (0, date'{day(1)}', 'a', 1), (1, date'{day(1)}', 'b', 1)"
     columns = "id bigint, d date, tenant string, n bigint"

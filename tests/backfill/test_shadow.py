@@ -107,6 +107,7 @@ def test_s30_a_swap_that_is_killed_between_two_tables_shows_how_far_it_is_and_go
     assert shop.digests() == before
 
 
+@pytest.mark.full
 def test_a_shadow_holds_nobody_up_and_is_not_put_over_what_others_published_meanwhile(shop):
     shop.land(4)
     shop.backfill(1, 5)
@@ -208,6 +209,7 @@ def test_a_shadow_that_was_killed_while_it_began_begins_again_with_what_is_there
 
 
 @pytest.mark.crash
+@pytest.mark.full
 def test_processes_that_begin_a_shadow_at_once_begin_it_once(shop, start_child):
     shop.land(4)
     shop.backfill(1, 5)

@@ -55,7 +55,10 @@ def test_s26_same_second_the_other_waits_and_finds_it_done(lasting, tmp_path):
     assert world.tidy()
 
 
-@pytest.mark.parametrize("there", [True, False], ids=["table-exists", "table-is-created"])
+@pytest.mark.parametrize(
+    "there",
+    [pytest.param(True, id="table-exists", marks=pytest.mark.full), pytest.param(False, id="table-is-created")],
+)
 def test_s04_four_processes_four_days_one_table(world, there):
     # Given new deliveries of four days, and a table that holds a fifth (or that does not exist yet).
     world = world(seed=False)

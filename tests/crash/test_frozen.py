@@ -28,7 +28,15 @@ def woken(child):
     return child.end()
 
 
-@pytest.mark.parametrize("point", ["claim.leased", "claim.fenced", "gate.passed", "publish.ready"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param("claim.leased", marks=pytest.mark.full),
+        "claim.fenced",
+        pytest.param("gate.passed", marks=pytest.mark.full),
+        "publish.ready",
+    ],
+)
 def test_s26_a_frozen_holder_cannot_publish_after_it_was_replaced(lasting, point):
     # Given a run that froze with an old delivery in its hands,
     world = lasting("overwrite", lease=LEASE)
@@ -49,7 +57,15 @@ def test_s26_a_frozen_holder_cannot_publish_after_it_was_replaced(lasting, point
     assert world.tidy()
 
 
-@pytest.mark.parametrize(("point", "wait"), [("gate.passed", 0), ("publish.ready", 0), ("publish.ready", 30)], ids=str)
+@pytest.mark.parametrize(
+    ("point", "wait"),
+    [
+        pytest.param("gate.passed", 0, marks=pytest.mark.full),
+        ("publish.ready", 0),
+        pytest.param("publish.ready", 30, marks=pytest.mark.full),
+    ],
+    ids=str,
+)
 def test_s45_refused_although_the_winner_had_nothing_to_change(lasting, point, wait):
     # Given a run that froze with a wrong delivery staged,
     world = lasting("overwrite", lease=LEASE)

@@ -137,6 +137,7 @@ def test_a_refused_partition_keeps_its_last_good_version(chunks):
     assert chunks.states(pipeline)["2026-04-01"] == "failed"
 
 
+@pytest.mark.full
 def test_the_good_partitions_may_all_be_unchanged(chunks):
     pipeline = chunks.pipeline(gates.range("n", min=0))
     chunks.run(pipeline, days_of(2))
@@ -202,7 +203,10 @@ def test_a_chunk_that_was_published_in_part_can_be_undone(chunks):
     assert chunks.states(pipeline)["2026-04-01"] == "stale"
 
 
-@pytest.mark.parametrize("dimensions", [None, {"tenant": "acme"}], ids=["all", "one tenant"])
+@pytest.mark.parametrize(
+    "dimensions",
+    [pytest.param(None, id="all"), pytest.param({"tenant": "acme"}, id="one tenant", marks=pytest.mark.full)],
+)
 def test_a_chunk_leaves_every_day_fresh_and_days_make_a_fresh_chunk(chunks, dimensions):
     pipeline = chunks.pipeline()
     asked = {"dimensions": dimensions, "skip_fresh": True}
@@ -266,6 +270,7 @@ def test_late_rows_are_read_and_recorded_as_each_day_alone_would(lab, chunks):
     assert [chunks.run(pipeline, day(number)).status for number in range(3)] == ["unchanged"] * 3
 
 
+@pytest.mark.full
 def test_a_table_of_hours_keeps_the_inputs_of_its_day(lab, chunks):
     table = {"partition": Hour("hour"), "dimensions": []}
     pipeline = chunks.pipeline(
@@ -431,6 +436,7 @@ def hourly(chunks: Chunks, *guards: Any, mix: bool = False) -> Pipeline:
     return chunks.pipeline(*guards, table={"partition": Hour("h"), "dimensions": []}, work=by_hour, separable=True)
 
 
+@pytest.mark.full
 def test_of_a_day_with_refused_hours_the_others_are_compared(chunks):
     # Given days each of which has an hour that a gate refuses
     for number in range(3):

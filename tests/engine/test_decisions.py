@@ -39,7 +39,11 @@ def row(number: int, day: str, n: int = 0, changed: int = 1) -> dict[str, object
     return {"id": number, "day": datetime.fromisoformat(day).date(), "n": n, "changed": changed}
 
 
-@pytest.mark.parametrize("pattern", [Merge(version="changed"), InsertOnly(), Whole()], ids=lambda p: type(p).__name__)
+@pytest.mark.parametrize(
+    "pattern",
+    [Merge(version="changed"), pytest.param(InsertOnly(), marks=pytest.mark.full), Whole()],
+    ids=lambda p: type(p).__name__,
+)
 def test_a_window_that_never_ran_is_not_fresh(lab, pattern):
     # Given a table without partitions, so one record serves every window
     table = Table(lab.name("t"), key=["id"], write=pattern, schema=SCHEMA)
@@ -55,7 +59,8 @@ def test_a_window_that_never_ran_is_not_fresh(lab, pattern):
     assert [found.state for step in status(lab.ledger, pipeline) for found in step.partitions] == ["done"]
 
 
-@pytest.mark.parametrize("pattern", [Merge(version="changed"), InsertOnly()], ids=lambda p: type(p).__name__)
+@pytest.mark.parametrize("pattern", [Merge(version="changed"), pytest.param(InsertOnly(), marks=pytest.mark.full)],
+                         ids=lambda p: type(p).__name__)  # fmt: skip
 def test_nothing_to_merge_into_an_empty_table(lab, pattern):
     table = Table(lab.name("t"), key=["id"], write=pattern, schema=SCHEMA)
     quiet = feed(table, lambda day: [] if day == ONE else [row(1, day)])

@@ -34,6 +34,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.check_call(["umount", "-l", str(place)])
 
 
+@pytest.mark.full
 def test_a_full_disk_is_said_and_changes_nothing(lab, small_disk):
     # Given a table on a small disk that holds a day
     name = lab.name("t")

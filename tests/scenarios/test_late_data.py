@@ -67,6 +67,12 @@ class Arrivals:
         return [found["id"] for found in self.lab.rows("facts", f"d = date'2026-04-{day:02d}'")]
 
 
+LANDED = [
+    pytest.param(True, id="landed by twice"),
+    pytest.param(False, id="somebody else's table", marks=pytest.mark.full),
+]
+
+
 @pytest.mark.parametrize("landed", [True, False], ids=["landed by twice", "somebody else's table"])
 def test_s21_a_day_is_open_until_its_last_arrivals_are_there(lab, landed):
     arrivals = Arrivals(lab, "reopen", landed=landed)
@@ -96,7 +102,7 @@ def closed(lab, late: str, *, landed: bool) -> Arrivals:
     return arrivals
 
 
-@pytest.mark.parametrize("landed", [True, False], ids=["landed by twice", "somebody else's table"])
+@pytest.mark.parametrize("landed", LANDED)
 def test_s21_reopen_makes_the_day_stale_and_it_is_rebuilt(lab, landed):
     arrivals = closed(lab, "reopen", landed=landed)
 
@@ -107,7 +113,7 @@ def test_s21_reopen_makes_the_day_stale_and_it_is_rebuilt(lab, landed):
     assert arrivals.status(10).state == "done"
 
 
-@pytest.mark.parametrize("landed", [True, False], ids=["landed by twice", "somebody else's table"])
+@pytest.mark.parametrize("landed", LANDED)
 def test_s21_ignore_leaves_it_out_and_counts_it(lab, landed):
     arrivals = closed(lab, "ignore", landed=landed)
 
@@ -120,7 +126,7 @@ def test_s21_ignore_leaves_it_out_and_counts_it(lab, landed):
     assert arrivals.ids(10) == [10, 11, 12]
 
 
-@pytest.mark.parametrize("landed", [True, False], ids=["landed by twice", "somebody else's table"])
+@pytest.mark.parametrize("landed", LANDED)
 def test_s21_fail_stops_until_somebody_decides(lab, landed):
     arrivals = closed(lab, "fail", landed=landed)
 

@@ -84,6 +84,7 @@ def test_a_window_between_that_was_never_merged_is_merged_now(lab):
     assert names(lab) == {1: "anna", 2: "bob", 3: "cid", 9: "bug"}
 
 
+@pytest.mark.full
 def test_many_windows_are_replayed_in_rounds(lab, monkeypatch):
     monkeypatch.setattr("twice.engine.rebuilding.AT_ONCE", 1)
     raw = lab.source("raw", RAW, ROWS)
@@ -102,7 +103,7 @@ def test_a_key_without_a_decision_stops_it_and_the_table_stays(lab):
     assert lab.ledger.runs(limit=1)[0].status == "failed"
 
 
-@pytest.mark.parametrize("on_conflict", ["fail", "keep"])
+@pytest.mark.parametrize("on_conflict", ["fail", pytest.param("keep", marks=pytest.mark.full)])
 def test_insert_only_keeps_what_the_first_window_brought(lab, on_conflict):
     raw = lab.source("raw", RAW, ROWS)
     write = InsertOnly(on_conflict=on_conflict)

@@ -162,6 +162,7 @@ def test_a_small_table_takes_no_spark_job_beside_those_for_its_rows(tables):
     assert unchanged["calls"] < 1200
 
 
+@pytest.mark.full
 def test_what_is_read_from_a_checksum_is_what_the_log_says(tables):
     merged = tables.pipeline("m", key=["id"], write=Merge(version="u"))
     pipeline = tables.pipeline()

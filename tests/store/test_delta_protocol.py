@@ -251,6 +251,7 @@ def test_only_the_partitions_that_changed_are_published_and_the_rest_is_cleaned_
     )
 
 
+@pytest.mark.full
 def test_a_merge_that_meets_a_compacted_table_starts_again(lab):
     claimed = ClaimedTable(lab, Settings(str(lab.config.root / "delta")), key=["id"], write=Merge(version="n"))
     whole = Target.of(claimed.table, Scope(Window(DAYS[1], DAYS[2])), ZoneInfo("UTC"))
@@ -268,6 +269,7 @@ def test_a_merge_that_meets_a_compacted_table_starts_again(lab):
     assert claimed.count() == 2
 
 
+@pytest.mark.full
 def test_a_shadow_in_sparks_own_catalog_whose_removal_was_killed_is_removed(lab, tmp_path):
     lab.spark.sql(f"create database {lab.space} location '{tmp_path}'")
     claimed = ClaimedTable(lab, Settings(None))

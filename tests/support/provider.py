@@ -34,6 +34,13 @@ class Provider:
     _keys: dict[str, tuple[float, int, bytes, bytes]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def forget(self) -> None:
+        """Begin again, with nothing carried out and no key known."""
+        with self._lock:
+            self.made.clear()
+            self.payloads.clear()
+            self._keys.clear()
+
     def answer(self, key: str, body: bytes) -> tuple[int, bytes, dict[str, str]] | None:
         """Carry out a call; None: it was, but the answer is lost."""
         with self._lock:
