@@ -40,8 +40,6 @@ QUICK = [
     for store, kind, point in EVERY
     if store == "iceberg" or (store != "sqlite" and (point == "publish.committed" or stores_of(point) != STORES))
 ]
-# Another pattern, after its commit.
-SOME = [("iceberg", "merge", "publish.committed")]
 DIFFERENT = ("stage.written", "publish.ready", "delta.ready", "parquet.moved_in", "publish.committed", "record.written")
 # Inserting deletes nothing, and Postgres merges by an upsert.
 NEVER = {("sqlite", "insert", "sql.deleted"), *(("postgres", kind, "sql.deleted") for kind in ("insert", "merge"))}
@@ -52,7 +50,7 @@ ALL = [
     if store in stores_of(point) and (store, kind, point) not in NEVER
 ]
 CASES = [
-    pytest.param(*case, id="-".join(case).replace(".", "-"), marks=() if case in {*QUICK, *SOME} else pytest.mark.full)
+    pytest.param(*case, id="-".join(case).replace(".", "-"), marks=() if case in {*QUICK} else pytest.mark.full)
     for case in dict.fromkeys([*EVERY, *ALL])
 ]
 LANDED = {"publish.committed", "record.written"}
@@ -61,7 +59,7 @@ DECIDED = {point for point in POINTS if point.startswith("parquet.")} - {"parque
 
 
 def test_every_fail_point_is_killed_at_and_a_stores_own_on_that_store():
-    assert {*QUICK, *SOME} <= {*EVERY, *ALL}
+    assert {*QUICK} <= {*EVERY, *ALL}
     killed = {(store, point) for store, kind, point in QUICK}
     assert {point for _, point in killed} == set(POINTS)
     own = {(store, point) for point in POINTS for store in stores_of(point) if stores_of(point) != STORES}

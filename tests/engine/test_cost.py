@@ -48,6 +48,7 @@ def test_an_attempt_keeps_what_it_cost_and_twice_the_rows_cost_more(lab):
     assert 40_000 * 60 < large["bytes_written"] < 40_000 * 200
 
 
+@pytest.mark.full
 def test_jobs_of_others_are_not_counted(lab):
     lab.spark.range(1_000_000).repartition(4).selectExpr("sum(id)").collect()
     lab.run(pipeline(lab, 100), DAY)

@@ -142,6 +142,7 @@ def test_s46_expiry_between_two_batches_loses_no_batch(lab, monkeypatch):
     assert [row["count"] for row in lab.read("landed").groupBy("d").count().collect()] == [30, 30]
 
 
+@pytest.mark.full
 def test_s46_after_maintenance_every_row_is_there_and_the_day_is_still_fresh(lab):
     pipeline = two_tables(lab, lab.source("raw", COLUMNS, TWO_DAYS))
     lab.run(pipeline, DAY)

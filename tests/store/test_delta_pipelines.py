@@ -233,10 +233,8 @@ def test_s11_rows_of_another_day_or_of_none_are_refused_with_samples(tables):
         tables.run(pipeline)
 
 
-@pytest.mark.parametrize(
-    "vectors",
-    [pytest.param("true", id="deletion-vectors"), pytest.param("false", id="no-vectors", marks=pytest.mark.full)],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("vectors", ["true", "false"], ids=["deletion-vectors", "no-vectors"])
 def test_s12_a_merge_rewrites_only_the_files_that_it_changes(tables, vectors):
     pipeline = tables.pipeline(key=["id"], write=Merge(version="u"))
     tables.feed(rows_of(DAY, 4))

@@ -391,6 +391,7 @@ def test_names_that_this_java_cannot_write_are_refused(tables, monkeypatch):
     assert "LC_ALL=C.UTF-8" in caught.value.to_go_on
 
 
+@pytest.mark.full
 def test_the_same_verbs_work_through_hadoops_client(tables, monkeypatch):
     from twice.store.parquet import store as module
     from twice.store.parquet.hadoop import HadoopFiles
