@@ -1,4 +1,4 @@
-"""`twice effects`: which calls to the outside world were made, and what to do about those nobody is sure of."""
+"""`twice effects`: which calls to the outside world were made, and how to settle unknown outcomes."""
 
 from __future__ import annotations
 

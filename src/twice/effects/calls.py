@@ -1,4 +1,4 @@
-"""One call and what is known about it afterwards: it was made, it certainly was not, or nobody can tell."""
+"""One call and what is known about it afterwards: made, not made, or unknown."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Rejected(PermanentError):
 
 
 class OutcomeUnknown(PermanentError):
-    """The call may have been made; no answer tells. `final`: another try cannot tell either."""
+    """The call may have been made: there is no answer. `final`: a retry would not give one either."""
 
     def __init__(self, message: str, *, final: bool = False, **more: str) -> None:
         super().__init__(message, **more)
@@ -43,7 +43,7 @@ class KeyUsed(PermanentError):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a receiver answered; `note` says what it told about the key."""
+    """What a receiver answered; `note` is what it reported about the key."""
 
     response: Any
     note: str = ""

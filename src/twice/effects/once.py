@@ -91,7 +91,7 @@ def guarded(
 ) -> Callable[[Function], Function]:
     """Guard every call of a function: `key` makes the key from the arguments, which are the payload.
 
-    A function that takes `idempotency_key` gets it. `name` tells the keys of several functions apart: it stays when
+    A function that takes `idempotency_key` gets it. `name` keeps the keys of several functions apart: it stays when
     the function is renamed or moved.
     """
     if not name:

@@ -196,7 +196,7 @@ class _Paying:
         if missing := [name for name in names if name not in rows.columns]:
             raise SchemaRefused(
                 f"effect {self.effect.name}: {self.job.step.writes.name} has no column {', '.join(missing)}, which its "
-                f"key is made of; it has {', '.join(rows.columns)}",
+                f"key needs; it has {', '.join(rows.columns)}",
                 safe="nothing was sent",
             )
         missing_key = (column(name).isNull() | (column(name).cast("string") == "") for name in names)

@@ -1,4 +1,4 @@
-"""Effects in the ledger: an intent is written before the call, and the outcome only by whoever holds the claim."""
+"""Effects in the ledger: the intent is written before the call, the outcome only by the holder of the claim."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Http:
             raise DefinitionError(f"Http(url={self.url!r}) must begin with http:// or https://")
 
     def send(self, payload: Any, *, key: str, timeout: float) -> Answer:
-        """Send a payload; raise what tells whether it was carried out."""
+        """Send a payload; an error says whether it was carried out."""
         request = urllib.request.Request(  # noqa: S310 - the scheme was checked
             self.url,
             data=json.dumps(payload).encode(),
