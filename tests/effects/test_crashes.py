@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import traceback
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -169,6 +170,8 @@ def test_two_processes_with_the_same_thousand_keys_send_a_thousand(new_url):
                 try:
                     both(url, receiver.url)
                     code = 0
+                except BaseException:
+                    traceback.print_exc()
                 finally:
                     os._exit(code)
             children.append(child)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from twice import hours, minutes
 from twice.effects import KeyUsed, NotSent, OutcomeUnknown, Rejected, Retry
 from twice.effects.calls import call
 from twice.effects.driving import Due, Paid, drive, fingerprint_of
 from twice.effects.policies import Policy
-from twice.ledger.effect_records import Subject, Wanted
+from twice.ledger import open_ledger
+from twice.ledger.effect_records import Outcome, Subject, Wanted
+from twice.ledger.schema import effects
 
 RETRY = Retry(valid_for=hours(24), then="ask")
 
@@ -178,3 +183,44 @@ def test_dead_ones_are_sent_when_asked_for(pay):
     assert pay(Receiver(NotSent("closed"))).record.state == "dead"
     assert pay(Receiver()).why == "dead"
     assert pay(Receiver("ok"), mode="send").record.attempts == 1
+
+
+def test_claims_and_outcomes_of_the_same_keys_never_wait_for_each_other_in_a_circle(new_url):
+    """Seen as a deadlock of Postgres: one process locked by key what the other locked by subject."""
+    url = new_url()
+    open_ledger(url)
+    wanted = [Wanted(Subject("shop", "mail", business_key=str(number)), "f", "1") for number in range(100)]
+
+    def claim_and_settle(_worker: int) -> None:
+        ledger, policy = open_ledger(url), Policy(RETRY, attempts=10_000)
+        for _ in range(8):
+            claimed = [
+                each for each in ledger.effects.claim(wanted, policy.decide, ttl=timedelta(minutes=1)) if each.claim
+            ]
+            if claimed:
+                ledger.effects.renew(claimed[0].claim, timedelta(minutes=2))
+                ledger.effects.settle(claimed[0].claim, [Outcome(each.record.key, "failed") for each in claimed])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(claim_and_settle, range(4)))
+
+
+def test_an_answer_is_recorded_though_the_ledger_was_busy(new_url):
+    ledger = open_ledger(new_url(), busy_seconds=0.2)
+    wanted = Wanted(Subject("shop", "mail", business_key="7"), "f", "1")
+    (claimed,) = ledger.effects.claim([wanted], Policy(RETRY).decide, ttl=timedelta(minutes=1))
+    locked, free = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with ledger.database.write() as connection:
+            connection.execute(sa.update(effects).values(note="held"))
+            locked.set()
+            free.wait(10)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    locked.wait(10)
+    threading.Timer(0.5, free.set).start()
+    settled = ledger.effects.settle(claimed.claim, [Outcome(claimed.record.key, "confirmed")])
+    holder.join()
+    assert settled[claimed.record.key].state == "confirmed"

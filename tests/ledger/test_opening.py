@@ -12,7 +12,7 @@ import pytest
 
 from twice.errors import LedgerBusy, LedgerError, TransientError, UsageError
 from twice.ledger import find_ledger, open_ledger, redact
-from twice.ledger.dialect import insert_missing
+from twice.ledger.dialect import insert_new
 from twice.ledger.migrate import SCRIPTS
 from twice.ledger.schema import REVISIONS, VERSION_TABLE, metadata, tokens
 from twice.model.scopes import Scope
@@ -227,4 +227,4 @@ def test_a_password_with_an_at_sign_is_not_taken_for_a_host_and_shown(url):
 def test_a_row_that_is_there_is_known_to_be_there(ledger):
     with ledger.database.write() as connection:
         row = {"table_name": "lake.a.t", "highest": 7}
-        assert [insert_missing(connection, tokens, [row]) for _ in range(2)] == [1, 0]
+        assert [insert_new(connection, tokens, row) for _ in range(2)] == [True, False]

@@ -17,7 +17,7 @@ from twice.errors import LedgerError, UsageError
 from twice.ledger.backfill_infos import BACKFILL_ENDS, OPEN_STATES, BackfillInfo, shadow_of
 from twice.ledger.book import Book
 from twice.ledger.chunks import tallies
-from twice.ledger.dialect import insert_missing
+from twice.ledger.dialect import insert_new
 from twice.ledger.encoding import scope_columns, scope_of, storable, to_text
 from twice.ledger.overlaps import refuse_overlap
 from twice.ledger.runs import new_id
@@ -66,7 +66,7 @@ class Backfills(Book):
                 "shadow": "",
                 "started_at": now,
             }
-            while not insert_missing(connection, backfills, [row]):
+            while not insert_new(connection, backfills, row):
                 row["id"] = new_id(now)
             register(connection, str(row["id"]), owner, now + ttl)
         return str(row["id"])

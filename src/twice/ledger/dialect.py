@@ -94,11 +94,20 @@ class Database(ABC):
             raise self.explain(error) from None
 
 
-def insert_missing(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, object]]) -> int:
-    """Insert rows; those whose key is already there stay as they are. Return how many were new."""
-    if not rows:
-        return 0
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+def insert_missing(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, object]]) -> None:
+    """Insert rows, in their order; those whose key is already there stay as they are."""
+    if rows:
+        connection.execute(_insert(connection, table), list(rows))
+
+
+def insert_new(connection: sa.Connection, table: sa.Table, row: Mapping[str, object]) -> bool:
+    """Insert a row unless its key is already there; tell whether it was new."""
     first = next(iter(table.primary_key.columns))
-    insert = dialect.insert(table).on_conflict_do_nothing().returning(first)
-    return len(connection.execute(insert, list(rows)).all())
+    # Not the number of rows that the driver reports: with ON CONFLICT it is not reliable.
+    return connection.execute(_insert(connection, table).returning(first), row).first() is not None
+
+
+def _insert(connection: sa.Connection, table: sa.Table) -> postgresql.Insert | sqlite.Insert:
+    if connection.dialect.name == "postgresql":
+        return postgresql.insert(table).on_conflict_do_nothing()
+    return sqlite.insert(table).on_conflict_do_nothing()

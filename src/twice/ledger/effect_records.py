@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Literal
 
 from twice.ledger.encoding import scope_of, scope_text
@@ -31,7 +32,7 @@ class Subject:
     business_key: str = ""
     table: str = ""
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The same for every generation."""
         return key_hash(*self._parts)

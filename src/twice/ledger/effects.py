@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
-from twice.errors import UsageError
+from twice.errors import LedgerBusy, UsageError
 from twice.ledger.book import Book
 from twice.ledger.dialect import insert_missing
 from twice.ledger.effect_records import (
@@ -36,6 +37,10 @@ from twice.model.windows import Window
 
 # Subjects per query: every database takes that many parameters.
 _AT_ONCE = 500
+# Seconds between the tries to record answers.
+_WAITS = (0.2, 1.0, 3.0)
+# Rows are locked in one order, so that no two processes wait for each other.
+_LOCK_ORDER = (effects.c.subject, effects.c.generation)
 
 
 class Effects(Book):
@@ -47,8 +52,8 @@ class Effects(Book):
         """Decide about every wanted effect, and claim those that are to be called or reconciled, in one transaction."""
         claim, owner = secrets.token_hex(16), Owner.here()
         with self._write() as connection:
-            found = _newest(connection, [each.subject.id for each in wanted], lock=True)
-            now = self._now(connection)
+            subjects = [each.subject.id for each in wanted]
+            known, now = _newest(connection, subjects), self._now(connection)
             holder: dict[str, object] = {
                 "claim": claim,
                 "host": owner.host,
@@ -59,31 +64,41 @@ class Effects(Book):
             new = {
                 each.subject.id: _row(each, 1, now) | holder
                 for each in wanted
-                if each.subject.id not in found and decide(None, each, now).action == "call"
+                if each.subject.id not in known and decide(None, each, now).action == "call"
             }
             insert_missing(connection, effects, [new[subject] for subject in sorted(new)])
-            # Another process may have been first with some of them.
-            found |= _newest(connection, list(new), lock=True)
+            # Locked only now: a transaction that waits for a row holds no row that comes after it. Another process
+            # may have been first with some of the new ones.
+            found = _newest(connection, subjects, lock=True)
+            now = self._now(connection)
+            holder["expires_at"] = now + ttl
             return [_decided(connection, each, found.get(each.subject.id), decide, holder, now) for each in wanted]
 
     def renew(self, claim: str, ttl: timedelta) -> bool:
         """Prolong the claim of a batch; False if nothing of it is left."""
         with self._write() as connection:
+            mine = effects.c.claim == claim
+            connection.execute(sa.select(effects.c.key).where(mine).order_by(*_LOCK_ORDER).with_for_update()).all()
             until = self._now(connection) + ttl
-            return bool(
-                connection.execute(sa.update(effects).where(effects.c.claim == claim).values(expires_at=until)).rowcount
-            )
+            return bool(connection.execute(sa.update(effects).where(mine).values(expires_at=until)).rowcount)
 
     def settle(self, claim: str, outcomes: Sequence[Outcome]) -> dict[str, EffectRecord]:
         """Write how claimed effects ended; return them by key, without those whose claim was taken over."""
         if not outcomes:
             return {}
+        # An answer that is not recorded is an unknown outcome: worth more than one try.
+        for wait in _WAITS:
+            try:
+                return self._settle(claim, outcomes)
+            except LedgerBusy:
+                time.sleep(wait)
+        return self._settle(claim, outcomes)
+
+    def _settle(self, claim: str, outcomes: Sequence[Outcome]) -> dict[str, EffectRecord]:
         by_key = {outcome.key: outcome for outcome in outcomes}
-        rows: list[Any] = []
         with self._write() as connection:
-            for keys in _pieces(sorted(by_key)):
-                query = sa.select(effects).where(effects.c.key.in_(keys), effects.c.claim == claim)
-                rows += connection.execute(query.order_by(effects.c.key).with_for_update()).all()
+            query = sa.select(effects).where(effects.c.claim == claim).order_by(*_LOCK_ORDER).with_for_update()
+            rows = [row for row in connection.execute(query) if row.key in by_key]
             now = self._now(connection)
             if rows:
                 connection.execute(_SETTLE, [_settled(by_key[row.key], row.attempts) | {"now": now} for row in rows])
@@ -239,7 +254,7 @@ def _newest(connection: sa.Connection, subjects: Sequence[str], *, lock: bool = 
     """Read the newest generation of each subject."""
     found: dict[str, Any] = {}
     for ids in _pieces(sorted(set(subjects))):
-        query = sa.select(effects).where(effects.c.subject.in_(ids)).order_by(effects.c.subject, effects.c.generation)
+        query = sa.select(effects).where(effects.c.subject.in_(ids)).order_by(*_LOCK_ORDER)
         for row in connection.execute(query.with_for_update() if lock else query):
             found[row.subject] = row
     return found

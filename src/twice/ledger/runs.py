@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from twice.errors import LedgerError, UsageError
 from twice.ledger.book import Book, saw, store_inputs
-from twice.ledger.dialect import insert_missing
+from twice.ledger.dialect import insert_new
 from twice.ledger.encoding import details_text, scope_columns, storable, to_text
 from twice.ledger.redaction import redacted_pairs
 from twice.ledger.schema import attempts, runs
@@ -61,7 +61,7 @@ class Runs(Book):
                 "started_at": now,
                 "seen_at": now,
             }
-            while not insert_missing(connection, runs, [row]):
+            while not insert_new(connection, runs, row):
                 row["id"] = new_id(now)
         return str(row["id"])
 

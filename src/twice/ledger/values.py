@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 from collections.abc import Mapping
@@ -25,13 +26,8 @@ class Owner:
     @classmethod
     def here(cls) -> Owner:
         """Return this very process: a process id means something on one machine, since its start, in one container."""
-        try:
-            started = "/" + Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]
-            space = str(Path("/proc/self/ns/pid").readlink())
-        except OSError:
-            started, space = "", _FIRST_SPACE
-        inside = "" if space == _FIRST_SPACE else "/" + space.removeprefix("pid:")
-        return cls(socket.gethostname() + started + inside, os.getpid())
+        pid = os.getpid()
+        return cls(_host(pid), pid)
 
     @property
     def is_gone(self) -> bool:
@@ -51,6 +47,18 @@ class Owner:
 
     def to_json(self) -> dict[str, object]:
         return {"host": self.host, "pid": self.pid}
+
+
+@functools.lru_cache(maxsize=1)
+def _host(_pid: int) -> str:
+    """Name the machine, its start and the container of this process."""
+    try:
+        started = "/" + Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]
+        space = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        started, space = "", _FIRST_SPACE
+    inside = "" if space == _FIRST_SPACE else "/" + space.removeprefix("pid:")
+    return socket.gethostname() + started + inside
 
 
 @dataclass(frozen=True)
