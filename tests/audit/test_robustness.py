@@ -239,6 +239,7 @@ def test_a_binary_file_and_a_huge_one_are_told(tmp_path):
 
 
 @pytest.mark.slow(reason="audits 120 files of the installed packages")
+@pytest.mark.full
 def test_installed_packages_are_read_without_a_stumble():
     folder = Path(sysconfig.get_paths()["purelib"])
     files = list(

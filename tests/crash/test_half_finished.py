@@ -89,6 +89,7 @@ def until_idle(spark):
     time.sleep(0.5)  # the commit follows its last job
 
 
+@pytest.mark.full
 def test_s01_the_whole_process_group_dies_with_its_own_spark(lasting, tmp_path):
     # Given a run with a Spark of its own, of which everything is killed in the middle of a write,
     world = lasting("overwrite")

@@ -134,7 +134,7 @@ def test_s35_killed_at_a_point(new_url, point):
 SEEDS = {"sqlite": range(160), "postgres": range(160, 200)}
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.full) for part in range(1, 4))])
 def test_random_crash_schedules(new_url, kind, part):
     url = new_url()
     with provider() as receiver:

@@ -155,6 +155,7 @@ def test_if_no_partition_passes_the_first_reason_is_the_error(chunks):
     assert chunks.lab.ledger.leases() == []
 
 
+@pytest.mark.full
 def test_without_partial_one_bad_partition_refuses_all(chunks):
     chunks.insert("(1, {d}, 'acme', 10)", 2)
     with pytest.raises(KeyViolation):
@@ -303,6 +304,7 @@ def test_a_separable_step_passes_the_comparison(chunks):
     assert (done.status, len(chunks.calls)) == ("published", 2)
 
 
+@pytest.mark.full
 def test_the_comparison_takes_another_day_if_gates_refused_the_one_asked_for(chunks):
     chunks.insert("(3, {d}, 'acme', -1)", 2)
     done = chunks.run(chunks.pipeline(gates.range("n", min=0)), days_of(4), solo=Scope(day(2)))
@@ -321,6 +323,7 @@ def test_last_digits_of_doubles_are_no_difference_but_other_values_are(chunks):
         chunks.run(mixed, days_of(4), solo=Scope(day(0)))
 
 
+@pytest.mark.full
 def test_a_solo_day_with_rows_of_other_days_is_a_difference(chunks):
     # Shifted by a day and filled up: in the chunk every row has a place, alone it has none.
     def shift(raw: DataFrame) -> DataFrame:
@@ -331,6 +334,7 @@ def test_a_solo_day_with_rows_of_other_days_is_a_difference(chunks):
         chunks.run(chunks.pipeline(separable=True, work=shift), days_of(4), solo=Scope(day(0)))
 
 
+@pytest.mark.full
 def test_jobs_run_in_the_pool_that_was_asked_for_and_the_thread_forgets_it(chunks):
     context = chunks.lab.spark.sparkContext
     seen: list[str | None] = []
@@ -410,6 +414,7 @@ def test_one_chunk_that_was_compared_speaks_for_the_others_and_so_does_one_that_
     assert len(tried) == 1
 
 
+@pytest.mark.full
 def test_days_without_rows_speak_for_nobody(chunks):
     vouch = Vouch()
     empty = Window(FIRST + timedelta(days=10), FIRST + timedelta(days=14))

@@ -103,7 +103,8 @@ def test_a_key_without_a_decision_stops_it_and_the_table_stays(lab):
     assert lab.ledger.runs(limit=1)[0].status == "failed"
 
 
-@pytest.mark.parametrize("on_conflict", ["fail", pytest.param("keep", marks=pytest.mark.full)])
+@pytest.mark.parametrize("on_conflict", ["fail", "keep"])
+@pytest.mark.full
 def test_insert_only_keeps_what_the_first_window_brought(lab, on_conflict):
     raw = lab.source("raw", RAW, ROWS)
     write = InsertOnly(on_conflict=on_conflict)

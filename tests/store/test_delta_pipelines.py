@@ -292,6 +292,7 @@ def test_s44_what_people_do_by_hand_is_noticed_and_repaired(tables):
         assert tables.rows() == right
 
 
+@pytest.mark.full
 def test_s46_optimize_is_no_conflict_and_somebody_elses_rows_are(tables):
     pipeline = tables.pipeline()
     tables.feed(f"select /*+ repartition(2) */ * from ({rows_of(DAY, 8)})")

@@ -184,6 +184,7 @@ def test_an_empty_tenant_cannot_be_a_folder_and_is_refused(tables):
     assert "a parquet store cannot tell an empty text in tenant from null" in error.to_go_on
 
 
+@pytest.mark.full
 def test_hours_are_named_in_utc_whatever_the_sessions_zone(tables):
     target = table("files.core.t", partition=Hour("h"))
 
@@ -336,6 +337,7 @@ def test_a_folder_is_read_by_partition_and_as_one_version(tables):
     assert status(tables.run(plain, skip_fresh=True)) == [("fresh", 2)]
 
 
+@pytest.mark.full
 def test_an_input_that_moves_while_it_is_read_is_a_conflict_and_read_again(tables):
     source, target = table(), table("files.core.copy")
     tables.run(of_day(source, "(1, 'a')"))
