@@ -31,6 +31,8 @@ FAIL_POINTS = {
     "effect.claimed": "the ledger has the intents of a batch; nothing was called",
     "effect.answered": "the calls of a batch were answered; the ledger does not know yet",
     "effect.recorded": "the ledger has the outcomes of a batch",
+    "outbox.locked": "a relay holds some messages; nothing was sent",
+    "outbox.sent": "the messages were answered; the outbox does not know yet",
     "parquet.ready": "everything that is to move is on the disk; the log does not know yet",
     "parquet.journalled": "the log has decided the publish; no folder has moved",
     "parquet.moved_aside": "an old partition is out of its place; the new one is not in it",

@@ -26,6 +26,7 @@ COMMANDS = {
     "backfill": "twice.cli.backfill:backfill",
     "status": "twice.cli.status:status",
     "effects": "twice.cli.effects:effects",
+    "outbox": "twice.cli.outbox:outbox",
     "accept": "twice.cli.accept:accept",
     "runs": "twice.cli.runs:runs",
     "show": "twice.cli.runs:show",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from twice.effects.calls import Answer, KeyUsed, NotSent, OutcomeUnknown, Rejected
 from twice.effects.once import Call, guarded, once
+from twice.effects.outbox import Inbox, Outbox
 from twice.effects.reconcile import http_get, sql_lookup
 from twice.effects.targets import Http, Smtp, Webhook
 from twice.model.effects import Retry
@@ -12,8 +13,10 @@ __all__ = [
     "Answer",
     "Call",
     "Http",
+    "Inbox",
     "KeyUsed",
     "NotSent",
+    "Outbox",
     "OutcomeUnknown",
     "Rejected",
     "Retry",

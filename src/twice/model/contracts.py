@@ -67,8 +67,7 @@ def _facts(pipeline: Pipeline, table: Table, producer: Step | None) -> Iterator[
         yield "Gates", "; ".join(_gates(table)) or "none"
         reads = (f"{name} = {read.reach(table.lateness)}" for name, read in producer.reads.items())
         yield "Reads", "; ".join(reads) or "the outside"
-        if effects := pipeline.effects_after(table):
-            yield "Effects", "; ".join(effect.text for effect in effects)
+        yield from _outside(pipeline, table)
     if table.schema:
         yield "Schema", str(table.schema)
     yield "Personal columns", ", ".join(table.personal) or "none"
@@ -77,6 +76,14 @@ def _facts(pipeline: Pipeline, table: Table, producer: Step | None) -> Iterator[
         yield "Not deterministic, because", producer.nondeterministic
     if producer is not None and producer.depends_on_past:
         yield "Depends on its past", "forward order, one partition at a time"
+
+
+def _outside(pipeline: Pipeline, table: Table) -> Iterator[tuple[str, str]]:
+    """Say what happens outside when the table changes."""
+    if effects := pipeline.effects_after(table):
+        yield "Effects", "; ".join(effect.text for effect in effects)
+    if table.outbox is not None:
+        yield "Outbox", table.outbox.text
 
 
 def _writer(producer: Step | None) -> str:

@@ -15,6 +15,7 @@ from twice.model.framework import FRAMEWORK_COLUMNS
 from twice.model.gates import Gate
 from twice.model.grains import Partition
 from twice.model.names import TableName, check_identifier, quote
+from twice.model.outbox import Outbox
 from twice.model.patterns import InsertOnly, Merge, Overwrite, Whole, WritePattern
 from twice.model.scopes import Scope
 from twice.model.windows import Window
@@ -43,6 +44,7 @@ class Table:
     personal: Sequence[str] = ()
     mutable: Sequence[str] = ()
     loaded_at: bool = False
+    outbox: Outbox | None = None
     owner: str = ""
     description: str = ""
     id: TableName = field(init=False, repr=False)
@@ -66,6 +68,7 @@ class Table:
             object.__setattr__(self, "schema", ddl)
         self._check_keys()
         self._check_pattern()
+        self._check_outbox()
 
     def _check_times(self) -> None:
         if not isinstance(self.lateness, Duration):
@@ -157,12 +160,21 @@ class Table:
                     "leave it out of key="
                 )
 
+    def _check_outbox(self) -> None:
+        if self.outbox is None:
+            return
+        if not isinstance(self.outbox, Outbox):
+            raise DefinitionError(f"{self.name}: outbox={self.outbox!r} must be an Outbox: write outbox=Outbox(to=…)")
+        if not self.key:
+            raise DefinitionError(f"{self.name}: an outbox needs the business key of its rows: add key=[…]")
+
     def __repr__(self) -> str:
         return f"Table({self.name})"
 
     def named(self, name: TableName) -> Table:
-        """Return the same contract for another table."""
+        """Return the same contract for a shadow of the table, about which no messages are sent."""
         found = copy.copy(self)
+        object.__setattr__(found, "outbox", None)
         object.__setattr__(found, "id", name)
         object.__setattr__(found, "name", str(name))
         return found

@@ -39,7 +39,8 @@ class Abilities:
     `writes`: the patterns it can publish; `instead` names a store for the others. `pins`: a read stays at
     its version while others publish; where it does not, the engine looks again before it publishes.
     `history`: earlier versions stay readable, so that a run can be undone. `side_by_side`: disjoint scopes
-    of one table may be written at the same time; where not, a claim takes the whole table.
+    of one table may be written at the same time; where not, a claim takes the whole table. `outbox`: a publish
+    can write messages about the rows that it changes.
     """
 
     kind: str
@@ -48,9 +49,10 @@ class Abilities:
     history: bool = True
     side_by_side: bool = True
     instead: str = ""
+    outbox: bool = False
 
     def require(self, table: Table) -> None:
-        """Refuse a write pattern that the store cannot keep the promise for."""
+        """Refuse a write pattern or an outbox that the store cannot keep the promise for."""
         if table.write is not None and not isinstance(table.write, self.writes):
             can = ", ".join(f"{pattern.__name__}()" for pattern in self.writes)
             raise StoreRefused(
@@ -58,6 +60,12 @@ class Abilities:
                 + (f"it can do {can}" if can else "it is only read"),
                 safe="nothing was changed",
                 to_go_on=self.instead,
+            )
+        if table.outbox is not None and not self.outbox:
+            raise StoreRefused(
+                f"{table.name}: an outbox needs a table in Postgres, which commits rows and messages together",
+                safe="nothing was changed",
+                to_go_on="keep the table in Postgres, or declare an effect: @pipeline.effect(after=…)",
             )
 
 

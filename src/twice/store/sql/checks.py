@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from twice.errors import StoreRefused
 from twice.model.patterns import Overwrite, Whole
-from twice.store.sql import tables
+from twice.store.sql import outbox, tables
 
 if TYPE_CHECKING:
     from twice.model.tables import Table
@@ -48,7 +48,7 @@ def _check_postgres(database: Database, connection: sa.Connection, table: Table)
     if live.kind not in {"r", "p"}:
         raise _view(table)
     # The bookkeeping beside it is written in the same transactions.
-    for name in (names["name"], "twice_tables", "twice_claims", "twice_partitions"):
+    for name in (names["name"], "twice_tables", "twice_claims", "twice_partitions", outbox.NAME):
         found = live if name == names["name"] else connection.execute(_RELATION, {**names, "name": name}).first()
         missing = [right for right in _RIGHTS if found is not None and not getattr(found, right.lower())]
         if missing:

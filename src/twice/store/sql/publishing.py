@@ -7,7 +7,8 @@ unknown, not failed: the token is looked up on a new connection before anything 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from pyspark.sql import types as T
 
 from twice.errors import Conflict, TransientError, TwiceError
 from twice.failpoints import fail_point
-from twice.store.sql import books, places, prints, staging, tables
+from twice.store.sql import books, outbox, places, prints, staging, tables
 from twice.store.sql.database import CommitUnknown
 from twice.store.sql.statements import Move
 from twice.store.sql.types import described, read_schema
@@ -147,9 +148,10 @@ def _publish(
         # Readers read on; another writer waits until this is over, so that what was checked stays true.
         database.run(connection, f"LOCK TABLE {database.relation(table)} IN SHARE ROW EXCLUSIVE MODE")
     _require_unchanged(connection, look, stage)
-    after = _move(connection, database, publication, new)
-    books.write_partitions(connection, found, target, stage.token, after)
     version = entry.version + 1
+    with _messages(connection, database, publication, version):
+        after = _move(connection, database, publication, new)
+    books.write_partitions(connection, found, target, stage.token, after)
     books.write_entry(
         connection,
         found,
@@ -171,16 +173,38 @@ def _publish(
     return version
 
 
+@contextmanager
+def _messages(connection: sa.Connection, database: Database, publication: Publication, version: int) -> Iterator[None]:
+    """Write messages about the rows that the block changes, if the table has an outbox."""
+    stage, target = publication.stage, publication.stage.target
+    if target.table.outbox is None:
+        yield
+        return
+    move = _move_of(connection, database, stage)
+    touched = move.replaced()
+    if stage.replaces:
+        touched = places.in_partitions(move.target, target, publication.partitions, database.dialect)
+    changes = outbox.Changes(connection, database, target, move)
+    changes.put_aside(touched)
+    yield
+    changes.write(version)
+
+
+def _move_of(connection: sa.Connection, database: Database, stage: SqlStage) -> Move:
+    table = stage.target.table
+    live = database.table(table.id, database.columns(connection, table.id))
+    assert stage.schema is not None  # noqa: S101 - what is published was staged
+    return Move(live, staging.stage_table(database, stage), stage.schema.names, tables.primary_key(table))
+
+
 def _move(
     connection: sa.Connection, database: Database, publication: Publication, new: Mapping[Scope, str]
 ) -> dict[Scope, str]:
     """Bring the staged rows into the table; return what its partitions look like now."""
     stage, target, partitions = publication.stage, publication.stage.target, publication.partitions
     verbatim = _is_verbatim(connection, database, stage)
-    live = database.table(target.table.id, database.columns(connection, target.table.id))
-    staged = staging.stage_table(database, stage)
-    assert stage.schema is not None  # noqa: S101 - what is published was staged
-    move = Move(live, staged, stage.schema.names, tables.primary_key(target.table))
+    move = _move_of(connection, database, stage)
+    live, staged = move.target, move.stage
     if not stage.replaces:
         wanted = sum(stage.counts.values())
         gone: dict[Scope, str] = {}

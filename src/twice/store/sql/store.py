@@ -35,7 +35,8 @@ class SqlStore:
     def __init__(self, database: Database) -> None:
         self.database = database
         # A snapshot that all readers of an attempt share is something that only Postgres offers.
-        self.abilities = Abilities("sql", pins=database.dialect == "postgres", history=False)
+        postgres = database.dialect == "postgres"
+        self.abilities = Abilities("sql", pins=postgres, history=False, outbox=postgres)
         self._stages: OpenStages[SqlStage] = OpenStages()
 
     def exists(self, session: SparkSession, table: Table) -> bool:  # noqa: ARG002 - the driver asks itself

@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 from twice.content.nullability import plain
 from twice.content.places import require_places
 from twice.errors import Conflict, SchemaRefused, StoreRefused, TwiceError
-from twice.store.sql import books
+from twice.store.sql import books, outbox
 from twice.store.sql.database import exact
 from twice.store.sql.types import column_type, declared_type, fits, is_plain, read_schema
 
@@ -49,6 +49,8 @@ def prepare(database: Database, table: Table, schema: T.StructType) -> None:
             if not columns:
                 raise
     books.ensure(database, table.id)
+    if table.outbox is not None:
+        outbox.ensure(database, table.id)
     with database.look() as connection:
         columns = database.columns(connection, table.id)
         if not columns:
