@@ -61,6 +61,8 @@ class Charges:
     orders_per_day: int
     customers: int = 500
     seed: int = SEED
+    # Of 100 declined cards: these are not charged a minute later.
+    unpaid: int = 0
     posted: list[Charge] = field(default_factory=list)
     _ordered: dict[int, list[Charge]] = field(default_factory=dict, repr=False)
 
@@ -109,6 +111,8 @@ class Charges:
         customer, attempt = f"cus_{newest.customer}", 1
         if dice.roll("card declined", 100, day, number) < DECLINED:
             yield Charge(created, f"ch_{order}_1", customer, newest.cents, status="failed", order_id=str(order))
+            if dice.roll("card stays declined", 100, day, number) < self.unpaid:
+                return
             created, attempt = created + 60, 2
         refunded = newest.cents if newest.status == "cancelled" else 0
         yield Charge(created, f"ch_{order}_{attempt}", customer, newest.cents, refunded, order_id=str(order))

@@ -11,6 +11,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -18,8 +19,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-# The size must be set before the pipeline is imported: it is read once.
+from examples import chat
+
+# The size and the channel must be set before the pipeline is imported: they are read once.
 ORDERS = int(os.environ.setdefault("TWICE_SHOP_ORDERS", "250000"))
+CHANNEL = chat.Channel()
+os.environ["SHOP_CHAT_URL"] = CHANNEL.url
 
 from rich.console import Console
 from rich.table import Table as Grid
@@ -89,9 +94,15 @@ class Demo:
         again = self.run(f"twice run shop --for {SATURDAY}", for_=SATURDAY)
         same = [step.digest for step in first.steps] == [step.digest for step in again.steps]
         self.say(f"Same digests: {same}. New versions of {FACTS}: {self.versions() - versions}.")
-        self.chapter("4. Kill Sunday's run halfway, then run it again")
+        self.say(f"Posts about Saturday in the shop's chat channel: {self.posts(SATURDAY)}.")
+        self.chapter("4. Kill Sunday's run halfway, and the next one just after it has posted the revenue")
         self.kill_halfway()
+        self.kill_after_sending()
         self.run(f"twice run shop --for {SUNDAY}", for_=SUNDAY)
+        self.say(
+            "That post was not recorded, and a webhook knows no keys: the channel was asked, and has it. "
+            f"Posts about Sunday: {self.posts(SUNDAY)}."
+        )
         rows, revenue = self.facts(FACTS, SUNDAY)
         self.say(f"Sunday has {rows:,} orders, revenue {revenue:,.2f}. Leftover branches: {self.leftovers()}.")
         self.say(f"The application sees {self.served(SUNDAY)}.")
@@ -139,6 +150,21 @@ class Demo:
         killed = "killed" if code == -signal.SIGKILL else f"exit {code}"
         rows, _ = self.facts(FACTS, SUNDAY)
         self.say(f"It was {killed}. Readers see {rows:,} orders for Sunday; staged and invisible: {self.leftovers()}.")
+
+    def kill_after_sending(self) -> None:
+        """Run Sunday in a process of its own that is killed between sending the post and recording it."""
+        command = ["run", "shop", "--for", SUNDAY]
+        self.out.print(
+            f"\n  [bold]$ twice {' '.join(command)}[/bold]   (killed by SIGKILL at the fail point effect.answered)"
+        )
+        with self.out.status("running …"):
+            code = self.twice(*command, TWICE_FAILPOINT="effect.answered:kill").returncode
+        killed = "killed" if code == -signal.SIGKILL else f"exit {code}"
+        self.say(f"It was {killed}. Posts about Sunday: {self.posts(SUNDAY)}.")
+
+    def posts(self, day: str) -> int:
+        """Count what the channel got about a day."""
+        return sum(day in post for post in CHANNEL.posts)
 
     def unsafe(self, right_rows: int, right_revenue: Decimal) -> None:
         """Show what the same accident does to an append."""
@@ -212,6 +238,7 @@ class Demo:
 def main(arguments: Sequence[str]) -> int:
     """Play the demo in the given folder."""
     folder = Path(arguments[0]) if arguments else Path(".twice") / "demo"
+    threading.Thread(target=CHANNEL.serve_forever, daemon=True).start()
     Demo(folder.resolve()).play()
     return 0
 

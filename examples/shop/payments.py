@@ -6,15 +6,17 @@ twice run payments --for 2026-04-25
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from examples.shop.payments_client import PaymentsClient
 from examples.shop.pipeline import dim_customer, fct_orders
-from twice import Day, Overwrite, Pipeline, Table, Window, days, gates
+from twice import Day, Overwrite, Pipeline, Table, Window, days, gates, hours
+from twice.effects import Retry
 
 payments = Pipeline("payments", grain=Day)
 
@@ -35,6 +37,13 @@ fct_payments = Table(
     key=["charge_id"],
     write=Overwrite(),
     gates=[gates.range("net_usd", min=0)],
+)
+unpaid_orders = Table(
+    "lake.mart.unpaid_orders",
+    description="Orders whose card was declined the day before, and which no charge has paid since.",
+    partition=Day("found_on"),
+    key=["order_id"],
+    write=Overwrite(),
 )
 
 
@@ -91,3 +100,39 @@ def payments_of_orders(charges: DataFrame, orders: DataFrame, customers: DataFra
             dollars.cast("decimal(14,2)").alias("net_usd"),
         )
     )
+
+
+@payments.step(reads={"charges": raw_payments.window(lookback=days(1))}, writes=unpaid_orders)
+def orders_without_payment(charges: DataFrame, window: Window) -> DataFrame:
+    """Keep yesterday's declined orders that no charge has paid since: a second try may come after midnight."""
+    last = F.max(F.when(F.col("status") == "failed", F.struct("charged_on", "customer", "cents", "currency")))
+    start, end = (F.lit(moment.date()) for moment in (window.start, window.end))
+    return (
+        charges.where("order_id IS NOT NULL")
+        .groupBy("order_id")
+        .agg(last.alias("last"), F.bool_or(F.col("status") == "succeeded").alias("paid"))
+        .where("NOT paid")
+        .select(
+            F.date_add("last.charged_on", 1).alias("found_on"),
+            "order_id",
+            "last.customer",
+            "last.cents",
+            "last.currency",
+        )
+        .where((F.col("found_on") >= start) & (F.col("found_on") < end))
+    )
+
+
+@payments.effect(
+    after=unpaid_orders,
+    key="order_id",
+    on_unknown=Retry(valid_for=hours(24), then="ask"),  # as long as the provider remembers keys
+    on_change="fail",
+    rate="20/s",
+)
+def charge_again(rows: Sequence[Mapping[str, Any]], key: str) -> dict[str, Any]:
+    """Charge an order once more, once: the provider gets the same key on every try."""
+    (order,) = rows
+    provider = PaymentsClient.from_environment()
+    charge = provider.charge(order["customer"], order["cents"], order["currency"], key=key)
+    return {"charge": charge["id"], "cents": charge["amount"]}

@@ -1,12 +1,15 @@
 """The reference pipeline: two raw feeds, a fact, a dimension and two marts; every day safe to run twice.
 
-One mart is served to an application from its own database: SQLite here, Postgres by changing the URL.
+One mart is served to an application from its own database: SQLite here, Postgres by changing the URL. Where there is
+a chat channel, the day's revenue is posted to it, once.
 
+export SHOP_CHAT_URL=http://127.0.0.1:8500      # python -m examples.chat --port 8500
 twice run shop --for 2026-04-25
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, timedelta
 from functools import reduce
@@ -17,6 +20,7 @@ from pyspark.sql import functions as F
 from examples.shop.generator import STATUSES, customers_feed, orders_feed
 from examples.shop.sizes import CUSTOMERS, OPENING, ORDERS_PER_DAY
 from twice import Day, Merge, Overwrite, Pipeline, Table, Window, days, gates, key_of
+from twice.effects import Webhook, http_contains
 
 shop = Pipeline("shop", grain=Day)
 
@@ -133,6 +137,19 @@ shop.sql(
         GROUP BY order_date, customer_id
     """,
 )
+
+
+if chat := os.environ.get("SHOP_CHAT_URL"):
+    # A webhook knows no idempotency keys: after a crash the channel is asked whether it has the message.
+    @shop.effect(
+        after=revenue_daily,
+        to=Webhook(f"{chat}/hook", marker="ref {key}"),
+        on_unknown=http_contains(f"{chat}/history"),
+    )
+    def post_revenue(rows: DataFrame, window: Window) -> str:
+        """Post what the day earned."""
+        earned = rows.agg(F.sum("revenue_usd")).first()
+        return f"Revenue of {window.start:%Y-%m-%d}: {earned[0] if earned and earned[0] else 0:,.2f} USD"
 
 
 def _dates(window: Window) -> Iterator[date]:

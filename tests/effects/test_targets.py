@@ -2,55 +2,31 @@
 
 from __future__ import annotations
 
-import socketserver
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import mailbox
 
 import pytest
 import sqlalchemy as sa
 
+from tests.support.mail import mail_server
 from tests.support.provider import provider
 from twice import Day, Overwrite, Pipeline, Table, hours
-from twice.effects import Http, Rejected, Retry, Smtp, Webhook, http_get, once, sql_lookup
+from twice.effects import (
+    Http,
+    Rejected,
+    Retry,
+    Smtp,
+    Webhook,
+    http_contains,
+    http_get,
+    http_head,
+    once,
+    sent_mail,
+    sql_lookup,
+)
 from twice.effects.calls import call
 from twice.errors import DefinitionError
 
 MAIL = {"to": "ana@shop.example", "subject": "Stock", "text": "12 boxes"}
-
-
-@contextmanager
-def mail_server(*, refuses: str = "") -> Iterator[tuple[int, list[str]]]:
-    """A server that speaks enough SMTP to take mails; `refuses` names the command that it says no to."""
-    mails: list[str] = []
-
-    class Session(socketserver.StreamRequestHandler):
-        def handle(self) -> None:
-            self._say("220 ready")
-            while line := self.rfile.readline().decode().strip():
-                word = line.split(" ", 1)[0].upper()
-                if word == refuses:
-                    self._say("550 no" if refuses != "DATA" else "451 later")
-                elif word == "DATA":
-                    self._say("354 go")
-                    text = []
-                    while (part := self.rfile.readline().decode().rstrip("\r\n")) != ".":
-                        text.append(part)
-                    mails.append("\n".join(text))
-                    self._say("250 taken")
-                elif word == "QUIT":
-                    self._say("221 bye")
-                    return
-                else:
-                    self._say("250 ok")
-
-        def _say(self, text: str) -> None:
-            self.wfile.write(f"{text}\r\n".encode())
-
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Session) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        yield server.server_address[1], mails
-        server.shutdown()
 
 
 def test_a_mail_goes_out_once_with_an_id_of_its_own(ledger):
@@ -168,3 +144,49 @@ def test_an_effect_that_could_not_keep_its_promise_is_refused(how, says):
 def test_a_retry_says_how_long_and_what_then(given, says):
     with pytest.raises(DefinitionError, match=says):
         Retry(**given)
+
+
+def test_a_message_is_found_in_its_channel_by_its_marker():
+    with provider(honours_keys=False) as receiver:
+        look = http_contains(receiver.url.replace("calls", "history"))
+        assert look("k1", None) is None
+        Webhook(receiver.url, marker="ref {key}").send("revenue: 30", key="k1", timeout=5)
+        assert look("k1", None) == {"found": "k1"}
+        assert look("k2", None) is None
+    assert receiver.payloads == [{"text": "revenue: 30\nref k1"}]
+    with pytest.raises(Rejected, match="needs"):
+        Webhook(receiver.url, marker="ref {key}").send({"blocks": []}, key="k1", timeout=5)
+
+
+def test_an_object_is_asked_for_by_head():
+    with provider() as receiver:
+        Http(receiver.url).send(1, key="k1", timeout=5)
+        look = http_head(f"{receiver.url}/{{key}}")
+        assert look("k1", None) == {"found": f"{receiver.url}/k1"}
+        assert look("k2", None) is None
+
+
+@pytest.mark.parametrize("kind", ["mbox", "maildir"])
+def test_a_mail_is_found_among_those_that_were_sent(tmp_path, kind):
+    place = tmp_path / "sent"
+    look = sent_mail(place)
+    with pytest.raises(LookupError, match="there is no folder"):
+        look("k1", None)
+    box = mailbox.mbox(place) if kind == "mbox" else mailbox.Maildir(place)
+    box.add("Message-ID: <k1@shop.example>\n\nhello")
+    box.close()
+    assert look("k1", None) == {"message_id": "<k1@shop.example>"}
+    assert look("k", None) is None
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: http_head("https://x/"),
+        lambda: http_contains("ftp://x"),
+        lambda: Webhook("https://x", marker="ref"),
+    ],
+)
+def test_ways_to_ask_need_a_place_for_the_key(make):
+    with pytest.raises(DefinitionError, match="must"):
+        make()

@@ -54,9 +54,10 @@ class Providers:
         per_second: float = 1_000.0,
         burst: int = 1_000,
         key: str = "",
+        unpaid: int = 0,
     ) -> Provider:
         limit = Limit(per_second, burst, self.patient.monotonic)
-        provider = Provider(Charges(orders, customers), weather or Weather(), limit, key)
+        provider = Provider(Charges(orders, customers, unpaid=unpaid), weather or Weather(), limit, key)
         server = self.stack.enter_context(listening(provider))
         self.monkeypatch.setenv("PAYMENTS_API_URL", server.url)
         return provider

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from examples.shop.pipeline import daily_customer_summary, shop
+from examples import chat
+from examples.shop import pipeline
 from examples.shop.truth import expected_orders
 from twice import config as configuration
 from twice import run
@@ -24,7 +26,20 @@ ORDERS, CUSTOMERS = 300, 50
 
 
 @pytest.fixture
-def config(spark, lakehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[configuration.Config]:
+def channel(monkeypatch: pytest.MonkeyPatch) -> Iterator[chat.Channel]:
+    """The channel that the shop posts to: its address is read when the pipeline is imported."""
+    with chat.listening() as found:
+        monkeypatch.setenv("SHOP_CHAT_URL", found.url)
+        importlib.reload(pipeline)
+        yield found
+    monkeypatch.delenv("SHOP_CHAT_URL")
+    importlib.reload(pipeline)
+
+
+@pytest.fixture
+def config(
+    spark, channel, lakehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[configuration.Config]:
     """The shop in miniature, with a ledger and a serving database of its own."""
     monkeypatch.setattr("examples.shop.pipeline.ORDERS_PER_DAY", ORDERS)
     monkeypatch.setattr("examples.shop.pipeline.CUSTOMERS", CUSTOMERS)
@@ -43,7 +58,7 @@ def config(spark, lakehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         """
     )
     yield configuration.load(file)
-    for table in shop.tables():
+    for table in pipeline.shop.tables():
         if table.id.store == "lake":
             spark.sql(f"DROP TABLE IF EXISTS {table.name} PURGE")
 
@@ -56,7 +71,8 @@ def served(config: configuration.Config) -> list[tuple[object, ...]]:
         ).fetchall()
 
 
-def test_s02_the_shop_serves_a_day_to_the_application_and_again_changes_nothing(spark, config):
+def test_s02_the_shop_serves_a_day_to_the_application_and_again_changes_nothing(spark, config, channel):
+    shop, daily_customer_summary = pipeline.shop, pipeline.daily_customer_summary
     ledger = open_ledger(config.ledger)
     how = {"config": config, "spark": spark, "ledger": ledger}
     run(shop, from_="2026-04-25", to="2026-04-29", steps=["raw_orders_feed"], **how)
@@ -73,6 +89,9 @@ def test_s02_the_shop_serves_a_day_to_the_application_and_again_changes_nothing(
     assert {step.status for step in again.steps} == {"unchanged"}
     assert [step.digest for step in again.steps] == [step.digest for step in first.steps]
     assert served(config) == rows
+    # The post about the day went out once (S34)
+    (post,) = channel.posts
+    assert post.startswith(f"Revenue of {DAY}: {truth.revenue:,.2f} USD\nref ")
 
     with closing(sqlite3.connect(config.root / "serving.db")) as database, database:
         database.execute("DELETE FROM daily_customer_summary WHERE customer_id % 2 = 0")

@@ -94,6 +94,7 @@ def test_s31_every_run_is_paid_for_by_its_tags(lab):
         assert value == pytest.approx(apollo.total[measure] + rest.total[measure])
 
 
+@pytest.mark.full
 def test_s51_a_migration_backfill_reshapes_history(lab):
     raw = lab.source("raw", RAW, ROWS)
     run_days(lab, pipeline_of(lab, raw, "select id, d, n from raw"))

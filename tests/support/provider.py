@@ -66,7 +66,7 @@ class Provider:
 
 @contextmanager
 def provider(**how: Any) -> Iterator[Provider]:
-    """Serve a provider: POST carries something out, GET /KEY tells whether it was."""
+    """Serve a provider: POST carries something out, GET and HEAD /KEY tell whether it was, GET /history lists all."""
     found = Provider(**how)
 
     class Handler(BaseHTTPRequestHandler):
@@ -78,7 +78,14 @@ def provider(**how: Any) -> Iterator[Provider]:
                 return
             self._reply(*answer)
 
+        def do_HEAD(self) -> None:
+            there = found.made.get(self.path.rsplit("/", 1)[-1], 0)
+            self._reply(200 if there else 404, b"", {})
+
         def do_GET(self) -> None:
+            if self.path == "/history":
+                self._reply(200, json.dumps(found.payloads).encode(), {})
+                return
             key = self.path.rsplit("/", 1)[-1]
             there = found.made.get(key, 0)
             self._reply(200 if there else 404, json.dumps({"key": key, "made": there}).encode(), {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from twice.effects.calls import Answer, KeyUsed, NotSent, OutcomeUnknown, Rejected
 from twice.effects.once import Call, guarded, once
 from twice.effects.outbox import Inbox, Outbox
-from twice.effects.reconcile import http_get, sql_lookup
+from twice.effects.reconcile import http_contains, http_get, http_head, sent_mail, sql_lookup
 from twice.effects.targets import Http, Smtp, Webhook
 from twice.model.effects import Retry
 
@@ -23,7 +23,10 @@ __all__ = [
     "Smtp",
     "Webhook",
     "guarded",
+    "http_contains",
     "http_get",
+    "http_head",
     "once",
+    "sent_mail",
     "sql_lookup",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from twice.effects.reconcile.http import http_get
+from twice.effects.reconcile.http import http_contains, http_get, http_head
+from twice.effects.reconcile.mail import sent_mail
 from twice.effects.reconcile.sql import sql_lookup
 
-__all__ = ["http_get", "sql_lookup"]
+__all__ = ["http_contains", "http_get", "http_head", "sent_mail", "sql_lookup"]
