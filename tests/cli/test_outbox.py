@@ -61,8 +61,10 @@ def test_relay_list_and_resolve(shop, receiver):
     (dead,) = shop.call("outbox", "list", "shop", "--state", "dead", "--json").json
     refused = shop.call("outbox", "resolve", "shop", dead["id"], "--because", "x")
     assert (refused.code, "say --send or --skip" in refused.err) == (2, True)
-    assert "no pending or dead message" in shop.call("outbox", "resolve", "shop", "zz", "--skip", "--because", "x").err
-    assert shop.call("outbox", "resolve", "shop", dead["id"][:8], "--send", "--because", "mended").code == 0
+    assert "no unsent message" in shop.call("outbox", "resolve", "shop", "zz", "--skip", "--because", "x").err
+    assert "or all dead ones" in shop.call("outbox", "resolve", "shop", "--send", "--because", "x").err
+    assert shop.call("outbox", "resolve", "shop", dead["id"][:8], "--send", "--because", "mended").out == "1 pending\n"
+    assert shop.call("outbox", "resolve", "shop", "--dead", "--send", "--because", "x", "--json").json["messages"] == 0
     again = shop.call("outbox", "relay", "shop", "--drain", "--json")
     assert (again.code, json.loads(again.out)["state"]) == (0, "sent")
     assert sorted(message["row"]["name"] for message in receiver.payloads) == ["a", "b"]

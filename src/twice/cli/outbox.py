@@ -42,7 +42,8 @@ def outbox() -> None:
 def relay(settings: Settings, pipeline: str, table: str | None, drain: bool, as_json: bool) -> int:
     """Send messages until Ctrl-C; any number of relays may run at once.
 
-    With --drain the exit code is 1 if messages are left: dead ones, or some that wait for their next try.
+    With --drain the exit code is 1 if messages are left: dead ones, or some that wait for their next try. With --json
+    every message is one line.
 
     \b
     twice outbox relay shop
@@ -88,14 +89,14 @@ def relay(settings: Settings, pipeline: str, table: str | None, drain: bool, as_
 @json_option
 @pass_settings
 def list_(settings: Settings, pipeline: str, table: str | None, states: tuple[str, ...], as_json: bool) -> int:
-    """List messages, the oldest first. The exit code is 1 if a dead one is among them.
+    """List messages, dead ones first, then the oldest. The exit code is 1 if there is a dead one.
 
     \b
     twice outbox list shop --state dead
     """
     wanted = states or ("pending", "dead")
     relays = [one for one in _relays(settings, pipeline, table) if one.exists()]
-    found = [message for one in relays for message in one.messages(wanted, limit=None if as_json else _SHOWN)]
+    found = [message for one in relays for message in one.messages(wanted, limit=None if as_json else _SHOWN + 1)]
     if as_json:
         print_json([message.to_json() for message in found])
     elif not found:
@@ -104,41 +105,58 @@ def list_(settings: Settings, pipeline: str, table: str | None, states: tuple[st
         rows = [
             [each.id[:12], each.table, each.key, each.change, each.state, each.attempts, moment(each.changed_at),
              each.error.splitlines()[0][:80] if each.error else each.note]
-            for each in found
+            for each in found[:_SHOWN]
         ]  # fmt: skip
         print_table(["id", "table", "key", "change", "state", "attempts", "changed", "remark"], rows)
-        if len(found) >= _SHOWN:
+        if len(found) > _SHOWN:
             print_text(f"the first {_SHOWN}: --json lists all of them")
-    return 1 if any(message.state == "dead" for message in found) else 0
+    return 1 if any(one.counts().get("dead") for one in relays) else 0
 
 
 @outbox.command()
 @click.argument("pipeline")
-@click.argument("id_", metavar="ID")
+@click.argument("id_", metavar="[ID]", required=False)
+@click.option("--dead", is_flag=True, help="All dead messages, instead of one ID.")
+@click.option("--table", metavar="NAME", help="Only this table.")
 @click.option("--send", "send", flag_value=True, type=bool, default=None, help="Let the relay try again.")
 @click.option("--skip", "send", flag_value=False, type=bool, help="Leave it unsent: later messages of its row go out.")
 @click.option("--because", required=True, metavar="TEXT", help="Why; kept with the message.")
 @json_option
 @pass_settings
-def resolve(settings: Settings, pipeline: str, id_: str, send: bool | None, because: str, as_json: bool) -> None:
+def resolve(
+    settings: Settings,
+    pipeline: str,
+    id_: str | None,
+    dead: bool,
+    table: str | None,
+    send: bool | None,
+    because: str,
+    as_json: bool,
+) -> None:
     """Let a dead message be sent again, or skip it. The beginning of ID is enough.
 
     \b
     twice outbox resolve shop 3f9a61c2 --send --because "the receiver is fixed"
+    twice outbox resolve shop --dead --send --because "the token was renewed"
     """
     if send is None:
         raise UsageError("say --send or --skip", safe="nothing was changed")
-    relays = [one for one in _relays(settings, pipeline, None) if one.exists()]
-    for one in relays:
-        if any(message.id.startswith(id_) for message in one.messages(("pending", "dead"))):
-            message = one.resolve(id_, send=send, note=because)
-            break
-    else:
-        raise UsageError(f"no pending or dead message has an id that begins with {id_}", safe="nothing was changed")
+    if bool(id_) == dead:
+        raise UsageError("name one message by its ID, or all dead ones with --dead", safe="nothing was changed")
+    states = ("dead",) if dead else ("pending", "dead")
+    relays = [one for one in _relays(settings, pipeline, table) if one.exists()]
+    found = [(one, message) for one in relays for message in one.messages(states, id_=id_ or "")]
+    if not dead and len(found) != 1:
+        many = f"{len(found)} messages have ids that begin" if found else "no unsent message has an id that begins"
+        raise UsageError(f"{many} with {id_}", safe="nothing was changed", to_go_on=f"twice outbox list {pipeline}")
+    done = sum(
+        one.resolve([message.id for its, message in found if its is one], send=send, note=because) for one in relays
+    )
+    state = "pending" if send else "skipped"
     if as_json:
-        print_json(message.to_json())
+        print_json({"state": state, "messages": done})
     else:
-        print_text(f"{message.id[:12]}: {message.state}")
+        print_text(f"{done} {state}")
 
 
 def _relays(settings: Settings, name: str, table: str | None) -> list[Relay]:
@@ -162,12 +180,10 @@ def _relays(settings: Settings, name: str, table: str | None) -> list[Relay]:
 
 @contextmanager
 def _stopping() -> Iterator[threading.Event]:
-    """Let Ctrl-C and SIGTERM end the relay between two rounds of calls; a second one ends it at once."""
+    """Let Ctrl-C and SIGTERM end the relay once the calls under way have ended and are recorded."""
     stop = threading.Event()
 
-    def ask(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
-            signal.default_int_handler(number, frame)
+    def ask(_number: int, _frame: FrameType | None) -> None:
         stop.set()
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -16,7 +16,8 @@ from twice.errors import DefinitionError, LeaseLost, ScopeHeld, TwiceError, Usag
 from twice.failpoints import fail_point
 from twice.ledger import Ledger, open_ledger
 from twice.ledger.effect_records import CONFIRMED, DEAD, FAILED, UNKNOWN, Subject, Wanted
-from twice.model.effects import OnUnknown, Retry, check_limits, check_policy
+from twice.model.effects import OnUnknown, Retry, check_policy
+from twice.model.limits import check_limits
 
 if TYPE_CHECKING:
     from twice.ledger.effect_records import EffectRecord

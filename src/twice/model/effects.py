@@ -9,13 +9,13 @@ from typing import Any, Literal, Protocol
 
 from twice.errors import DefinitionError
 from twice.model.durations import Duration
+from twice.model.limits import check_limits
 from twice.model.rates import Rate
 from twice.model.tables import Table
 
 # What the function of an effect may ask for.
 ASKED = ("rows", "window", "key", "business_key")
 _CHANGES = ("keep", "resend", "fail")
-_MOST_SECONDS = 3600.0
 
 
 class Target(Protocol):
@@ -141,17 +141,4 @@ def check_policy(what: str, on_unknown: object, to: Target | None, *, takes_key:
         raise DefinitionError(
             f"{what}: on_unknown=Retry(…) needs the provider to see the key, but the function does not take `key`: "
             "add the parameter and send it as the provider's idempotency key"
-        )
-
-
-def check_limits(what: str, *, parallel: int = 1, attempts: int = 1, timeout: float = 1.0) -> None:
-    """Refuse numbers that make no sense."""
-    numbers: dict[str, object] = {"parallel": parallel, "attempts": attempts}
-    for name, value in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise DefinitionError(f"{what}: {name}={value!r} must be 1 or more")
-    given: object = timeout
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= _MOST_SECONDS:
-        raise DefinitionError(
-            f"{what}: timeout={timeout!r} must be a number of seconds up to {_MOST_SECONDS:.0f}: every call needs one"
         )

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from twice.errors import DefinitionError
 from twice.model.durations import Duration, days
+from twice.model.limits import check_limits
+from twice.model.names import check_identifier
 
 if TYPE_CHECKING:
     from twice.model.effects import Target
@@ -18,7 +20,8 @@ class Outbox:
     """Where messages about changed rows go, and which columns they carry.
 
     A publish writes one message for each row that it adds, changes or removes, in its own transaction; the relay
-    sends them. `columns`: all but personal ones unless named. `keep`: how long messages that were sent are kept.
+    sends them. `columns`: all but personal ones unless named; a row that differs in other columns only is not changed.
+    `attempts`: how often a receiver may leave a message without an answer. `keep`: how long sent messages are kept.
     """
 
     to: Target
@@ -34,7 +37,10 @@ class Outbox:
         given: object = self.columns
         if isinstance(given, str) or not isinstance(given, Sequence):
             raise DefinitionError(f"Outbox(columns={self.columns!r}) must be a list of column names")
+        for column in self.columns:
+            check_identifier(column, "Outbox(columns=…): a column name")
         object.__setattr__(self, "columns", tuple(self.columns))
+        check_limits("Outbox", parallel=self.parallel, attempts=self.attempts, timeout=self.timeout)
         if not isinstance(self.keep, Duration):
             raise DefinitionError(f"Outbox(keep={self.keep!r}) must be a duration such as days(7)")
 

@@ -167,6 +167,13 @@ class Table:
             raise DefinitionError(f"{self.name}: outbox={self.outbox!r} must be an Outbox: write outbox=Outbox(to=…)")
         if not self.key:
             raise DefinitionError(f"{self.name}: an outbox needs the business key of its rows: add key=[…]")
+        named = {column.lower() for column in self.outbox.columns}
+        personal = {column.lower() for column in self.personal} - named
+        if shown := [column for column in self.key if column.lower() in personal]:
+            raise DefinitionError(
+                f"{self.name}: every message of its outbox would carry {', '.join(shown)}, which is personal: use a "
+                "surrogate as the key, key_of(…), or name it in Outbox(columns=[…])"
+            )
 
     def __repr__(self) -> str:
         return f"Table({self.name})"

@@ -90,19 +90,22 @@ class Inbox:
 
 
 def _is_sqlite(connection: Any) -> bool:
-    if isinstance(connection, sa.Connection):
-        return connection.dialect.name == "sqlite"
-    return type(connection).__module__.startswith("sqlite3")
+    return type(_raw(connection)).__module__.startswith("sqlite3")
+
+
+def _raw(connection: Any) -> Any:
+    """Return the driver's own connection."""
+    return connection.connection.dbapi_connection if isinstance(connection, sa.Connection) else connection
 
 
 def _require_transaction(connection: Any) -> None:
     """Refuse a connection that would commit the mark before the work is done."""
-    if isinstance(connection, sa.Connection):
-        commits = connection.get_isolation_level() == "AUTOCOMMIT" if connection.dialect.name != "sqlite" else False
-    elif _is_sqlite(connection):
-        commits = connection.isolation_level is None and not connection.in_transaction
+    raw = _raw(connection)
+    if _is_sqlite(connection):
+        by_itself = raw.isolation_level is None or getattr(raw, "autocommit", -1) is True
+        commits = by_itself and not raw.in_transaction
     else:
-        commits = bool(getattr(connection, "autocommit", False)) and connection.info.transaction_status == _IDLE
+        commits = bool(getattr(raw, "autocommit", False)) and raw.info.transaction_status == _IDLE
     if commits:
         raise UsageError(
             "this connection commits every statement: a crash would lose the message",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from twice.store.sql.database import Database
 
 _NOTHING = "nothing was changed"
+_TEMPORARY = sa.text("SELECT has_database_privilege(current_database(), 'TEMPORARY')")
 
 
 def check(database: Database, table: Table) -> None:
@@ -48,12 +49,22 @@ def _check_postgres(database: Database, connection: sa.Connection, table: Table)
     if live.kind not in {"r", "p"}:
         raise _view(table)
     # The bookkeeping beside it is written in the same transactions.
-    for name in (names["name"], "twice_tables", "twice_claims", "twice_partitions", outbox.NAME):
+    for name in (
+        names["name"],
+        "twice_tables",
+        "twice_claims",
+        "twice_partitions",
+        *([outbox.NAME] if table.outbox else []),
+    ):
         found = live if name == names["name"] else connection.execute(_RELATION, {**names, "name": name}).first()
         missing = [right for right in _RIGHTS if found is not None and not getattr(found, right.lower())]
         if missing:
             relation = database.quoted(names["schema"], name)
             raise _right(table, f"GRANT {', '.join(missing)} ON {relation} TO {database.quoted(who)}")
+    if table.outbox is not None and not connection.execute(_TEMPORARY).scalar_one():
+        # The rows before a publish are put aside in a temporary table.
+        name = database.quoted(str(connection.execute(sa.text("SELECT current_database()")).scalar_one()))
+        raise _right(table, f"GRANT TEMPORARY ON DATABASE {name} TO {database.quoted(who)}")
     tables.check_key(database, connection, table)
     if isinstance(table.write, Overwrite | Whole):
         for key in connection.execute(_FOREIGN_KEYS, {"relation": live.oid}):

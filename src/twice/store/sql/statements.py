@@ -57,7 +57,7 @@ class Move:
         ours = {column.name: picked.c[column.key] for column in self.stage.columns}
         theirs = {column.name: column for column in self.target.columns}
         same_key = sa.and_(*(ours[name] == theirs[name] for name in self.key))
-        same = sa.and_(theirs[self.key[0]].is_not(None), *(~self.distinct(ours[n], theirs[n]) for n in self.columns))
+        same = sa.and_(theirs[self.key[0]].is_not(None), *(~self._distinct(ours[n], theirs[n]) for n in self.columns))
         query = sa.select(sa.func.count(), sa.func.count().filter(same)).select_from(
             picked.outerjoin(self.target, same_key)
         )
@@ -73,7 +73,7 @@ class Move:
         _deleted()
         rest = [name for name in self.columns if name not in self.key]
         if rest:
-            changed = sa.or_(*(self.distinct(self._there(name), self._here(name)) for name in rest))
+            changed = sa.or_(*(self._distinct(self._there(name), self._here(name)) for name in rest))
             connection.execute(
                 self.target.update()
                 .values({self._here(name): self._there(name) for name in rest})
@@ -139,8 +139,7 @@ class Move:
     def _there(self, name: str) -> sa.Column[Any]:
         return places.column(self.stage, name)
 
-    def distinct(self, left: Any, right: Any) -> sa.ColumnElement[bool]:
-        """Tell two values apart, nulls too."""
+    def _distinct(self, left: Any, right: Any) -> sa.ColumnElement[bool]:
         # Postgres cannot compare its older json type; its text it can.
         if str(getattr(right.type, "text", "")) == "json":
             left, right = sa.cast(left, sa.Text), sa.cast(right, sa.Text)

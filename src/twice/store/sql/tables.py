@@ -50,6 +50,7 @@ def prepare(database: Database, table: Table, schema: T.StructType) -> None:
                 raise
     books.ensure(database, table.id)
     if table.outbox is not None:
+        outbox.check_columns(table, schema.names)
         outbox.ensure(database, table.id)
     with database.look() as connection:
         columns = database.columns(connection, table.id)
