@@ -15,6 +15,7 @@ from twice.effects.paying import pay
 from twice.effects.targets.http import Http
 from twice.engine.plan import plan
 from twice.errors import KeyViolation
+from twice.ledger import open_ledger
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,10 +50,9 @@ class Revenue:
         def revenue(window: Any) -> list[dict[str, Any]]:
             return [{"d": window.start.date(), "id": n, "name": name, "n": m} for n, name, m in self.rows]
 
-    def run(self, **how: Any) -> Any:
-        return api.run(
-            self.pipeline, for_=DAY, spark=self.lab.spark, ledger=self.lab.ledger, config=self.lab.config, **how
-        )
+    def run(self, day: str = DAY, **how: Any) -> Any:
+        known = {"spark": self.lab.spark, "ledger": self.lab.ledger, "config": self.lab.config}
+        return api.run(self.pipeline, for_=day, **(known | how))
 
     def post(self, **how: Any) -> None:
         """Declare the daily post."""
@@ -204,3 +204,21 @@ def test_s56_a_pruned_ledger_sends_no_second_mail(shop):
     shop.rows.append((3, "eve", 5))
     shop.run()
     assert shop.receiver.calls == 1
+
+
+def test_s56_a_ledger_that_lost_its_memory_sends_nothing_that_the_table_knows(shop, tmp_path):
+    shop.post()
+    shop.charge()
+    shop.run()
+    calls = shop.receiver.calls
+    # The next publish of the table writes down what was settled before it
+    shop.run("2026-04-26")
+    assert shop.receiver.calls == calls + 1  # the post: the payments were charged on the day before
+    restored = open_ledger(f"sqlite:///{tmp_path}/restored.db")
+    again = shop.run(ledger=restored)
+    assert [effect.called for effect in again.effects] == [0, 0]
+    (day,) = restored.effects.records(effect="post_revenue")
+    assert (day.state, "the table knows" in day.note) == ("confirmed", True)
+    assert len(restored.effects.records(effect="charge")) == 2
+    # What was settled after the last publish the table does not know
+    assert shop.run("2026-04-26", ledger=restored).effects[0].called == 1

@@ -11,6 +11,7 @@ from twice.backfill.presence import heard_of
 from twice.backfill.request import Request
 from twice.content.difference import Difference, difference
 from twice.content.filters import scope_filter
+from twice.effects.paying import pay
 from twice.engine.interrupts import plain_interrupts
 from twice.engine.live import Live
 from twice.engine.recorded_run import end_failed_run, end_run
@@ -134,6 +135,10 @@ class ShadowOf:
                     if table not in shadow.swapped:
                         tell(f"{table}: swapping {scope}")
                         made = self._swap(wanted, run, force=force)
+                        # As in every backfill: what is published now is not sent, unless it is declared so.
+                        for result in pay(self.workshop, self.pipeline, wanted.stage, run, suppress=True):
+                            for error in result.errors:
+                                tell(f"effect {result.effect}, {result.scope}: {error.message}")
                         shadow = ledger.table_swapped(info.id, table, made.version)
                         done.append(made)
         except BaseException as error:

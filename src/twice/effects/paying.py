@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
+from functools import cache as cached
 from functools import partial
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ from twice.ledger.effect_records import CONFIRMED, SUPPRESSED, UNKNOWN, Subject,
 from twice.model.effects import Retry
 from twice.model.keys import key_hash
 from twice.model.scopes import Scope
+from twice.model.tombstones import PROPERTY, Tombstones
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 # As many problems as a message names.
 _SHOWN = 5
 _AT_ONCE = 500
+_RECALLED = "the table knows that it was settled; the ledger did not"
 
 
 @dataclass
@@ -97,9 +100,10 @@ def pay(
     if not wanted or stage.step.shadow_of is not None:
         return []
     job = replace(job_of(workshop, pipeline, stage, run), abandoned=abandoned)
+    known = cached(lambda: Tombstones.read(job.store.property(job.session, stage.step.writes, PROPERTY)))
     outputs = {output.scope: output for output in job.ledger.held(stage.step.writes.name, stage.target.scope)}
     return [
-        _Paying(job, effect, partition, outputs[partition], mode, frozenset(keys)).pay(
+        _Paying(job, effect, partition, outputs[partition], mode, frozenset(keys), known).pay(
             suppress=suppress and not effect.in_backfill
         )
         for effect in wanted
@@ -118,6 +122,8 @@ class _Paying:
     output: Output
     mode: Mode
     keys: frozenset[str]
+    # What the table itself knows of its effects.
+    known: Callable[[], Tombstones]
 
     def pay(self, *, suppress: bool) -> EffectResult:
         ledger, effect, subject = self.job.ledger, self.effect, self._subject()
@@ -130,6 +136,8 @@ class _Paying:
         settled = True
         policy = Policy(effect.on_unknown, effect.on_change, effect.attempts, effect.timeout, self.mode)
         try:
+            if self.mode == "normal" and paid_for is None:
+                self._recall()
             paid = drive(
                 ledger, self._due(), policy, run=self.job.run, parallel=effect.parallel, pace=self._pace,
                 stop=self.job.abandoned,
@@ -146,12 +154,24 @@ class _Paying:
     def _suppress(self, result: EffectResult) -> EffectResult:
         """Record what is not sent, key by key: what comes later is sent, and what is known stays as it is."""
         try:
-            keys = (key for key, _ in self._groups(only_keys=True)) if self.effect.key else iter(("",))
-            while batch := [Wanted(self._subject(key), "") for key in islice(keys, _AT_ONCE)]:
+            for batch in self._subjects():
                 result.states[SUPPRESSED] += self.job.ledger.effects.suppress(batch)
         except TwiceError as error:
             result.errors.append(error)
         return result
+
+    def _recall(self) -> None:
+        """Record what the table knows and the ledger does not: it was restored from a backup."""
+        name = f"{self.job.pipeline.name}.{self.effect.name}"
+        if self.known().cover(name, self._subject().scope):
+            for batch in self._subjects():
+                self.job.ledger.effects.adopt(batch, _RECALLED)
+
+    def _subjects(self) -> Iterator[list[Wanted]]:
+        """Yield what the effect is about, in batches, without what it would send."""
+        keys = (key for key, _ in self._groups(only_keys=True)) if self.effect.key else iter(("",))
+        while batch := [Wanted(self._subject(key), "") for key in islice(keys, _AT_ONCE)]:
+            yield batch
 
     def _count(self, paid: Paid, result: EffectResult) -> bool:
         """Count an effect; tell whether nothing is owed and no person is asked."""

@@ -114,6 +114,7 @@ def commit(
     # Saved before the commit, so that whoever finds the commit without its record can complete it.
     job.ledger.prepare(claim, row, described(files, None), details=_accepted(verdict))
     notes = {"twice.run": job.run, "twice.step": f"{job.pipeline.name}.{job.step.name}"}
+    remember |= freshness.tombstones(job)
     version = job.store.publish(job.session, staged.stage, changed, notes, remember)
     fail_point("publish.committed")
     return _found(job, "published", described(files, version), verdict, details)

@@ -15,6 +15,7 @@ from twice.engine.inputs import Pinned, records
 from twice.engine.lateness import overlooked, refuse_late_rows, takes_no_late_rows
 from twice.engine.outputs import Finding
 from twice.model.patterns import Whole
+from twice.model.tombstones import PROPERTY, Tombstones
 
 if TYPE_CHECKING:
     from twice.engine.job import Job
@@ -51,6 +52,19 @@ def marks(job: Job) -> dict[str, str]:
     if isinstance(job.step.writes.write, Whole) and job.scope.window is not None:
         return {NEWEST: job.scope.window.start.isoformat()}
     return {}
+
+
+def tombstones(job: Job) -> dict[str, str]:
+    """Return what a publish leaves with the table about its effects: those that were settled before this run.
+
+    The table keeps what it knows: a ledger that was restored from a backup may know less.
+    """
+    effects = [effect.name for effect in job.pipeline.effects_after(job.step.writes)]
+    settled = job.ledger.effects.settled(job.pipeline.name, effects) if effects else []
+    if not settled:
+        return {}
+    known = Tombstones.read(job.store.property(job.session, job.step.writes, PROPERTY))
+    return {PROPERTY: known.adding(settled).text}
 
 
 def _end(

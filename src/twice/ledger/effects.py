@@ -29,7 +29,7 @@ from twice.ledger.effect_records import (
     Verdict,
     Wanted,
 )
-from twice.ledger.encoding import scope_columns, scope_text, storable
+from twice.ledger.encoding import scope_columns, scope_of, scope_text, storable
 from twice.ledger.schema import effect_scopes, effects
 from twice.ledger.values import Owner
 from twice.model.scopes import Scope
@@ -106,9 +106,16 @@ class Effects(Book):
 
     def suppress(self, wanted: Sequence[Wanted]) -> int:
         """Record effects that are not sent, unless something is known of them; return how many were new."""
+        return self._add(wanted, {"state": SUPPRESSED})
+
+    def adopt(self, wanted: Sequence[Wanted], note: str) -> int:
+        """Record effects that were sent according to somebody else, unless something is known of them."""
+        return self._add(wanted, {"state": CONFIRMED, "note": note})
+
+    def _add(self, wanted: Sequence[Wanted], values: dict[str, object]) -> int:
         with self._write() as connection:
             now = self._now(connection)
-            rows = [_row(each, 1, now) | {"state": SUPPRESSED, "attempts": 0, "called_at": None} for each in wanted]
+            rows = [_row(each, 1, now) | {"attempts": 0, "called_at": None} | values for each in wanted]
             known = _newest(connection, [str(row["subject"]) for row in rows])
             new = [row for row in rows if row["subject"] not in known]
             insert_missing(connection, effects, new)
@@ -208,6 +215,17 @@ class Effects(Book):
                 )
                 found |= {by_text[row.scope]: row.content for row in connection.execute(query)}
         return found
+
+    def settled(self, pipeline: str, effects: Sequence[str], limit: int = 500) -> list[tuple[str, Scope]]:
+        """List the scopes whose effects were all paid, by "pipeline.effect", the latest ones."""
+        query = (
+            sa.select(effect_scopes)
+            .where(effect_scopes.c.pipeline == pipeline, effect_scopes.c.effect.in_(effects))
+            .order_by(effect_scopes.c.changed_at.desc(), effect_scopes.c.id.desc())
+            .limit(limit)
+        )
+        with self._read() as connection:
+            return [(f"{row.pipeline}.{row.effect}", scope_of(row)) for row in connection.execute(query)]
 
     def set_paid(self, subject: Subject, content: str, keys: int) -> None:
         """Write that all effects of a scope are settled for a content."""
