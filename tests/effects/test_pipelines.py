@@ -10,12 +10,15 @@ import pytest
 from tests.support.provider import provider
 from twice import Day, Overwrite, Pipeline, Table, api, hours
 from twice.api import workshop
-from twice.effects import OutcomeUnknown, Rejected, Retry
+from twice.config import load
+from twice.effects import Outbox, OutcomeUnknown, Rejected, Retry
+from twice.effects.outbox.relay import Relay, run
 from twice.effects.paying import pay
 from twice.effects.targets.http import Http
 from twice.engine.plan import plan
 from twice.errors import KeyViolation
 from twice.ledger import open_ledger
+from twice.store.sql import open_database
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -222,3 +225,28 @@ def test_s56_a_ledger_that_lost_its_memory_sends_nothing_that_the_table_knows(sh
     assert len(restored.effects.records(effect="charge")) == 2
     # What was settled after the last publish the table does not know
     assert shop.run("2026-04-26", ledger=restored).effects[0].called == 1
+
+
+def test_a_run_leaves_messages_about_what_it_changed_and_a_rerun_none(lab, receiver, postgres_database, tmp_path):
+    (tmp_path / "twice.toml").write_text(f'[stores.serving]\ntype = "sql"\nurl = "{postgres_database}"\n')
+    config = load(tmp_path / "twice.toml")
+    table = Table(
+        "serving.public.revenue", partition=Day("d"), key=["id"], write=Overwrite(), schema=COLUMNS,
+        outbox=Outbox(to=Http(receiver.url), columns=["name", "n"]),
+    )  # fmt: skip
+    pipeline, rows = Pipeline("serving", grain=Day), [(1, "ana", 10), (2, "bob", 20)]
+
+    @pipeline.extract(writes=table)
+    def revenue(window: Any) -> list[dict[str, Any]]:
+        return [{"d": window.start.date(), "id": n, "name": name, "n": m} for n, name, m in rows]
+
+    def sent() -> list[tuple[str, Any]]:
+        before = len(receiver.payloads)
+        api.run(pipeline, for_=DAY, spark=lab.spark, ledger=lab.ledger, config=config)
+        list(run([Relay(open_database(config.stores["serving"], config.root), table)], drain=True))
+        return sorted((one["change"], one["row"] and one["row"]["name"]) for one in receiver.payloads[before:])
+
+    assert sent() == [("upsert", "ana"), ("upsert", "bob")]
+    assert sent() == []
+    rows[:] = [(1, "ana", 11)]
+    assert sent() == [("delete", None), ("upsert", "ana")]
