@@ -18,6 +18,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 class Channel(ThreadingHTTPServer):
     """The channel: what was posted, in order."""
 
+    request_queue_size = 128
+
     def __init__(self, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
         self.posts: list[str] = []

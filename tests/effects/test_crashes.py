@@ -154,7 +154,7 @@ def test_two_processes_with_the_same_thousand_keys_send_a_thousand(new_url):
         target = Http(url)
         due = [
             Due(Wanted(Subject("shop", "mail", business_key=str(number)), "f", "1"),
-                lambda key: target.send(1, key=key, timeout=5))
+                lambda key: target.send(1, key=key, timeout=60))
             for number in range(1000)
         ]  # fmt: skip
         list(drive(open_ledger(ledger_url), due, Policy("skip"), parallel=8))

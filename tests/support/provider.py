@@ -64,6 +64,11 @@ class Provider:
             return None if trouble == "late" else (status, answer, {})
 
 
+class _Server(ThreadingHTTPServer):
+    # Callers that come at the same time wait for their turn; of five that wait the next ones would be dropped.
+    request_queue_size = 256
+
+
 @contextmanager
 def provider(**how: Any) -> Iterator[Provider]:
     """Serve a provider: POST carries something out, GET and HEAD /KEY tell whether it was, GET /history lists all."""
@@ -101,7 +106,7 @@ def provider(**how: Any) -> Iterator[Provider]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = _Server(("127.0.0.1", 0), Handler)
     found.url = f"http://127.0.0.1:{server.server_port}/calls"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
