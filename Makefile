@@ -27,6 +27,7 @@ test: setup postgres lint types imports ## lint, types, import contracts, then t
 	@scripts/run-tests
 
 test-full: setup postgres lint types imports ## every test: all stores, the crash matrix, Spark's defaults, state on disk
+	@$(SPARK) $(BIN)/python -m tests.support.kafka
 	@scripts/run-tests full
 
 crash-matrix: setup postgres ## kill every store at every point, by signal and by system call; ends with one JSON line

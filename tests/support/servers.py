@@ -83,7 +83,7 @@ class Process(ABC):
         """Start and wait until it serves; on the same port as before, where there was one."""
         first = not self.port
         for _ in range(5 if first else 1):
-            self.port = _free_port() if first else self.port
+            self.port = free_port() if first else self.port
             with self.log.open("ab") as log:
                 self._process = subprocess.Popen(
                     self.command(),
@@ -262,7 +262,7 @@ def _ordinary_user() -> pwd.struct_passwd | None:
     raise Missing("there is no user to run a Postgres server as: neither postgres nor nobody")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -6,7 +6,7 @@ from twice.effects.calls import Answer, KeyUsed, NotSent, OutcomeUnknown, Reject
 from twice.effects.once import Call, guarded, once
 from twice.effects.outbox import Inbox, Outbox
 from twice.effects.reconcile import http_contains, http_get, http_head, sent_mail, sql_lookup
-from twice.effects.targets import Http, Smtp, Webhook
+from twice.effects.targets import Http, Kafka, Smtp, Webhook
 from twice.model.effects import Retry
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Call",
     "Http",
     "Inbox",
+    "Kafka",
     "KeyUsed",
     "NotSent",
     "Outbox",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from twice.effects.targets.http import Http
+from twice.effects.targets.kafka import Kafka
 from twice.effects.targets.smtp import Smtp
 from twice.effects.targets.webhook import Webhook
 
-__all__ = ["Http", "Smtp", "Webhook"]
+__all__ = ["Http", "Kafka", "Smtp", "Webhook"]
