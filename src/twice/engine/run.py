@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import stamina
@@ -124,26 +125,11 @@ def execute(
     scope = stages[0].scope
     run = workshop.ledger.start_run(pipeline.name, scope, command=command, tags=tags)
     result = RunResult(run, pipeline.name, str(scope))
+    one_step = partial(run_stage, skip_fresh=skip_fresh, wait=wait, accept_late=accept_late)
     _tell(workshop, result, "started")
     try:
         with plain_interrupts():
-            for stage in stages:  # a pattern that a store cannot do is refused before the first step runs
-                workshop.stores.of(stage.step.writes)
-            for stage in stages:
-                done = run_stage(
-                    workshop,
-                    pipeline,
-                    stage,
-                    run,
-                    skip_fresh=skip_fresh,
-                    wait=wait,
-                    accept_late=accept_late,
-                    accept=(accept or {}).get(stage.step.name, {}),
-                )
-                result.steps.append(done)
-                # A superseded run published nothing: what the table holds is about a later window.
-                if workshop.after_step is not None and done.status != "superseded":
-                    result.effects += workshop.after_step(workshop, pipeline, stage, run)
+            _run_steps(workshop, pipeline, stages, result, one_step, accept or {})
             # An effect that fails stops no step: what it is about is published.
             result.raise_owed()
         result.status = "done"
@@ -166,6 +152,25 @@ def execute(
     end_run(workshop.ledger, run, result.status, error_text)
     _tell(workshop, result, "finished" if result.status == "done" else "failed", error_text)
     return result
+
+
+def _run_steps(
+    workshop: Workshop,
+    pipeline: Pipeline,
+    stages: Sequence[Stage],
+    result: RunResult,
+    one_step: Callable[..., StepResult],
+    accept: AcceptedGates,
+) -> None:
+    """Run the steps one after the other, each followed by its effects."""
+    for stage in stages:  # a pattern that a store cannot do is refused before the first step runs
+        workshop.stores.of(stage.step.writes)
+    for stage in stages:
+        done = one_step(workshop, pipeline, stage, result.run, accept=accept.get(stage.step.name, {}))
+        result.steps.append(done)
+        # A superseded run published nothing: what the table holds is about a later window.
+        if workshop.after_step is not None and done.status != "superseded":
+            result.effects += workshop.after_step(workshop, pipeline, stage, result.run)
 
 
 def run_stage(
