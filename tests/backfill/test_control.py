@@ -130,6 +130,7 @@ def test_ctrl_c_lets_the_chunks_at_work_end_and_says_how_to_resume(lab, start_ch
     assert {note.progress.total for note in shop.notes if note.progress} == {12}
 
 
+@pytest.mark.full
 def test_two_processes_share_one_backfill(lab, start_child):
     shop = Shop(lab)
     shop.land(8)
@@ -146,6 +147,7 @@ def test_two_processes_share_one_backfill(lab, start_child):
     assert len({chunk.owner for chunk in lab.ledger.chunks(info.id)}) == 2
 
 
+@pytest.mark.full
 def test_s29_throttled_paused_and_sped_up_from_another_process_while_production_goes_on(lab):
     shop = Shop(lab)
     shop.land(12)

@@ -84,6 +84,7 @@ def test_s30_readers_see_the_old_range_until_the_swap_then_the_new_one_and_never
 
 
 @pytest.mark.crash
+@pytest.mark.full
 def test_s30_a_swap_that_is_killed_between_two_tables_shows_how_far_it_is_and_goes_on(shop, start_child):
     shop.land(4)
     shop.backfill(1, 5)

@@ -195,6 +195,7 @@ def test_a_day_is_judged_by_the_days_before_it_in_the_same_chunk(chunks):
     assert "in the last 3 partitions was 2" in done.refused["2026-04-04"]
 
 
+@pytest.mark.full
 def test_a_chunk_that_was_published_in_part_can_be_undone(chunks):
     pipeline = chunks.pipeline(gates.range("n", min=0))
     chunks.insert("(3, {d}, 'acme', -1)", 1)
@@ -249,6 +250,7 @@ def test_lookback_is_recorded_day_by_day(chunks):
     assert chunks.run(pipeline, day(2), skip_fresh=True).status == "unchanged"
 
 
+@pytest.mark.full
 def test_late_rows_are_read_and_recorded_as_each_day_alone_would(lab, chunks):
     # Given rows on time, one a day late, one too late for its day's run, and one that came before it happened
     landed = [(0, 10, 0), (1, 11, 1), (2, 12, 2), (3, 13, 3), (1, 20, 0), (3, 21, 0), (0, 22, 2)]
@@ -311,6 +313,7 @@ def test_the_comparison_takes_another_day_if_gates_refused_the_one_asked_for(chu
     assert (list(done.refused), len(chunks.calls)) == (["2026-04-03"], 2)
 
 
+@pytest.mark.full
 def test_last_digits_of_doubles_are_no_difference_but_other_values_are(chunks):
     def share(raw: DataFrame, *, mix: bool) -> DataFrame:
         whole = Over.partitionBy("tenant") if mix else Over.partitionBy("tenant", "d")
@@ -456,6 +459,7 @@ def test_of_a_day_with_refused_hours_the_others_are_compared(chunks):
         chunks.run(hourly(chunks, gates.range("n", min=0), mix=True), three, solo=Scope(day(1)))
 
 
+@pytest.mark.full
 def test_a_day_whose_hours_were_all_refused_is_not_the_one_that_is_compared(chunks):
     chunks.lab.spark.sql(f"delete from {chunks.lab.name('raw')} where d = {at(1)}")
     vouch = Vouch()

@@ -73,6 +73,7 @@ LANDED = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("landed", [True, False], ids=["landed by twice", "somebody else's table"])
 def test_s21_a_day_is_open_until_its_last_arrivals_are_there(lab, landed):
     arrivals = Arrivals(lab, "reopen", landed=landed)

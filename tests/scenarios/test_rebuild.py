@@ -37,6 +37,7 @@ def names(lab) -> dict[int, str]:
     return {row["id"]: row["name"] for row in lab.rows("people")}
 
 
+@pytest.mark.full
 def test_what_a_corrected_step_no_longer_returns_is_gone(lab):
     raw = lab.source("raw", RAW, ROWS)
     run_days(lab, people(lab, raw), 2, 1, 3)

@@ -41,9 +41,8 @@ def two_tables(lab, raw):
     return pipeline
 
 
-@pytest.mark.parametrize(
-    "skip_fresh", [pytest.param(False, id="run", marks=pytest.mark.full), pytest.param(True, id="skip-fresh")]
-)
+@pytest.mark.parametrize("skip_fresh", [pytest.param(False, id="run"), pytest.param(True, id="skip-fresh")])
+@pytest.mark.full
 def test_s44_touched_by_hand_is_noticed_and_repaired(lab, skip_fresh):
     pipeline = two_tables(lab, lab.source("raw", COLUMNS, TWO_DAYS))
     lab.run(pipeline, "2026-04-26")
