@@ -88,9 +88,10 @@ class Charges:
                 known |= {charge.id: charge for charge in self._of_order(ordered, number)}
         return known[name]
 
-    def post(self, created: int, customer: str, amount: int, currency: str) -> Charge:
+    def post(self, created: int, customer: str, amount: int, currency: str, order: str = "") -> Charge:
         """Take money once more."""
-        charge = Charge(created, f"ch_posted_{len(self.posted) + 1:06d}", customer, amount, currency=currency)
+        name = f"ch_posted_{len(self.posted) + 1:06d}"
+        charge = Charge(created, name, customer, amount, currency=currency, order_id=order)
         self.posted.append(charge)
         return charge
 

@@ -2,7 +2,7 @@
 
 GET  /charges?created[gte]=…&created[lt]=…&limit=100&starting_after=ch_…   newest first, has_more
 GET  /charges/ch_…
-POST /charges   amount=…&currency=usd&customer=cus_…, with an Idempotency-Key: charged once
+POST /charges   amount=…&currency=usd&customer=cus_…&metadata[order_id]=…, with an Idempotency-Key: charged once
 GET  /stats     what was called and answered so far; neither counted nor limited
 """
 
@@ -144,7 +144,7 @@ class Provider:
         amount, currency, customer = _whole(form, "amount"), form.get("currency", ""), form.get("customer", "")
         if amount < 1 or not currency or not customer:
             raise Refused(HTTPStatus.BAD_REQUEST, "a charge needs amount (cents, above 0), currency and customer")
-        charge = self.charges.post(int(self.now()), customer, amount, currency)
+        charge = self.charges.post(int(self.now()), customer, amount, currency, form.get("metadata[order_id]", ""))
         answer = Answer(HTTPStatus.OK, charge.to_json())
         if key:
             self._remembered[key] = (body, answer)

@@ -5,13 +5,13 @@ Everything lives in one folder (`.twice/demo` unless told otherwise) and is made
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -21,15 +21,13 @@ from typing import TYPE_CHECKING
 
 from examples import chat
 
-# The size and the channel must be set before the pipeline is imported: they are read once.
+# The size must be set before the pipeline is imported: it is read once.
 ORDERS = int(os.environ.setdefault("TWICE_SHOP_ORDERS", "250000"))
-CHANNEL = chat.Channel()
-os.environ["SHOP_CHAT_URL"] = CHANNEL.url
 
 from rich.console import Console
 from rich.table import Table as Grid
 
-from examples.shop.pipeline import shop
+from examples.shop import pipeline
 from examples.unsafe import append
 from twice import config as configuration
 from twice import run
@@ -67,7 +65,10 @@ url = "sqlite:///serving.db"
 class Demo:
     """The story's steps; each prints what a user would type, and what comes out."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, channel: chat.Channel) -> None:
+        # The pipeline reads the channel's address when it is imported.
+        os.environ["SHOP_CHAT_URL"] = channel.url
+        self.channel, self.shop = channel, importlib.reload(pipeline).shop
         self.out = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
         self.folder = folder
         shutil.rmtree(folder, ignore_errors=True)
@@ -120,7 +121,7 @@ class Demo:
         with self.out.status("running …"):
             if from_to:
                 result = run(
-                    shop,
+                    self.shop,
                     from_=from_to[0],
                     to=from_to[1],
                     steps=["raw_orders_feed"],
@@ -129,7 +130,7 @@ class Demo:
                     ledger=ledger,
                 )
             else:
-                result = run(shop, for_=for_, config=self.config, spark=self.spark, ledger=ledger)
+                result = run(self.shop, for_=for_, config=self.config, spark=self.spark, ledger=ledger)
         grid = Grid(box=None, padding=(0, 2), show_header=True, header_style="dim")
         for name in ("", "step", "result", "rows", "seconds", "digest"):
             grid.add_column(name, justify="right" if name in {"rows", "seconds"} else "left")
@@ -164,7 +165,7 @@ class Demo:
 
     def posts(self, day: str) -> int:
         """Count what the channel got about a day."""
-        return sum(day in post for post in CHANNEL.posts)
+        return sum(day in post for post in self.channel.posts)
 
     def unsafe(self, right_rows: int, right_revenue: Decimal) -> None:
         """Show what the same accident does to an append."""
@@ -238,8 +239,8 @@ class Demo:
 def main(arguments: Sequence[str]) -> int:
     """Play the demo in the given folder."""
     folder = Path(arguments[0]) if arguments else Path(".twice") / "demo"
-    threading.Thread(target=CHANNEL.serve_forever, daemon=True).start()
-    Demo(folder.resolve()).play()
+    with chat.listening() as channel:
+        Demo(folder.resolve(), channel).play()
     return 0
 
 

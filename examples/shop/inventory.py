@@ -1,7 +1,8 @@
 """Inventory: what each day takes out of the warehouse, what is left, and a mail to those who pack it.
 
 Every day is replaced by what its orders say, ids are hashes of what they identify, the stock is added up from all
-adjustments, and the mail about a day goes out once. `examples/unsafe/inventory.py` does the same in the usual way.
+adjustments, and the mail about a day goes out once. When an older day is corrected, the stock is stale until the newest
+day is run again. `examples/unsafe/inventory.py` does the same in the usual way.
 
 export SHOP_MAIL=localhost:25                   # a mail server; without it no mail is sent
 export SHOP_MAIL_SENT=/var/mail/shop-sent       # a mbox or Maildir with a copy of every mail
@@ -40,9 +41,9 @@ stock = Table(
 
 @inventory.step(reads={"orders": fct_orders}, writes=stock_adjustments)
 def adjustments(orders: DataFrame) -> DataFrame:
-    """Count what was shipped, by product; the id is made of what the row is about."""
+    """Count what is to be packed, by product; the id is made of what the row is about."""
     return (
-        orders.where("status = 'shipped'")
+        orders.where("status = 'paid'")
         .withColumn("product", F.col("order_id") % PRODUCTS)
         .groupBy("order_date", "product")
         .agg(F.count("*").alias("quantity"))
@@ -52,7 +53,7 @@ def adjustments(orders: DataFrame) -> DataFrame:
 
 @inventory.step(reads={"taken": stock_adjustments.latest()}, writes=stock)
 def stock_of_all_days(taken: DataFrame) -> DataFrame:
-    """Add up all adjustments: no run depends on how often another one ran."""
+    """Add up all adjustments: nothing depends on how often a day was run."""
     return taken.groupBy("product").agg((F.lit(OPENING_STOCK) - F.sum("quantity")).alias("on_hand"))
 
 

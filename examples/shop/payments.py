@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from examples.shop.payments_client import PaymentsClient
+from examples.shop.payments_client import ChargeCards, PaymentsClient
 from examples.shop.pipeline import dim_customer, fct_orders
 from twice import Day, Overwrite, Pipeline, Table, Window, days, gates, hours
 from twice.effects import Retry
@@ -102,9 +102,12 @@ def payments_of_orders(charges: DataFrame, orders: DataFrame, customers: DataFra
     )
 
 
-@payments.step(reads={"charges": raw_payments.window(lookback=days(1))}, writes=unpaid_orders)
-def orders_without_payment(charges: DataFrame, window: Window) -> DataFrame:
-    """Keep yesterday's declined orders that no charge has paid since: a second try may come after midnight."""
+@payments.step(
+    reads={"charges": raw_payments.window(lookback=days(1)), "orders": fct_orders.window(lookback=days(2))},
+    writes=unpaid_orders,
+)
+def orders_without_payment(charges: DataFrame, orders: DataFrame, window: Window) -> DataFrame:
+    """Keep yesterday's declined orders that are neither paid since nor cancelled: a second try may follow midnight."""
     last = F.max(F.when(F.col("status") == "failed", F.struct("charged_on", "customer", "cents", "currency")))
     start, end = (F.lit(moment.date()) for moment in (window.start, window.end))
     return (
@@ -112,13 +115,9 @@ def orders_without_payment(charges: DataFrame, window: Window) -> DataFrame:
         .groupBy("order_id")
         .agg(last.alias("last"), F.bool_or(F.col("status") == "succeeded").alias("paid"))
         .where("NOT paid")
-        .select(
-            F.date_add("last.charged_on", 1).alias("found_on"),
-            "order_id",
-            "last.customer",
-            "last.cents",
-            "last.currency",
-        )
+        .join(orders.where("status <> 'cancelled'").select("order_id"), "order_id", "left_semi")
+        .withColumn("found_on", F.date_add("last.charged_on", 1))
+        .select("found_on", "order_id", "last.customer", "last.cents", "last.currency")
         .where((F.col("found_on") >= start) & (F.col("found_on") < end))
     )
 
@@ -126,13 +125,12 @@ def orders_without_payment(charges: DataFrame, window: Window) -> DataFrame:
 @payments.effect(
     after=unpaid_orders,
     key="order_id",
+    to=ChargeCards(),
     on_unknown=Retry(valid_for=hours(24), then="ask"),  # as long as the provider remembers keys
     on_change="fail",
     rate="20/s",
 )
-def charge_again(rows: Sequence[Mapping[str, Any]], key: str) -> dict[str, Any]:
-    """Charge an order once more, once: the provider gets the same key on every try."""
+def charge_again(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Charge an order once more, once, whichever day it is found on."""
     (order,) = rows
-    provider = PaymentsClient.from_environment()
-    charge = provider.charge(order["customer"], order["cents"], order["currency"], key=key)
-    return {"charge": charge["id"], "cents": charge["amount"]}
+    return {name: order[name] for name in ("customer", "cents", "currency")} | {"order": order["order_id"]}

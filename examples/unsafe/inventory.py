@@ -1,4 +1,4 @@
-"""Take a day's shipped orders out of the warehouse, and mail the list.
+"""Take a day's paid orders out of the warehouse, and mail the list.
 
 What breaks, four times (S37): the adjustments are appended, so a rerun doubles them; they are numbered on from the
 highest id, so a rerun gives the same adjustment another id; the stock is changed by `on_hand = on_hand - quantity`, so
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None, spark: SparkSession | None = None) -
     spark = spark or open_session(args)
     taken = (
         orders_of(spark, args, args.date)
-        .where("status = 'shipped'")
+        .where("status = 'paid'")
         .groupBy("order_date", (F.col("order_id") % PRODUCTS).alias("product"))
         .agg(F.count("*").alias("quantity"))
         .withColumn("adjustment_id", F.monotonically_increasing_id())
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None, spark: SparkSession | None = None) -
 
 
 def take_out(file: str, rows: Sequence[Row]) -> None:
-    """Lower the stock by what was shipped."""
+    """Lower the stock by what is to be packed."""
     with closing(sqlite3.connect(file)) as database, database:
         database.execute("CREATE TABLE IF NOT EXISTS stock (product INTEGER PRIMARY KEY, on_hand INTEGER)")
         for row in rows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +17,7 @@ from twice.effects import KeyUsed, NotSent, OutcomeUnknown, Rejected, Retry
 from twice.effects.calls import call
 from twice.effects.driving import Due, Paid, drive, fingerprint_of
 from twice.effects.policies import Policy
+from twice.errors import LedgerBusy
 from twice.ledger import open_ledger
 from twice.ledger.effect_records import Outcome, Subject, Wanted
 from twice.ledger.schema import effects
@@ -191,18 +193,40 @@ def test_claims_and_outcomes_of_the_same_keys_never_wait_for_each_other_in_a_cir
     open_ledger(url)
     wanted = [Wanted(Subject("shop", "mail", business_key=str(number)), "f", "1") for number in range(100)]
 
+    more = [Wanted(Subject("shop", "mail", business_key=f"x{number}"), "") for number in range(300, 200, -1)]
+
     def claim_and_settle(_worker: int) -> None:
         ledger, policy = open_ledger(url), Policy(RETRY, attempts=10_000)
         for _ in range(8):
             claimed = [
                 each for each in ledger.effects.claim(wanted, policy.decide, ttl=timedelta(minutes=1)) if each.claim
             ]
+            ledger.effects.suppress([*reversed(wanted), *more])
             if claimed:
                 ledger.effects.renew(claimed[0].claim, timedelta(minutes=2))
                 ledger.effects.settle(claimed[0].claim, [Outcome(each.record.key, "failed") for each in claimed])
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(claim_and_settle, range(4)))
+
+
+def test_an_outcome_whose_commit_got_no_answer_is_recognised(ledger, monkeypatch):
+    wanted = Wanted(Subject("shop", "mail", business_key="7"), "f", "1")
+    (claimed,) = ledger.effects.claim([wanted], Policy("skip").decide, ttl=timedelta(minutes=1))
+    write, lost = ledger.database.write, []
+
+    @contextmanager
+    def answer_lost():
+        with write() as connection:
+            yield connection
+        if not lost:
+            lost.append(True)
+            raise LedgerBusy("the server ended the connection")
+
+    monkeypatch.setattr(ledger.database, "write", answer_lost)
+    settled = ledger.effects.settle(claimed.claim, [Outcome(claimed.record.key, "confirmed", '{"ok":1}')])
+    assert settled[claimed.record.key].response == {"ok": 1}
+    assert lost
 
 
 def test_an_answer_is_recorded_though_the_ledger_was_busy(new_url):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support.provider import provider
-from twice import Day, Overwrite, Pipeline, Table, api, hours
+from twice import Day, Merge, Overwrite, Pipeline, Table, Window, api, hours
 from twice.api import workshop
 from twice.config import load
 from twice.effects import Outbox, OutcomeUnknown, Rejected, Retry
@@ -159,7 +160,7 @@ def test_backfills_suppress_key_by_key_and_a_person_sends_later(shop):
     shop.pipeline.effects = effects
     with workshop(shop.lab.config, spark=shop.lab.spark, ledger=shop.lab.ledger) as found:
         run = found.ledger.start_run("shop", stages[0].scope)
-        posted, charged = pay(found, shop.pipeline, stages[0], run, suppress=True)
+        posted, charged = pay(found, shop.pipeline, stages[0], run, suppress="undeclared")
         assert (posted.states, charged.states) == ({"suppressed": 1}, {"suppressed": 2})
         # A row that comes later is charged, the others are not
         shop.rows.append((3, "eve", 5))
@@ -227,6 +228,38 @@ def test_s56_a_ledger_that_lost_its_memory_sends_nothing_that_the_table_knows(sh
     assert shop.run("2026-04-26", ledger=restored).effects[0].called == 1
 
 
+@pytest.mark.full
+def test_s56_nor_when_a_restored_ledger_is_asked_to_send_or_to_suppress(shop, tmp_path):
+    shop.post()
+    shop.run()
+    shop.run("2026-04-26")
+    (stage,) = plan(shop.pipeline, Day.unit(DAY, shop.pipeline.zone))
+    for number, how in enumerate([{"mode": "send"}, {"suppress": "all"}]):
+        restored = open_ledger(f"sqlite:///{tmp_path}/{number}.db")
+        shop.pipeline.effects, effects = {}, shop.pipeline.effects
+        shop.run(ledger=restored)
+        shop.pipeline.effects = effects
+        with workshop(shop.lab.config, spark=shop.lab.spark, ledger=restored) as found:
+            pay(found, shop.pipeline, stage, restored.start_run("shop", stage.scope), **how)
+        assert [record.state for record in restored.effects.records()] == ["confirmed"]
+    assert shop.receiver.calls == 2
+
+
+def test_what_comes_late_is_sent_though_the_table_has_a_tombstone(shop):
+    shop.charge()
+    shop.run()
+    shop.run("2026-04-26")
+    shop.rows.append((3, "eve", 5))
+    shop.receiver.trouble = ["400"]
+    with pytest.raises(Rejected):
+        shop.run()
+    # A person says that it never arrived, and another one comes
+    shop.lab.ledger.effects.resolve(shop.records()["3"].key, "failed", "it never arrived")
+    shop.rows.append((4, "fay", 6))
+    assert shop.run().effects[0].called == 2
+    assert {record.state for record in shop.records().values()} == {"confirmed"}
+
+
 def test_a_run_leaves_messages_about_what_it_changed_and_a_rerun_none(lab, receiver, postgres_database, tmp_path):
     (tmp_path / "twice.toml").write_text(f'[stores.serving]\ntype = "sql"\nurl = "{postgres_database}"\n')
     config = load(tmp_path / "twice.toml")
@@ -250,3 +283,23 @@ def test_a_run_leaves_messages_about_what_it_changed_and_a_rerun_none(lab, recei
     assert sent() == []
     rows[:] = [(1, "ana", 11)]
     assert sent() == [("delete", None), ("upsert", "ana")]
+
+
+@pytest.mark.full
+def test_of_a_table_without_partitions_the_last_unit_is_what_is_sent_about_and_all_are_suppressed(shop):
+    shop.pipeline = Pipeline("shop", grain=Day)
+    shop.table = Table(shop.lab.name("people"), key=["id"], write=Merge(version="n"), schema=COLUMNS)
+    shop.declare()
+    shop.post()
+    how = {"spark": shop.lab.spark, "ledger": shop.lab.ledger, "config": shop.lab.config}
+    api.run(shop.pipeline, from_=DAY, to="2026-04-28", **how)
+    (sent,) = shop.lab.ledger.effects.records()
+    assert (str(sent.subject.scope), shop.receiver.calls) == ("2026-04-27", 1)
+    stages = plan(
+        shop.pipeline, Window(Day.parse(DAY, shop.pipeline.zone), Day.parse("2026-04-28", shop.pipeline.zone))
+    )
+    with workshop(shop.lab.config, spark=shop.lab.spark, ledger=shop.lab.ledger) as found:
+        run_id = found.ledger.start_run("shop", stages[0].scope)
+        pay(found, shop.pipeline, stages[0], run_id, suppress="all")
+    found_states = Counter(record.state for record in shop.lab.ledger.effects.records())
+    assert found_states == {"confirmed": 1, "suppressed": 2}

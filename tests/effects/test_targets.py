@@ -158,6 +158,14 @@ def test_a_message_is_found_in_its_channel_by_its_marker():
         Webhook(receiver.url, marker="ref {key}").send({"blocks": []}, key="k1", timeout=5)
 
 
+def test_a_channel_that_does_not_let_us_in_says_nothing(tmp_path):
+    """Slack answers a wrong token with status 200."""
+    with provider(honours_keys=False) as receiver:
+        receiver.payloads = {"ok": False, "error": "invalid_auth"}
+        with pytest.raises(LookupError, match="invalid_auth"):
+            http_contains(receiver.url.replace("calls", "history"))("k1", None)
+
+
 def test_an_object_is_asked_for_by_head():
     with provider() as receiver:
         Http(receiver.url).send(1, key="k1", timeout=5)

@@ -39,10 +39,13 @@ def test_tenants_and_whole_tables_are_told_apart():
 
 def test_what_was_known_stays_and_only_the_newest_spans_are_kept():
     old = Tombstones().adding([("a", day(1))])
-    more = Tombstones.read(old.text).adding(("a", day(number)) for number in range(3, 800, 2))
-    assert more.cover("a", day(799))
+    more = Tombstones.read(old.text).adding(("a", day(number)) for number in range(3, 1200, 2))
+    assert more.cover("a", day(1199))
     assert not more.cover("a", day(1))
-    assert len(more.text) < 20_000
+    assert len(more.text) < 40_000
+    tenants = Tombstones().adding(("a", day(number, tenant=str(number))) for number in range(1, 3000))
+    assert tenants.cover("a", day(2999, tenant="2999"))
+    assert not tenants.cover("a", day(1, tenant="1"))
     assert old.adding([("a", day(5))]).cover("a", day(1))
 
 

@@ -135,10 +135,8 @@ class ShadowOf:
                     if table not in shadow.swapped:
                         tell(f"{table}: swapping {scope}")
                         made = self._swap(wanted, run, force=force)
-                        # As in every backfill: what is published now is not sent, unless it is declared so.
-                        for result in pay(self.workshop, self.pipeline, wanted.stage, run, suppress=True):
-                            for error in result.errors:
-                                tell(f"effect {result.effect}, {result.scope}: {error.message}")
+                        if made.status != "superseded":
+                            self._suppress(wanted, run, tell)
                         shadow = ledger.table_swapped(info.id, table, made.version)
                         done.append(made)
         except BaseException as error:
@@ -153,6 +151,12 @@ class ShadowOf:
             raise
         end_run(ledger, run, "done")
         return done
+
+    def _suppress(self, wanted: Swap, run: str, tell: Callable[[str], None]) -> None:
+        """Record the effects of what is published now as suppressed: a person may send them."""
+        for result in pay(self.workshop, self.pipeline, wanted.stage, run, suppress="all"):
+            for error in result.errors:
+                tell(f"effect {result.effect}, {result.scope}: {error.message}")
 
     def _swap(self, wanted: Swap, run: str, *, force: bool) -> Swapped:
         """Swap one table; one that readers see a later state of than the range has nothing to be swapped."""

@@ -138,7 +138,7 @@ class Worker:
             stage,
             run,
             mode="send" if request.effects else "normal",
-            suppress=not request.effects,
+            suppress="" if request.effects else "undeclared",
             abandoned=self.abandoned,
         )
 

@@ -17,7 +17,7 @@ from decimal import Decimal
 from functools import cache as cached
 from functools import partial
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -87,14 +87,15 @@ def pay(
     run: str,
     *,
     mode: Mode = "normal",
-    suppress: bool = False,
+    suppress: Literal["", "undeclared", "all"] = "",
     names: Sequence[str] = (),
     keys: Sequence[str] = (),
     abandoned: Callable[[], bool] = lambda: False,
 ) -> list[EffectResult]:
     """Pay, or record as suppressed, the effects after a step's table for the partitions of a stage.
 
-    `names` and `keys` select effects and business keys.
+    `suppress`: nothing, what is not declared with `in_backfill=True`, or all. `names` and `keys` select effects and
+    business keys.
     """
     wanted = [each for each in pipeline.effects_after(stage.step.writes) if not names or each.name in names]
     if not wanted or stage.step.shadow_of is not None:
@@ -104,7 +105,7 @@ def pay(
     outputs = {output.scope: output for output in job.ledger.held(stage.step.writes.name, stage.target.scope)}
     return [
         _Paying(job, effect, partition, outputs[partition], mode, frozenset(keys), known).pay(
-            suppress=suppress and not effect.in_backfill
+            suppress=suppress == "all" or (suppress == "undeclared" and not effect.in_backfill)
         )
         for effect in wanted
         for partition in stage.target.partitions
@@ -132,11 +133,11 @@ class _Paying:
         if self.mode == "normal" and paid_for == self.output.digest:
             return result
         if suppress:
-            return self._suppress(result)
+            return self._suppress(result, recall=paid_for is None)
         settled = True
         policy = Policy(effect.on_unknown, effect.on_change, effect.attempts, effect.timeout, self.mode)
         try:
-            if self.mode == "normal" and paid_for is None:
+            if self.mode != "again" and paid_for is None:
                 self._recall()
             paid = drive(
                 ledger, self._due(), policy, run=self.job.run, parallel=effect.parallel, pace=self._pace,
@@ -148,12 +149,15 @@ class _Paying:
             result.errors.append(error)
             return result
         if settled and not self.keys and not self.job.abandoned():
-            ledger.effects.set_paid(subject, self.output.digest, sum(result.states.values()))
+            sent = set(result.states) <= {CONFIRMED}
+            ledger.effects.set_paid(subject, self.output.digest, sum(result.states.values()), sent=sent)
         return result
 
-    def _suppress(self, result: EffectResult) -> EffectResult:
+    def _suppress(self, result: EffectResult, *, recall: bool) -> EffectResult:
         """Record what is not sent, key by key: what comes later is sent, and what is known stays as it is."""
         try:
+            if recall:
+                self._recall()
             for batch in self._subjects():
                 result.states[SUPPRESSED] += self.job.ledger.effects.suppress(batch)
         except TwiceError as error:
@@ -169,8 +173,12 @@ class _Paying:
 
     def _subjects(self) -> Iterator[list[Wanted]]:
         """Yield what the effect is about, in batches, without what it would send."""
-        keys = (key for key, _ in self._groups(only_keys=True)) if self.effect.key else iter(("",))
-        while batch := [Wanted(self._subject(key), "") for key in islice(keys, _AT_ONCE)]:
+        subjects = (
+            (self._subject(key) for key, _ in self._groups(only_keys=True))
+            if self.effect.key
+            else (self._subject(unit=unit) for unit in self._units())
+        )
+        while batch := [Wanted(subject, "") for subject in islice(subjects, _AT_ONCE)]:
             yield batch
 
     def _count(self, paid: Paid, result: EffectResult) -> bool:
@@ -185,10 +193,21 @@ class _Paying:
             result.errors.append(problem(str(record.subject), record, paid.why))
         return settled and paid.is_current and paid.why not in ("changed", "held")
 
-    def _subject(self, business_key: str = "") -> Subject:
-        # A table without partitions is the same for every day: what is sent about it is about the run's window.
-        scope = self.partition if self.partition.window else self.job.scope
+    def _subject(self, business_key: str = "", unit: Scope | None = None) -> Subject:
+        scope = unit or self._units()[-1]
         return Subject(self.job.pipeline.name, self.effect.name, scope, business_key, self.job.step.writes.name)
+
+    def _units(self) -> list[Scope]:
+        """Return what an effect without a key can be about: the partition.
+
+        Of a table without partitions, the units of the run: what is sent is about the last of them, however many a
+        run or a chunk takes together.
+        """
+        job, window = self.job, self.job.scope.window
+        if self.partition.window or window is None:
+            return [self.partition if self.partition.window else job.scope]
+        units = job.pipeline.grain.partitions(window, job.pipeline.zone)
+        return [Scope(unit, job.scope.dimensions) for unit in units]
 
     def _rows(self) -> DataFrame:
         job, table = self.job, self.job.step.writes
@@ -286,7 +305,7 @@ class _Paying:
             ) from None
 
     def _window(self) -> Window | None:
-        return self.partition.window or self.job.scope.window
+        return self._units()[-1].window
 
     def _pace(self) -> None:
         if self.effect.rate is not None:

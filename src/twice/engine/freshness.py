@@ -64,7 +64,8 @@ def tombstones(job: Job) -> dict[str, str]:
     if not settled:
         return {}
     known = Tombstones.read(job.store.property(job.session, job.step.writes, PROPERTY))
-    return {PROPERTY: known.adding(settled).text}
+    new = [(effect, scope) for effect, scope in settled if not known.cover(effect, scope)]
+    return {PROPERTY: known.adding(new).text} if new else {}
 
 
 def _end(

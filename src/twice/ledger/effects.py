@@ -87,12 +87,26 @@ class Effects(Book):
         if not outcomes:
             return {}
         # An answer that is not recorded is an unknown outcome: worth more than one try.
+        recorded: dict[str, EffectRecord] = {}
         for wait in _WAITS:
             try:
-                return self._settle(claim, outcomes)
+                return self._settle(claim, outcomes) | recorded
             except LedgerBusy:
                 time.sleep(wait)
-        return self._settle(claim, outcomes)
+                recorded = self._recorded(outcomes)
+        return self._settle(claim, outcomes) | recorded
+
+    def _recorded(self, outcomes: Sequence[Outcome]) -> dict[str, EffectRecord]:
+        """Return what has these outcomes already: a commit whose answer was lost has landed."""
+        by_key = {outcome.key: outcome for outcome in outcomes}
+        found: list[Any] = []
+        with self._read() as connection:
+            now = self._now(connection)
+            for keys in _pieces(sorted(by_key)):
+                ended = sa.select(effects).where(effects.c.key.in_(keys), effects.c.claim.is_(None))
+                found += connection.execute(ended).all()
+        same = [row for row in found if (row.state, row.response) == (by_key[row.key].state, by_key[row.key].response)]
+        return {row.key: EffectRecord.of(row, now) for row in same}
 
     def _settle(self, claim: str, outcomes: Sequence[Outcome]) -> dict[str, EffectRecord]:
         by_key = {outcome.key: outcome for outcome in outcomes}
@@ -109,7 +123,7 @@ class Effects(Book):
         return self._add(wanted, {"state": SUPPRESSED})
 
     def adopt(self, wanted: Sequence[Wanted], note: str) -> int:
-        """Record effects that were sent according to somebody else, unless something is known of them."""
+        """Record effects as sent that the table knows of, unless the ledger knows something of them."""
         return self._add(wanted, {"state": CONFIRMED, "note": note})
 
     def _add(self, wanted: Sequence[Wanted], values: dict[str, object]) -> int:
@@ -118,6 +132,7 @@ class Effects(Book):
             rows = [_row(each, 1, now) | {"attempts": 0, "called_at": None} | values for each in wanted]
             known = _newest(connection, [str(row["subject"]) for row in rows])
             new = [row for row in rows if row["subject"] not in known]
+            new.sort(key=lambda row: str(row["subject"]))
             insert_missing(connection, effects, new)
         return len(new)
 
@@ -198,7 +213,7 @@ class Effects(Book):
                 named = {"pipeline": seen.subject.pipeline, "effect": seen.subject.effect}
                 named["scope"] = scope_text(seen.subject.scope)
                 mine = (effect_scopes.c[name] == value for name, value in named.items())
-                connection.execute(sa.delete(effect_scopes).where(*mine))
+                connection.execute(sa.update(effect_scopes).where(*mine).values(content="", sent=False))
             connection.execute(sa.update(effects).where(effects.c.key == seen.key).values(**values))
         return self.find(record.key)[0]
 
@@ -216,22 +231,23 @@ class Effects(Book):
                 found |= {by_text[row.scope]: row.content for row in connection.execute(query)}
         return found
 
-    def settled(self, pipeline: str, effects: Sequence[str], limit: int = 500) -> list[tuple[str, Scope]]:
-        """List the scopes whose effects were all paid, by "pipeline.effect", the latest ones."""
+    def settled(self, pipeline: str, effects: Sequence[str], limit: int = 10_000) -> list[tuple[str, Scope]]:
+        """List the scopes whose effects were all sent, by "pipeline.effect", the latest ones."""
+        named = effect_scopes.c.pipeline == pipeline, effect_scopes.c.effect.in_(effects)
         query = (
             sa.select(effect_scopes)
-            .where(effect_scopes.c.pipeline == pipeline, effect_scopes.c.effect.in_(effects))
+            .where(*named, effect_scopes.c.sent)
             .order_by(effect_scopes.c.changed_at.desc(), effect_scopes.c.id.desc())
             .limit(limit)
         )
         with self._read() as connection:
             return [(f"{row.pipeline}.{row.effect}", scope_of(row)) for row in connection.execute(query)]
 
-    def set_paid(self, subject: Subject, content: str, keys: int) -> None:
-        """Write that all effects of a scope are settled for a content."""
+    def set_paid(self, subject: Subject, content: str, keys: int, *, sent: bool = True) -> None:
+        """Write that all effects of a scope are settled for a content; `sent`: none was suppressed or skipped."""
         named = {"pipeline": subject.pipeline, "effect": subject.effect, "scope": scope_text(subject.scope)}
         with self._write() as connection:
-            values = {"content": content, "keys": keys, "changed_at": self._now(connection)}
+            values = {"content": content, "keys": keys, "sent": sent, "changed_at": self._now(connection)}
             row = named | values | {"table_name": subject.table} | scope_columns(subject.scope)
             insert_missing(connection, effect_scopes, [row])
             mine = (effect_scopes.c[name] == value for name, value in named.items())

@@ -90,7 +90,10 @@ class Housekeeping(Book):
         )
         full = sa.or_(effects.c.payload != "", effects.c.response != "", effects.c.error != "", effects.c.note != "")
         emptied = {"payload": "", "response": "", "error": "", "note": "", "run": None}
+        # Locked in the order in which claims lock them.
+        locked = sa.select(effects.c.key).where(old).order_by(effects.c.subject, effects.c.generation).with_for_update()
         with self._write() as connection:
+            connection.execute(sa.select(sa.func.count()).select_from(locked.subquery()))
             removed = connection.execute(sa.delete(effects).where(old, ~kept)).rowcount
             tombstones = connection.execute(sa.update(effects).where(old, kept, full).values(**emptied)).rowcount
             if dry_run:

@@ -309,8 +309,11 @@ effect_scopes = sa.Table(
     sa.Column("window_start", Instant),
     sa.Column("window_end", Instant),
     sa.Column("dimensions", _Text, nullable=False),
+    # Empty: a person said that something of it was not sent.
     sa.Column("content", _Text, nullable=False),
     sa.Column("keys", sa.BigInteger, nullable=False),
+    # Whether all of it was sent, and nothing suppressed or skipped.
+    sa.Column("sent", sa.Boolean, nullable=False),
     sa.Column("changed_at", Instant, nullable=False),
     sa.UniqueConstraint("pipeline", "effect", "scope", name="effect_scopes_once"),
 )

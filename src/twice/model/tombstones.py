@@ -10,8 +10,9 @@ from twice.model.scopes import Scope
 
 # The property of a table.
 PROPERTY = "twice.effects"
-# Of each effect and each combination of dimension values the newest spans are kept.
-_SPANS = 200
+# What is kept of each effect: the newest spans of each combination of dimension values, the newest combinations.
+_SPANS = 500
+_PLACES = 1_000
 _ALWAYS = ("", "")
 
 
@@ -52,12 +53,11 @@ class Tombstones:
         spans = {effect: {place: [*pairs] for place, pairs in places.items()} for effect, places in self._spans.items()}
         for effect, scope in settled:
             spans.setdefault(effect, {}).setdefault(_place(scope), []).append(_span(scope))
-        return Tombstones(
-            {
-                effect: {place: _joined(pairs)[-_SPANS:] for place, pairs in places.items()}
-                for effect, places in spans.items()
-            }
-        )
+        joined = {
+            effect: {place: _joined(pairs)[-_SPANS:] for place, pairs in places.items()}
+            for effect, places in spans.items()
+        }
+        return Tombstones({effect: _newest(places) for effect, places in joined.items()})
 
     def cover(self, effect: str, scope: Scope) -> bool:
         """Tell whether the effect of a scope is settled."""
@@ -72,6 +72,11 @@ def _place(scope: Scope) -> str:
 
 def _span(scope: Scope) -> tuple[str, str]:
     return (scope.window.start.isoformat(), scope.window.end.isoformat()) if scope.window else _ALWAYS
+
+
+def _newest(places: dict[str, list[tuple[str, str]]]) -> dict[str, list[tuple[str, str]]]:
+    by_end = sorted(places, key=lambda place: places[place][-1][1])
+    return {place: places[place] for place in by_end[-_PLACES:]}
 
 
 def _joined(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

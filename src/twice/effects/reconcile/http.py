@@ -43,7 +43,7 @@ def http_contains(
 ) -> Callable[[str, Any], Any]:
     """Return a reconcile function: GET of a list of messages, such as a channel's history, that carry their key.
 
-    A message without the key in it says that the call was not made, so the list must reach back far enough.
+    A list without the key says that the call was not made, so it must reach back far enough.
     """
     if not url.startswith(("http://", "https://")):
         raise DefinitionError(f"http_contains({url!r}) must begin with http:// or https://")
@@ -52,6 +52,9 @@ def http_contains(
         text = _ask("GET", url, headers, timeout)
         if text is None:
             raise LookupError(f"there is nothing at {url}")
+        answer = _answer(text)
+        if isinstance(answer, dict) and answer.get("ok") is False:  # Slack says so with status 200
+            raise LookupError(f"{url} answers: {text[:200]}")
         return {"found": key} if key in text else None
 
     return look

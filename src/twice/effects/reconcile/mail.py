@@ -11,7 +11,8 @@ from typing import Any
 def sent_mail(folder: str | Path) -> Callable[[str, Any], Any]:
     """Return a reconcile function: a Maildir or mbox that gets a copy of every mail, searched by message id.
 
-    The mail server must write the copy, such as Postfix does with `always_bcc`.
+    The mail server must write the copy before it accepts the mail. Where copies go through a queue, as with Postfix'
+    `always_bcc`, one may be missing for a while, and the mail would be sent again: use "ask" there.
     """
 
     def look(key: str, _payload: Any) -> Any:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from twice.effects.calls import Answer, OutcomeUnknown, Rejected
-from twice.errors import DefinitionError, EnvironmentProblem
+from twice.effects.calls import Answer, NotSent, OutcomeUnknown, Rejected
+from twice.errors import DefinitionError
 
 _POLL_SECONDS = 0.05
 # One producer per process and cluster: connections and its threads are shared by all calls.
@@ -44,8 +44,6 @@ class Kafka:
 
     def send(self, payload: Any, *, key: str, timeout: float) -> Answer:
         """Send a message, and wait until all replicas in sync have it."""
-        from confluent_kafka import KafkaException
-
         producer, ended = self._producer(timeout), _Ended()
         about = payload.get("key") if isinstance(payload, dict) else None
         try:
@@ -57,8 +55,8 @@ class Kafka:
                 on_delivery=ended.report,
             )
         except BufferError as error:
-            raise Rejected(f"the producer's queue is full: {error}") from error
-        except KafkaException as error:
+            raise NotSent(f"the producer's queue is full: {error}") from error
+        except Exception as error:  # of librdkafka: the message was not taken
             raise Rejected(f"Kafka refused the message: {error}", safe="nothing was sent") from error
         until = time.monotonic() + timeout
         while not ended.known.is_set():
@@ -69,10 +67,12 @@ class Kafka:
 
     def _producer(self, timeout: float) -> Any:
         try:
-            from confluent_kafka import Producer
+            from confluent_kafka import KafkaException, Producer
         except ImportError:
-            raise EnvironmentProblem(
-                "messages to Kafka need confluent-kafka, which is not installed", to_go_on="pip install 'twice[kafka]'"
+            raise NotSent(
+                "messages to Kafka need confluent-kafka, which is not installed",
+                safe="nothing was sent",
+                to_go_on="pip install 'twice[kafka]'",
             ) from None
         # A message that was not confirmed in time must not go out later.
         limit = max(1_000, int(timeout * 1000))
@@ -80,7 +80,10 @@ class Kafka:
         name = (os.getpid(), self.servers, *sorted(settings.items()))
         with _lock:
             if name not in _producers:
-                _producers[name] = Producer({**settings, "bootstrap.servers": self.servers}, logger=_LOGGER)
+                try:
+                    _producers[name] = Producer({**settings, "bootstrap.servers": self.servers}, logger=_LOGGER)
+                except KafkaException as error:
+                    raise NotSent(f"Kafka's settings are refused: {error}", safe="nothing was sent") from error
             return _producers[name]
 
 

@@ -1,4 +1,4 @@
-"""A webhook in the manner of Slack: JSON by POST, and no idempotency key that anyone looks at."""
+"""A webhook in the manner of Slack: JSON by POST, and the receiver ignores idempotency keys."""
 
 from __future__ import annotations
 

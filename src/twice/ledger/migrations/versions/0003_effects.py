@@ -64,6 +64,7 @@ def upgrade() -> None:
         sa.Column("dimensions", _TEXT, nullable=False),
         sa.Column("content", _TEXT, nullable=False),
         sa.Column("keys", sa.BigInteger, nullable=False),
+        sa.Column("sent", sa.Boolean, nullable=False),
         sa.Column("changed_at", _INSTANT, nullable=False),
         sa.UniqueConstraint("pipeline", "effect", "scope", name="effect_scopes_once"),
     )
