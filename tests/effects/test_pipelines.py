@@ -294,7 +294,7 @@ def test_of_a_table_without_partitions_the_last_unit_is_what_is_sent_about_and_a
     how = {"spark": shop.lab.spark, "ledger": shop.lab.ledger, "config": shop.lab.config}
     api.run(shop.pipeline, from_=DAY, to="2026-04-28", **how)
     (sent,) = shop.lab.ledger.effects.records()
-    assert (str(sent.subject.scope), shop.receiver.calls) == ("2026-04-27", 1)
+    assert (str(sent.subject.scope), shop.receiver.calls) == ("2026-04-27/2026-04-28", 1)
     stages = plan(
         shop.pipeline, Window(Day.parse(DAY, shop.pipeline.zone), Day.parse("2026-04-28", shop.pipeline.zone))
     )
