@@ -130,7 +130,8 @@ class _Paying:
         ledger, effect, subject = self.job.ledger, self.effect, self._subject()
         result = EffectResult(effect.name, self.job.target.name(self.partition))
         paid_for = ledger.effects.paid(self.job.pipeline.name, effect.name, [subject.scope]).get(subject.scope)
-        if self.mode == "normal" and paid_for == self.output.digest:
+        several = suppress and len(self._units()) > 1  # only the last of them may be paid
+        if self.mode == "normal" and paid_for == self.output.digest and not several:
             return result
         if suppress:
             return self._suppress(result, recall=paid_for is None)
