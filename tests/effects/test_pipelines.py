@@ -119,7 +119,9 @@ def test_s35_each_payment_is_charged_once(shop):
     shop.run()
     shop.rows.append((3, "eve", 5))
     shop.run()
-    assert [payload["payment"] for payload in shop.receiver.payloads] == ["1", "2", "3"]
+    # Two at once, in any order; then the new one
+    charged = [payload["payment"] for payload in shop.receiver.payloads]
+    assert (sorted(charged[:2]), charged[2:]) == (["1", "2"], ["3"])
     assert set(shop.receiver.made.values()) == {1}
     assert shop.records()["3"].response == {"number": 3}
     # The key is the payment's, whatever day it is in
