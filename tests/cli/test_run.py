@@ -250,6 +250,7 @@ def test_the_live_table_follows_the_events():
         Event("started", "r1", "shop", "2026-04-25"),
         Event("computing", "r1", "shop", "2026-04-25", "orders"),
         Event("published", "r1", "shop", "2026-04-25", "orders", data={"rows": 12}),
+        Event("sending", "r1", "shop", "2026-04-25", "orders", "post: 7 confirmed"),
         Event("computing", "r1", "shop", "2026-04-25", "build"),
         Event("failed", "r1", "shop", "2026-04-25", detail="boom"),
     ):
@@ -258,7 +259,7 @@ def test_the_live_table_follows_the_events():
     console.print(board.draw())
     text = console.export_text()
     assert "run r1" in text
-    assert [word for word in ("orders", "published", "12", "build", "failed") if word not in text] == []
+    assert [word for word in ("orders", "published", "12", "post: 7 confirmed", "build", "failed") if word not in text] == []
 
 
 def test_progress_as_json_lines(project, capsys):

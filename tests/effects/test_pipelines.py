@@ -116,7 +116,9 @@ def test_s34_a_run_that_ended_after_its_publish_is_paid_for_by_the_next(shop):
 
 def test_s35_each_payment_is_charged_once(shop):
     shop.charge(parallel=2)
-    shop.run()
+    said = []
+    shop.run(listener=said.append)
+    assert [event.detail for event in said if event.state == "sending"] == ["charge: 2 confirmed (2 called now)"]
     shop.rows.append((3, "eve", 5))
     shop.run()
     # Two at once, in any order; then the new one

@@ -101,6 +101,9 @@ class Board:
                 self._end_running()
             return
         row = self._rows.setdefault(event.step, _Row())
+        if event.state == "sending":  # the step itself has ended
+            row.detail = event.detail
+            return
         if row.started is None:
             row.started = time.monotonic()
         row.state, row.detail = event.state, (event.detail.splitlines() or [""])[0]

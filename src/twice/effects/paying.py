@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 # As many problems as a message names.
 _SHOWN = 5
 _AT_ONCE = 500
+_PROGRESS_SECONDS = 2.0
 _RECALLED = "the table knows that it was settled; the ledger did not"
 
 
@@ -144,7 +145,7 @@ class _Paying:
                 ledger, self._due(), policy, run=self.job.run, parallel=effect.parallel, pace=self._pace,
                 stop=self.job.abandoned,
             )  # fmt: skip
-            for each in paid:
+            for each in self._reported(paid, result):
                 settled &= self._count(each, result)
         except TwiceError as error:
             result.errors.append(error)
@@ -153,6 +154,17 @@ class _Paying:
             sent = set(result.states) <= {CONFIRMED}
             ledger.effects.set_paid(subject, self.output.digest, sum(result.states.values()), sent=sent)
         return result
+
+    def _reported(self, paid: Iterator[Paid], result: EffectResult) -> Iterator[Paid]:
+        """Report now and then how far it is, and at the end if something was called."""
+        said = time.monotonic()
+        for each in paid:
+            yield each
+            if time.monotonic() - said > _PROGRESS_SECONDS:
+                said = time.monotonic()
+                self.job.tell("sending", f"{self.effect.name}: {result.text}")
+        if result.called:
+            self.job.tell("sending", f"{self.effect.name}: {result.text}")
 
     def _suppress(self, result: EffectResult, *, recall: bool) -> EffectResult:
         """Record what is not sent, key by key: what comes later is sent, and what is known stays as it is."""

@@ -19,6 +19,7 @@ State = Literal[
     "unchanged",
     "fresh",
     "superseded",
+    "sending",
     "retrying",
     "failed",
     "skipped",
