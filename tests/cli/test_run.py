@@ -259,7 +259,8 @@ def test_the_live_table_follows_the_events():
     console.print(board.draw())
     text = console.export_text()
     assert "run r1" in text
-    assert [word for word in ("orders", "published", "12", "post: 7 confirmed", "build", "failed") if word not in text] == []
+    wanted = ("orders", "published", "12", "post: 7 confirmed", "build", "failed")
+    assert [word for word in wanted if word not in text] == []
 
 
 def test_progress_as_json_lines(project, capsys):
