@@ -109,6 +109,7 @@ def test_s32_killed_at_60_percent_resume_does_the_rest_and_nothing_else(lab, sta
     assert lab.refs("facts") == ["main"]
 
 
+@pytest.mark.full
 def test_ctrl_c_lets_the_chunks_at_work_end_and_says_how_to_resume(lab, start_child):
     shop = Shop(lab)
     shop.land(6)

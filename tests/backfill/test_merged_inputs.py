@@ -25,6 +25,7 @@ def needed(shop: Shop, pipeline: Pipeline) -> dict[str, list[str]]:
     return {step.step.name: [unit.window.start.date().isoformat() for unit in step.needed] for step in plan.steps}
 
 
+@pytest.mark.full
 def test_rows_that_came_to_an_input_of_somebody_else_are_merged(shop):
     shop.land(3)
     pipeline = people(shop)

@@ -86,6 +86,7 @@ def test_s04_four_processes_four_days_one_table(world, there):
     assert world.tidy()
 
 
+@pytest.mark.full
 def test_s04_writers_of_neighbouring_days_keep_each_others_files(lasting, tmp_path):
     # Given a run of one day that has read its input and not yet written,
     world = lasting("overwrite")

@@ -110,6 +110,7 @@ def test_s45_refused_although_the_winner_found_nothing_where_nothing_was(lasting
     assert world.tidy()
 
 
+@pytest.mark.full
 def test_a_live_holder_is_not_replaced_before_its_lease_ends(lasting):
     # Given a run that is stopped, whose process is there and whose lease has not run out,
     world = lasting("overwrite", lease=6)

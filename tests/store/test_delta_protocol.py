@@ -140,6 +140,7 @@ def test_rows_that_come_in_the_very_moment_of_the_commit_are_not_overlooked(clai
         assert claimed.count() == 2
 
 
+@pytest.mark.full
 def test_what_had_landed_is_adopted_by_whoever_takes_over(claimed):
     stage = claimed.staged(claimed.store, 3, 5)
     version = claimed.publish(claimed.store, stage)
