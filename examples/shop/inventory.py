@@ -41,7 +41,7 @@ stock = Table(
 
 @inventory.step(reads={"orders": fct_orders}, writes=stock_adjustments)
 def adjustments(orders: DataFrame) -> DataFrame:
-    """Count what is to be packed, by product; the id is made of what the row is about."""
+    """Count what is to be packed, by product; the id is a hash of day and product."""
     return (
         orders.where("status = 'paid'")
         .withColumn("product", F.col("order_id") % PRODUCTS)

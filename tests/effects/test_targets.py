@@ -178,7 +178,7 @@ def test_an_object_is_asked_for_by_head():
 def test_a_mail_is_found_among_those_that_were_sent(tmp_path, kind):
     place = tmp_path / "sent"
     look = sent_mail(place)
-    with pytest.raises(LookupError, match="there is no folder"):
+    with pytest.raises(LookupError, match="does not exist"):
         look("k1", None)
     box = mailbox.mbox(place) if kind == "mbox" else mailbox.Maildir(place)
     box.add("Message-ID: <k1@shop.example>\n\nhello")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +14,10 @@ from examples.payments_api.charges import Charges
 from examples.payments_api.provider import Provider
 from examples.payments_api.server import listening
 from examples.payments_api.weather import Limit, Weather
+from twice.config import Config, load
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass
@@ -70,3 +76,23 @@ def providers(patient: PatientTime, monkeypatch: pytest.MonkeyPatch) -> Iterator
     monkeypatch.delenv("PAYMENTS_API_KEY", raising=False)
     with ExitStack() as stack:
         yield Providers(patient, monkeypatch, stack)
+
+
+@pytest.fixture
+def shop_config(spark: SparkSession, lakehouse: Path, tmp_path: Path) -> Config:
+    """The shop's stores: the lake of this test process, a ledger and a serving database of the test's own."""
+    file = tmp_path / "twice.toml"
+    file.write_text(
+        f"""
+        [ledger]
+        url = "sqlite:///ledger.db"
+        [stores.lake]
+        type = "iceberg"
+        warehouse = "{lakehouse}/warehouse"
+        catalog = "sqlite:///{lakehouse}/catalog.db"
+        [stores.serving]
+        type = "sql"
+        url = "sqlite:///serving.db"
+        """
+    )
+    return load(file)

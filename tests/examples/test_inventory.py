@@ -18,7 +18,6 @@ from examples.shop.pipeline import fct_orders
 from examples.shop.sizes import OPENING_STOCK, PRODUCTS
 from examples.unsafe import inventory as unsafe
 from tests.support.mail import mail_server
-from twice import config as configuration
 from twice import run
 from twice.ledger import open_ledger
 
@@ -42,27 +41,13 @@ def mails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
 
 
 @pytest.fixture
-def shop(spark, lakehouse: Path, tmp_path: Path, mails) -> Iterator[dict[str, Any]]:
+def shop(spark, shop_config, mails) -> Iterator[dict[str, Any]]:
     """A day of orders, and where the inventory job keeps its things."""
-    (tmp_path / "twice.toml").write_text(
-        f"""
-        [ledger]
-        url = "sqlite:///ledger.db"
-        [stores.lake]
-        type = "iceberg"
-        warehouse = "{lakehouse}/warehouse"
-        catalog = "sqlite:///{lakehouse}/catalog.db"
-        [stores.serving]
-        type = "sql"
-        url = "sqlite:///serving.db"
-        """
-    )
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {fct_orders.name.rpartition('.')[0]}")
     status = F.expr("if(id % 3 = 0, 'placed', 'paid')").alias("status")
     orders = spark.range(ORDERS).select(F.lit(DAY).alias("order_date"), F.col("id").alias("order_id"), status)
     orders.coalesce(1).writeTo(fct_orders.name).using("iceberg").partitionedBy(F.col("order_date")).create()
-    config = configuration.load(tmp_path / "twice.toml")
-    yield {"config": config, "spark": spark, "ledger": open_ledger(config.ledger)}
+    yield {"config": shop_config, "spark": spark, "ledger": open_ledger(shop_config.ledger)}
     for table in (fct_orders.name, inventory.stock_adjustments.name):
         spark.sql(f"DROP TABLE IF EXISTS {table} PURGE")
 

@@ -8,15 +8,14 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import date
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 
 from examples import chat
 from examples.shop import pipeline
 from examples.shop.truth import expected_orders
-from twice import config as configuration
 from twice import run
+from twice.config import Config
 from twice.ledger import open_ledger
 
 pytestmark = pytest.mark.spark
@@ -37,33 +36,17 @@ def channel(monkeypatch: pytest.MonkeyPatch) -> Iterator[chat.Channel]:
 
 
 @pytest.fixture
-def config(
-    spark, channel, lakehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[configuration.Config]:
+def config(spark, channel, shop_config: Config, monkeypatch: pytest.MonkeyPatch) -> Iterator[Config]:
     """The shop in miniature, with a ledger and a serving database of its own."""
     monkeypatch.setattr("examples.shop.pipeline.ORDERS_PER_DAY", ORDERS)
     monkeypatch.setattr("examples.shop.pipeline.CUSTOMERS", CUSTOMERS)
-    file = tmp_path / "twice.toml"
-    file.write_text(
-        f"""
-        [ledger]
-        url = "sqlite:///ledger.db"
-        [stores.lake]
-        type = "iceberg"
-        warehouse = "{lakehouse}/warehouse"
-        catalog = "sqlite:///{lakehouse}/catalog.db"
-        [stores.serving]
-        type = "sql"
-        url = "sqlite:///serving.db"
-        """
-    )
-    yield configuration.load(file)
+    yield shop_config
     for table in pipeline.shop.tables():
         if table.id.store == "lake":
             spark.sql(f"DROP TABLE IF EXISTS {table.name} PURGE")
 
 
-def served(config: configuration.Config) -> list[tuple[object, ...]]:
+def served(config: Config) -> list[tuple[object, ...]]:
     """Read the mart as the application does: without Spark, without twice."""
     with closing(sqlite3.connect(config.root / "serving.db")) as database:
         return database.execute(

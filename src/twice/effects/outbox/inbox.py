@@ -1,6 +1,6 @@
 """The inbox of a consumer: remembers which messages were applied, in the consumer's own transactions.
 
-A relay that was killed sends its last messages again: whoever receives them must be able to drop what it has.
+A relay that was killed sends its last messages again: a consumer must be able to drop those that it has applied.
 """
 
 from __future__ import annotations

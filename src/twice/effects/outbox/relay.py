@@ -187,7 +187,7 @@ class Relay:
         ended = call(lambda: self._how.to.send(message.body, key=message.id, timeout=self._how.timeout))
         if ended.kind == "made":
             return Delivered(message, SENT, note=ended.note)
-        # A receiver that cannot be reached is no fault of the message: it waits, however long that takes.
+        # The receiver could not be reached: the message waits, however long that takes.
         waits = ended.kind == "not_sent" or (ended.kind == "unknown" and message.attempts + 1 < self._how.attempts)
         pause = ended.wait if ended.wait is not None else 2.0 ** min(message.attempts, 10)
         return Delivered(message, PENDING if waits else DEAD, ended.error, ended.note, min(pause, _LONGEST_WAIT))
@@ -291,7 +291,7 @@ def _serve(
                 if drain:
                     return
                 stop.wait(_POLL_SECONDS)
-    except BaseException as error:  # noqa: BLE001 - raised by whoever reads the queue
+    except BaseException as error:  # noqa: BLE001 - raised by the reader of the queue
         done.put(error)
     finally:
         done.put(None)

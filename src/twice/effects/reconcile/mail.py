@@ -18,7 +18,7 @@ def sent_mail(folder: str | Path) -> Callable[[str, Any], Any]:
     def look(key: str, _payload: Any) -> Any:
         place = Path(folder)
         if not place.exists():
-            raise LookupError(f"there is no folder of sent mails at {place}")
+            raise LookupError(f"the folder of sent mails {place} does not exist")
         box: mailbox.Mailbox[Any] = (
             mailbox.Maildir(place, create=False) if place.is_dir() else mailbox.mbox(place, create=False)
         )

@@ -96,7 +96,7 @@ class _Ended:
         self.place: dict[str, Any] = {}
 
     def report(self, error: Any, message: Any) -> None:
-        """Take the delivery report; called by whoever polls."""
+        """Take the delivery report; librdkafka calls it from `poll`."""
         self.error = error
         if error is None:
             self.place = {"topic": message.topic(), "partition": message.partition(), "offset": message.offset()}

@@ -34,7 +34,7 @@ _BEFORE = "twice_before"
 # A function of Postgres takes 100 arguments: a name and a value each.
 _COLUMNS_AT_ONCE = 40
 _BETWEEN = "\x1f"
-# The same value is the same text, whoever runs the publish.
+# The same value is the same text, whatever the session is set to.
 _TEXT_FORMS = (
     "SET LOCAL TimeZone = 'UTC'",
     "SET LOCAL bytea_output = 'hex'",
