@@ -25,8 +25,10 @@ def mail_server(*, refuses: str = "", sent: Path | None = None) -> Iterator[tupl
                 elif word == "DATA":
                     self._say("354 go")
                     text = []
-                    while (part := self.rfile.readline().decode().rstrip("\r\n")) != ".":
-                        text.append(part)
+                    while (part := self.rfile.readline().decode()) and part.rstrip("\r\n") != ".":
+                        text.append(part.rstrip("\r\n"))
+                    if not part:  # the sender was killed: half a mail is not taken
+                        return
                     mails.append("\n".join(text))
                     if sent is not None:
                         box = mailbox.mbox(sent)

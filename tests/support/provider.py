@@ -76,7 +76,11 @@ def provider(**how: Any) -> Iterator[Provider]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            length = int(self.headers.get("Content-Length") or 0)
+            body = self.rfile.read(length)
+            if len(body) < length:  # the caller was killed while it sent: half a request is not carried out
+                self.close_connection = True
+                return
             answer = found.answer(self.headers.get("Idempotency-Key") or self.headers.get("X-Mark") or "", body)
             if answer is None:
                 self.close_connection = True
