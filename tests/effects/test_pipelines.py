@@ -118,7 +118,8 @@ def test_s35_each_payment_is_charged_once(shop):
     shop.charge(parallel=2)
     said = []
     shop.run(listener=said.append)
-    assert [event.detail for event in said if event.state == "sending"] == ["charge: 2 confirmed (2 called now)"]
+    # Also reported every two seconds: a slow machine hears of the first one alone
+    assert [event.detail for event in said if event.state == "sending"][-1] == "charge: 2 confirmed (2 called now)"
     shop.rows.append((3, "eve", 5))
     shop.run()
     # Two at once, in any order; then the new one
