@@ -34,18 +34,18 @@ def test_a_backfill_makes_every_partition_in_few_jobs_and_again_does_nothing(sho
 @pytest.mark.slow(reason="six ways to make the same days")
 def test_s27_forward_backward_shuffled_in_parallel_and_in_chunks_equal_a_loop_over_dates(lab, monkeypatch):
     # A month; `make test` takes its first days
-    end = 32 if FULL else 4
+    end = 32 if FULL else 3
     loop = Shop(lab, "loop_")
     loop.land(end - 1)
     loop.loop(1, end)
-    ways = {"back_": {"order": "backward", "parallel": 3, "chunk": 8 if FULL else 2}, "auto_": {}}
+    ways = {"back_": {"order": "backward", "parallel": 3, "chunk": 8 if FULL else 1}, "auto_": {}}
     for prefix, how in ways.items():
         shop = Shop(lab, prefix)
         assert shop.backfill(1, end, **how).status == "done"
         assert shop.digests() == loop.digests(), prefix
     # Shuffled: a few days here and there, one by one and together, then what is left
     shop = Shop(lab, "shuffled_")
-    for first, after in ((28, 30), (3, 4), (17, 23), (9, 10)) if FULL else ((3, 4),):
+    for first, after in ((28, 30), (3, 4), (17, 23), (9, 10)) if FULL else ((2, 3),):
         assert shop.backfill(first, after, chunk=1, parallel=2).status == "done"
     assert shop.backfill(1, end, chunk=5).status == "done"
     assert shop.digests() == loop.digests()
@@ -71,23 +71,23 @@ def test_s28_one_date_a_month_ago_equals_what_the_daily_run_makes(lab):
 
 
 def test_s32_one_bad_day_does_not_stop_the_rest_and_the_summary_says_how_to_go_on(shop):
-    shop.land(8)
-    summary = shop.backfill(1, 9, shop.build(bad=[6]), chunk=8)
+    shop.land(5)
+    summary = shop.backfill(1, 6, shop.build(bad=[4]), chunk=5)
     assert (summary.status, summary.exit_code) == ("partly", 3)
     facts, sums = summary.tallies
-    assert (facts.done, facts.failed, sums.done, sums.blocked) == (7, 1, 7, 1)
+    assert (facts.done, facts.failed, sums.done, sums.blocked) == (4, 1, 4, 1)
     assert [(failure.step, failure.span, failure.blocked) for failure in summary.failures] == [
-        ("facts", day(6), False),
-        ("sums", day(6), True),
+        ("facts", day(4), False),
+        ("sums", day(4), True),
     ]
     assert "this day is rotten" in summary.failures[0].reason
-    assert summary.to_go_on == f"twice backfill start shop --from {day(6)} --to {day(7)} --chunk 8"
+    assert summary.to_go_on == f"twice backfill start shop --from {day(4)} --to {day(5)} --chunk 5"
     # The days around it are there, and its own is neither empty nor half
-    assert {row["d"].isoformat() for row in shop.lab.rows("sums")} == {day(n) for n in range(1, 9) if n != 6}
+    assert {row["d"].isoformat() for row in shop.lab.rows("sums")} == {day(n) for n in range(1, 6) if n != 4}
     # The command of the summary makes what is left, and only that
     shop.notes.clear()
-    assert shop.backfill(6, 7).status == "done"
-    assert [note.span for note in shop.told("chunk started")] == [day(6), day(6)]
+    assert shop.backfill(4, 5).status == "done"
+    assert [note.span for note in shop.told("chunk started")] == [day(4), day(4)]
 
 
 def test_s33_after_a_fix_that_changes_three_days_downstream_rebuilds_three_days(shop):
@@ -100,6 +100,7 @@ def test_s33_after_a_fix_that_changes_three_days_downstream_rebuilds_three_days(
     assert changed == {(step, str(january(n, n + 1))) for step in ("facts", "sums") for n in (2, 3, 7)}
 
 
+@pytest.mark.full
 def test_partitions_that_fail_their_gates_are_left_out_and_listed(shop):
     shop.land(6)
     shop.lab.spark.sql(f"delete from {shop.raw.name} where d = date'{day(4)}'")
@@ -113,6 +114,7 @@ def test_partitions_that_fail_their_gates_are_left_out_and_listed(shop):
     assert [note.span for note in shop.told("chunk started")] == [day(4)]
 
 
+@pytest.mark.full
 def test_a_step_that_was_wrongly_called_separable_is_made_one_by_one(lab):
     shop = Shop(lab)
     shop.land(5)

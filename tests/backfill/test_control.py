@@ -317,6 +317,7 @@ def test_new_code_is_proven_anew_and_makes_what_is_left(lab):
     assert sorted(row["n"] for row in lab.rows("facts", f"d = date'{day(2)}'")) == [28, 35, 42, 49]
 
 
+@pytest.mark.full
 def test_s31_every_run_of_a_backfill_carries_its_tags_and_its_cost(lab):
     shop = Shop(lab)
     shop.land(3)

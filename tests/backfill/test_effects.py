@@ -50,6 +50,7 @@ def states(shop: Shop) -> Counter[str]:
     return Counter(record.state for record in shop.lab.ledger.effects.records())
 
 
+@pytest.mark.full
 def test_a_backfill_suppresses_sends_later_and_at_once(posting, channel):
     posting.lab.run(posting.pipeline, day(1))
     assert channel.got == [day(1)]

@@ -306,6 +306,7 @@ def test_the_command_that_goes_on_says_everything_that_matters(plans):
     )
 
 
+@pytest.mark.full
 def test_ten_thousand_partitions_are_planned_quickly(tmp_path):
     plans = Plans(tmp_path)
     for step in ("land", "facts"):

@@ -293,6 +293,7 @@ def test_a_column_that_two_shadows_add_outlives_the_first_of_them(shop):
     assert shop.lab.read("facts").columns == ["id", "d", "customer", "n", "more"]
 
 
+@pytest.mark.full
 def test_a_shadow_whose_column_was_dropped_meanwhile_is_not_swapped_in(shop):
     shop.land(3)
     shop.backfill(1, 4)
@@ -316,6 +317,7 @@ def test_a_table_that_two_shadows_need_goes_with_the_last_of_them(shop):
     assert not shop.lab.spark.catalog.tableExists(shop.facts.name)
 
 
+@pytest.mark.full
 def test_landed_data_is_read_as_it_is_and_must_be_there(lab):
     shop = Shop(lab)
     fetched = []

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from twice.engine.job import StepResult
 
-pytestmark = [pytest.mark.spark, pytest.mark.every_store]
+# On Iceberg in `make test`: what a store does for a chunk, `test_verbs` asks of every store.
+pytestmark = pytest.mark.spark
 
 SOURCE = "id bigint, n int, price decimal(12,2), word string, moment timestamp, d date"
 ROWS = """

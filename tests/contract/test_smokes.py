@@ -1,4 +1,8 @@
-"""A pipeline end to end on every store, in few runs: each write pattern published, rerun and corrected."""
+"""A pipeline end to end, in few runs: each write pattern published, rerun and corrected.
+
+`make test` runs a day on every store and the other write patterns on Iceberg; the verbs that they use are in
+`test_verbs` on every store.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import pytest
 
 from twice import Day, InsertOnly, Merge, Overwrite, Whole
 
-pytestmark = [pytest.mark.spark, pytest.mark.every_store]
+pytestmark = pytest.mark.spark
 
 MON, TUE = "2026-04-20", "2026-04-21"
 
@@ -17,6 +21,7 @@ def at(day: int) -> datetime:
     return datetime(2026, 4, day, tzinfo=timezone.utc)
 
 
+@pytest.mark.every_store
 def test_s02_a_day_is_published_rerun_corrected_and_emptied(tables):
     table = tables.table(partition=Day("d"), key=["id"], write=Overwrite())
     feed = tables.feed(table, "id bigint, n int, d date")

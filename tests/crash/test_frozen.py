@@ -32,7 +32,7 @@ def woken(child):
     "point",
     [
         pytest.param("claim.leased", marks=pytest.mark.full),
-        "claim.fenced",
+        pytest.param("claim.fenced", marks=pytest.mark.full),
         pytest.param("gate.passed", marks=pytest.mark.full),
         "publish.ready",
     ],
@@ -91,6 +91,7 @@ def test_s45_refused_although_the_winner_had_nothing_to_change(lasting, point, w
     assert world.tidy()
 
 
+@pytest.mark.full
 def test_s45_refused_although_the_winner_found_nothing_where_nothing_was(lasting):
     # Given a table whose day is empty, and a run that froze with rows for it,
     world = lasting("overwrite", lease=LEASE)

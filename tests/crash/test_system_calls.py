@@ -21,7 +21,7 @@ from twice.store.sql import books, publishing
 
 CALLS = "pwrite64,write,ftruncate,fsync,fdatasync,unlink,unlinkat,rename,renameat,renameat2"
 # Of every so many system calls one; the full matrix takes them all.
-STEP = {"serving": 1 if FULL else 11, "ledger": 1 if FULL else 30}
+STEP = {"serving": 1 if FULL else 17, "ledger": 1 if FULL else 45}
 
 pytestmark = [pytest.mark.crash, needs_strace]
 

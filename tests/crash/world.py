@@ -7,6 +7,7 @@ import sqlite3
 import threading
 import time
 from dataclasses import dataclass, field
+from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -63,13 +64,16 @@ class World:
         """Deliver version `number` of some days: other rows, and (but for insert-only) other values."""
         count = 20 + 7 * number if rows is None else rows
         changed = 0 if self.kind == "insert" else number
-        for day in days:
-            base = 1_000_000 * (1 + DAYS.index(day))
-            made = self.spark.sql(
-                f"select id + {base} as id, date'{day}' as d, cast(id * 1.25 + {changed} as decimal(12,2)) as v, "
+        made = self.spark.sql(
+            " union all ".join(
+                f"select id + {1_000_000 * (1 + DAYS.index(day))} as id, date'{day}' as d, "
+                f"cast(id * 1.25 + {changed} as decimal(12,2)) as v, "
                 f"timestamp'2026-05-01 00:00:00' + make_interval(0, 0, 0, {changed}) as u from range({count})"
+                for day in days
             )
-            made.writeTo(self.name("raw")).overwrite(F.col("d") == F.to_date(F.lit(day)))
+        )
+        landed = F.col("d").isin([date.fromisoformat(day) for day in days])
+        made.sortWithinPartitions("d").writeTo(self.name("raw")).overwrite(landed)
 
     def land_next(self) -> int:
         """Deliver another version of the day; where content may come back, two versions take turns."""
@@ -84,10 +88,13 @@ class World:
         return self._number
 
     def seed(self) -> None:
-        """Fill target and clean table with version 1 of three days."""
+        """Fill target and clean table with version 1 of three days.
+
+        Where a day is replaced, the clean table needs no older version: `clean` makes it when it is asked for.
+        """
         self.make_raw()
         self.land(1, BEFORE, DAY, AFTER)
-        for table in ("t", "clean"):
+        for table in ("t",) if self.kind == "overwrite" else ("t", "clean"):
             self.run(BEFORE, END, table=table)
 
     def run(self, first: str = DAY, end: str = AFTER, *, table: str = "t", **how: Any) -> RunResult:
@@ -172,7 +179,8 @@ class World:
     def clean(self, number: int) -> tuple[list[str], dict[str, tuple[int, str]]]:
         """Rows and digests after an undisturbed run of the version that is in `raw` now."""
         if number not in self._clean:
-            self.run(table="clean")
+            first = self.kind == "overwrite" and not self._clean
+            self.run(*((BEFORE, END) if first else ()), table="clean")
             self._clean[number] = (self.rows("clean"), self.recorded("clean"))
         return self._clean[number]
 

@@ -134,11 +134,11 @@ def test_s35_killed_at_a_point(new_url, point):
 SEEDS = {"sqlite": range(160), "postgres": range(160, 200)}
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.full) for part in range(1, 4))])
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.full) for part in range(1, 8))])
 def test_random_crash_schedules(new_url, kind, part):
     url = new_url()
     with provider() as receiver:
-        for seed in SEEDS[kind][part::4]:
+        for seed in SEEDS[kind][part::8]:
             random_ = random.Random(seed)
             policy, parallel = random_.choice(POLICIES), random_.choice((1, 1, 3))
             points = [random_.choice((*POINTS, *CALLS)) for _ in range(random_.randint(1, 4))]

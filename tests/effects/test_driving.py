@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from tests.support.project import FULL
 from twice import hours, minutes
 from twice.effects import KeyUsed, NotSent, OutcomeUnknown, Rejected, Retry
 from twice.effects.calls import call
@@ -187,17 +188,19 @@ def test_dead_ones_are_sent_when_asked_for(pay):
     assert pay(Receiver("ok"), mode="send").record.attempts == 1
 
 
-def test_claims_and_outcomes_of_the_same_keys_never_wait_for_each_other_in_a_circle(new_url):
+def test_claims_and_outcomes_of_the_same_keys_never_wait_for_each_other_in_a_circle(kind, new_url):
     """Seen as a deadlock of Postgres: one process locked by key what the other locked by subject."""
     url = new_url()
     open_ledger(url)
+    # SQLite has one writer at a time
+    turns = 8 if FULL or kind == "postgres" else 2
     wanted = [Wanted(Subject("shop", "mail", business_key=str(number)), "f", "1") for number in range(100)]
 
     more = [Wanted(Subject("shop", "mail", business_key=f"x{number}"), "") for number in range(300, 200, -1)]
 
     def claim_and_settle(_worker: int) -> None:
         ledger, policy = open_ledger(url), Policy(RETRY, attempts=10_000)
-        for _ in range(8):
+        for _ in range(turns):
             claimed = [
                 each for each in ledger.effects.claim(wanted, policy.decide, ttl=timedelta(minutes=1)) if each.claim
             ]

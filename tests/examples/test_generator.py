@@ -116,7 +116,9 @@ def test_deliveries_repeat_correct_and_overtake_but_facts_stay(spark: SparkSessi
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("days_loaded", [0, 1, 3])
+@pytest.mark.parametrize(
+    "days_loaded", [pytest.param(0, marks=pytest.mark.full), 1, pytest.param(3, marks=pytest.mark.full)]
+)
 def test_expected_orders_agree_with_spark(spark: SparkSession, days_loaded: int) -> None:
     day = DAY + timedelta(days=1)
     through = day + timedelta(days=days_loaded)

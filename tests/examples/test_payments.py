@@ -23,7 +23,7 @@ from twice.errors import RetriesExhausted, StepFailed
 pytestmark = pytest.mark.spark
 
 # A month; `make test` takes its first days
-DAYS = 30 if FULL else 8
+DAYS = 30 if FULL else 5
 FIRST, AFTER = date(2026, 4, 25), date(2026, 4, 25) + timedelta(days=DAYS)
 MONTH = {"from_": str(FIRST), "to": str(AFTER)}
 ORDERS, CUSTOMERS = 60, 50
@@ -109,6 +109,7 @@ def test_s42_a_month_of_payments_fetched_twice_through_bad_weather_is_identical(
     assert [step.status for step in one_day.steps] == ["unchanged"] * 3
 
 
+@pytest.mark.full
 def test_s35_an_unpaid_order_is_charged_again_once(lab, providers):
     land_orders_and_customers(lab.spark)
     # Of 100 calls 40 are carried out and answered with an error

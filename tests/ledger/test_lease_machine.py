@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
+from tests.support.project import FULL
 from twice.errors import LeaseLost, ScopeHeld
 from twice.ledger import ManualClock, Output, open_ledger
 from twice.model.scopes import Scope
@@ -151,7 +152,7 @@ def test_the_lease_state_machine(kind, new_url):
         LeaseMachine,
         settings=settings(
             # A transaction on a server costs a connection.
-            max_examples=30 if kind == "sqlite" else 8,
+            max_examples=(30 if kind == "sqlite" else 8) if FULL else (20 if kind == "sqlite" else 5),
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -59,7 +59,10 @@ def unique_pipeline(lab, raw, pattern):
     return pipeline
 
 
-@pytest.mark.parametrize("pattern", [Overwrite(), Merge(version="u")], ids=["overwrite", "merge"])
+@pytest.mark.parametrize(
+    "pattern",
+    [pytest.param(Overwrite(), id="overwrite"), pytest.param(Merge(version="u"), id="merge", marks=pytest.mark.full)],
+)
 def test_s15_a_null_key_stops_the_run_and_lists_the_rows(lab, pattern):
     raw = lab.source("raw", CUSTOMERS, f"values {customer(1, 'a@a', '2026-04-20 10:00', MONDAY)}")
     pipeline = unique_pipeline(lab, raw, pattern)
@@ -172,6 +175,7 @@ def test_s49_duplicates_that_were_there_before_are_named_and_not_made_worse(lab)
     assert emails(lab) == {1: "new@a", 2: "c@a"}
 
 
+@pytest.mark.full
 def test_s49_a_duplicate_put_in_by_hand_after_a_good_run_is_found_too(lab):
     raw = lab.source("raw", CUSTOMERS, f"values {customer(1, 'new@a', '2026-04-20 10:00', MONDAY)}")
     pipeline = merging(lab, raw)

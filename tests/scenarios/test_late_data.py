@@ -147,6 +147,7 @@ def test_s21_fail_stops_until_somebody_decides(lab, landed):
     assert arrivals.build(10).status == "unchanged"
 
 
+@pytest.mark.full
 def test_s21_a_backfill_leaves_out_what_is_refused_until_somebody_decides(lab):
     arrivals = closed(lab, "fail", landed=True)
     project = Project(lab.workshop, arrivals.pipeline)
@@ -168,6 +169,7 @@ def test_s21_an_open_day_takes_what_comes_whatever_the_policy(lab):
     assert arrivals.build(10).status == "published"
 
 
+@pytest.mark.full
 def test_s21_a_longer_run_over_closed_days_finds_nothing_late(lab):
     arrivals = Arrivals(lab, "fail", landed=True)
     for arrived in (10, 11, 12, 13):

@@ -75,6 +75,7 @@ def test_a_rebuild_equals_the_merges_one_after_the_other(lab):
     assert lab.versions("people") == versions
 
 
+@pytest.mark.full
 def test_a_window_between_that_was_never_merged_is_merged_now(lab):
     raw = lab.source("raw", RAW, ROWS)
     pipeline = people(lab, raw)

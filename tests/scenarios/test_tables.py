@@ -115,6 +115,7 @@ def test_s46_compaction_and_expiry_between_claim_and_publish_are_no_conflict(lab
     assert lab.refs("fct") == lab.refs("dim") == ["main"]
 
 
+@pytest.mark.full
 def test_s46_expiry_between_two_batches_loses_no_batch(lab, monkeypatch):
     monkeypatch.setattr("twice.engine.compute.BATCH", 10)
     pipeline = Pipeline("landing", grain=Day)
@@ -386,6 +387,7 @@ def test_undo_is_refused_when_somebody_changed_the_day_since(lab):
             undo(shop, {"two": pipeline}, unchanged)
 
 
+@pytest.mark.full
 def test_the_first_run_of_a_day_can_be_undone_to_nothing(lab):
     pipeline = two_tables(lab, lab.source("raw", COLUMNS, TWO_DAYS))
     run = lab.run(pipeline, DAY).run

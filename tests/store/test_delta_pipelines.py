@@ -387,6 +387,7 @@ def test_names_may_hold_quotes_spaces_and_unicode(tables):
     assert tables.rows(table=table) == []
 
 
+@pytest.mark.full
 def test_a_run_is_undone_and_leftovers_are_maintained(tables):
     pipeline = tables.pipeline()
     tables.feed(rows_of(DAY, 3))

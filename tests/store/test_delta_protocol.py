@@ -78,6 +78,7 @@ def claimed(lab) -> ClaimedTable:
     return ClaimedTable(lab, Settings(str(lab.config.root / "delta")))
 
 
+@pytest.mark.full
 def test_s45_a_frozen_claim_is_refused_although_the_winner_changed_nothing(claimed):
     # Given a claim that has staged its rows and freezes,
     mine, winner = claimed.store, claimed.process()

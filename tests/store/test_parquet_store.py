@@ -108,6 +108,7 @@ def test_s02_a_day_lands_where_every_reader_finds_it_and_again_changes_nothing(t
     assert tables.leftovers() == []
 
 
+@pytest.mark.full
 def test_s04_neighbours_keep_their_very_files_in_folders(tables):
     tables.run_both(of_day(table(), "(1, 'a')"))
     neighbours = [file for file in tables.files() if NEXT in file]
@@ -117,6 +118,7 @@ def test_s04_neighbours_keep_their_very_files_in_folders(tables):
     assert tables.rows("id", "v") == [(1, "a"), (1, "b")]
 
 
+@pytest.mark.full
 def test_s06_an_empty_day_removes_its_partition(tables):
     tables.run_both(of_day(table(), "(1, 'a')"))
     none = extracting(table(), lambda spark, window: spark.sql("select 1 id, 'a' v, date'2026-04-25' d where false"))

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from tests.support.project import FULL
 from tests.support.servers import PASSWORD
 from twice import Day, Hour, Overwrite, Pipeline, Table
 from twice.config import StoreConfig
@@ -378,9 +379,11 @@ def test_the_password_is_in_no_plan_and_no_error(pg, capfd):
 
 
 def test_odd_names_and_values_are_names_and_values(pg):
+    # Twice in a row, as where a sign escapes itself; `make test` takes all of them in one name
+    marks = [f"{char}{char}" for char in string.punctuation if char not in "/\\."]
     odd = [
         'say "hi"', "it's", "a.b", "back\\slash", "100%", "%s %(x)s", ":name", "${x}"[1:], "?", "ü 漢😀", "a;--", "{d}",
-        *(f"{char}{char}" for char in string.punctuation if char not in "/\\."),
+        *(marks if FULL else ["".join(marks)]),
     ]  # fmt: skip
     with psycopg.connect(pg.url, autocommit=True) as connection:
         for name in odd:
