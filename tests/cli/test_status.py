@@ -324,6 +324,7 @@ def test_open_and_late_are_told(story):
     ]
 
 
+@pytest.mark.full
 def test_ten_thousand_partitions_are_all_counted(story):
     scopes = [story.scope(day) for day in range(-9_998, 2)]
     story.publish("raw", *scopes)

@@ -65,6 +65,7 @@ def test_an_attempt_that_failed_has_its_cost_too(lab):
     assert cost["bytes_written"] > 0
 
 
+@pytest.mark.full
 def test_a_stage_that_was_tried_twice_is_paid_for_twice(spark, tmp_path):
     def work(rows: Any) -> Any:
         time.sleep(0.6)

@@ -41,7 +41,11 @@ def row(number: int, day: str, n: int = 0, changed: int = 1) -> dict[str, object
 
 @pytest.mark.parametrize(
     "pattern",
-    [Merge(version="changed"), pytest.param(InsertOnly(), marks=pytest.mark.full), Whole()],
+    [
+        Merge(version="changed"),
+        pytest.param(InsertOnly(), marks=pytest.mark.full),
+        pytest.param(Whole(), marks=pytest.mark.full),
+    ],
     ids=lambda p: type(p).__name__,
 )
 def test_a_window_that_never_ran_is_not_fresh(lab, pattern):

@@ -197,6 +197,7 @@ def inserting(lab, raw, pattern):
     return pipeline
 
 
+@pytest.mark.full
 def test_s12_a_merge_by_day_and_tenant_stays_inside_its_scope(lab):
     raw = lab.source(
         "raw",

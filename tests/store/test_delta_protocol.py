@@ -120,7 +120,13 @@ def test_s45_a_fence_in_the_very_moment_of_the_commit_wins(claimed, monkeypatch)
     assert claimed.count() == 0
 
 
-@pytest.mark.parametrize(("day", "lands"), [(1, False), (2, True)], ids=["of-the-scope", "of-another-day"])
+@pytest.mark.parametrize(
+    ("day", "lands"),
+    [
+        pytest.param(1, False, id="of-the-scope"),
+        pytest.param(2, True, id="of-another-day", marks=pytest.mark.full),
+    ],
+)
 def test_rows_that_come_in_the_very_moment_of_the_commit_are_not_overlooked(claimed, monkeypatch, day, lands):
     stage = claimed.staged(claimed.store, 3, 5)
     commit, inserted = jvm.commit, []

@@ -127,6 +127,7 @@ def test_s06_an_empty_day_removes_its_partition(tables):
     assert status(tables.run(none)) == [("unchanged", 0)]
 
 
+@pytest.mark.full
 def test_s09_a_whole_table_is_replaced_as_one_folder_and_old_content_does_not_come_back(tables):
     target = Table("files.core.t", key=["id"], write=Whole())
     tables.run(query(target, "select 1 id, 'a' v"), DAY)

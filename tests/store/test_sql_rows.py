@@ -58,7 +58,7 @@ def through(store, session, table, rows, token=1):
     return store.publish(session, stage, target.partitions, {}, {})
 
 
-@pytest.mark.parametrize("zone", ["UTC", "America/St_Johns"])
+@pytest.mark.parametrize("zone", [pytest.param("UTC", marks=pytest.mark.full), "America/St_Johns"])
 def test_every_type_comes_back_as_it_went_in(spark, store, zone):
     store, place = store
     session = spark.newSession()
