@@ -324,10 +324,17 @@ def test_s53_personal_values_stay_out_of_errors_ledger_and_logs(lab, caplog, cap
     assert f"#{key_hash(key)[:12]}" in said
     assert "name=null" in refused("select * from people", KeyViolation)
     assert "email=(personal), n=1" in refused("select name, email, n, date'2020-01-01' as d from people", OutOfScope)
-    refused(one, GateFailed, gates.accepted("email", ["x"]))
-    refused(one, GateFailed, gates.unique("d"), gates.not_null("n"), gates.range("n", min=2))
-    refused(one, GateFailed, gates.sql("select email as contact, upper(name) as who, n from staged"))
-    refused(one, GateFailed, gates.check(lambda rows: rows.select(F.struct("name", "email").alias("both"))))
+    said = refused(
+        one,
+        GateFailed,
+        gates.accepted("email", ["x"]),
+        gates.unique("d"),
+        gates.not_null("n"),
+        gates.range("n", min=2),
+        gates.sql("select email as contact, upper(name) as who, n from staged"),
+        gates.check(lambda rows: rows.select(F.struct("name", "email").alias("both"))),
+    )
+    assert said.count("the gate “") == 4
     refused(
         "select name, email, n, timestamp'2026-01-01' as u from people where n < 3",
         MergeRefused,
