@@ -1,7 +1,7 @@
 # Every target does its own set-up. `make` alone lists them.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup python postgres demo test test-full crash-matrix audit-score docs-rules lint types imports format bench lock clean
+.PHONY: help setup python postgres demo test test-full test-kafka crash-matrix audit-score docs-rules lint types imports format bench lock clean
 
 BIN := .venv/bin
 SPARK := scripts/with-spark
@@ -29,6 +29,10 @@ test: setup postgres lint types imports ## lint, types, import contracts, then t
 test-full: setup postgres lint types imports ## every test: all stores, the crash matrix, Spark's defaults, state on disk
 	@$(SPARK) $(BIN)/python -m tests.support.kafka
 	@scripts/run-tests full
+
+test-kafka: setup ## streams and messages on a real Kafka broker
+	@$(SPARK) $(BIN)/python -m tests.support.kafka
+	@TWICE_TESTS=full $(SPARK) $(BIN)/python -m pytest -v tests/streams/test_kafka.py tests/effects/test_kafka.py
 
 crash-matrix: setup postgres ## kill every store at every point, by signal and by system call; ends with one JSON line
 	@scripts/crash-matrix

@@ -95,7 +95,9 @@ def test_every_registered_point_stands_in_the_code_and_no_other_does():
         for name in re.findall(r'fail_point\(\s*"([^"]+)"', path.read_text())
     ]
     assert {name for _, name in used} == set(FAIL_POINTS)
-    # A point of the engine is one line; one inside a publish stands in every store that has it.
+    # A point of the engine is one line, and one more where a batch of a stream does the same; one inside a publish
+    # stands in every store that has it.
+    used = [(path, name) for path, name in used if path != SOURCE / "streams" / "batch.py"]
     engine = [name for path, name in used if path.is_relative_to(SOURCE / "engine")]
     assert sorted(engine) == sorted(set(engine))
     assert not set(engine) & {name for path, name in used if not path.is_relative_to(SOURCE / "engine")}

@@ -41,6 +41,7 @@ PUBLIC = [
     "key_sql",
     "minutes",
     "run",
+    "run_stream",
 ]
 ERRORS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.TwiceError)]
 

@@ -17,7 +17,7 @@ from twice.model.tables import Table
 from twice.model.windows import Window
 
 if TYPE_CHECKING:
-    from twice.api import run
+    from twice.api import run, run_stream
     from twice.content.joins import as_of_join
     from twice.content.keys import key_of, key_sql
 
@@ -50,6 +50,7 @@ __all__ = [
     "key_sql",
     "minutes",
     "run",
+    "run_stream",
 ]
 
 # These need Spark, which importing a pipeline module must not load.
@@ -58,6 +59,7 @@ _WITH_SPARK = {
     "key_of": "twice.content.keys",
     "key_sql": "twice.content.keys",
     "run": "twice.api",
+    "run_stream": "twice.api",
 }
 
 

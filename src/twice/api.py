@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ from twice.engine.stores import Stores
 from twice.errors import UsageError
 from twice.ledger import open_ledger
 from twice.model.windows import Window
+from twice.streams.control import Request, StreamResult, Tell
+from twice.streams.control import run_stream as run_until_stopped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,6 +75,30 @@ def run(
     if result.error:
         raise result.error
     return result
+
+
+def run_stream(
+    pipeline: Pipeline,
+    name: str | None = None,
+    *,
+    available_now: bool = False,
+    resume_from_table: bool = False,
+    stop: threading.Event | None = None,
+    tell: Tell = lambda _: None,
+    tags: Mapping[str, str] | None = None,
+    config: Config | None = None,
+    spark: SparkSession | None = None,
+    ledger: Ledger | None = None,
+) -> StreamResult:
+    """Run a stream until `stop` is set or `twice stream stop` is called; raise what stopped it otherwise.
+
+    With `available_now` it reads what is there now, then ends. `tell` is called after each batch. A stream that was
+    stopped by `stop` raises `Interrupted`.
+    """
+    found = config or configuration.load()
+    request = Request(available_now, resume_from_table, "", tags or {}, stop or threading.Event(), tell)
+    with workshop(found, spark=spark, ledger=ledger) as shop:
+        return run_until_stopped(shop, pipeline, pipeline.find_stream(name), found.checkpoints, request)
 
 
 @contextmanager

@@ -24,8 +24,8 @@ _IN_PYPROJECT = re.compile(r"^\s*\[tool\.twice(\]|\.(?!audit\b))", re.MULTILINE)
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _PLACE = re.compile(r"[^\s:]+:[^\s:]+")
 _ENV = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_KNOWN = {"pipelines", "stores", "profiles", "ledger", "lease", "on_failure", "pools", "audit"}
-_KNOWN_PROFILE = {"spark", "ledger", "stores", "packages"}
+_KNOWN = {"pipelines", "stores", "profiles", "ledger", "lease", "on_failure", "pools", "streams", "audit"}
+_KNOWN_PROFILE = {"spark", "ledger", "stores", "streams", "packages"}
 _LONGEST_LEASE = 86_400
 # What [stores.*] takes, by its type; `option.NAME` is any setting of Spark's reader.
 _STORE_KEYS: Mapping[str, tuple[str, ...]] = {
@@ -71,6 +71,8 @@ class Config:
     lease: timedelta = timedelta(seconds=60)
     on_failure: str = ""
     pools: Mapping[str, Pool] = field(default_factory=dict)
+    # The folder of the checkpoints of streams.
+    checkpoints: str = ""
 
     def store(self, name: str) -> StoreConfig:
         """Return the store of that name."""
@@ -135,6 +137,8 @@ def _build(data: Mapping[str, Any], root: Path, source: Path | None, profile: st
     stores = _stores(data, chosen, where) or {"lake": {"type": "iceberg"}}
     only_known(_section(data, "ledger", where), {"url"}, f"[ledger] of {where}")
     ledger = _section(chosen if "ledger" in chosen else data, "ledger", where)
+    only_known(_section(data, "streams", where), {"checkpoints"}, f"[streams] of {where}")
+    streams = _section(chosen if "streams" in chosen else data, "streams", where)
     lease = _section(data, "lease", where)
     only_known(lease, {"seconds"}, f"[lease] of {where}")
     packages = chosen.get("packages")
@@ -156,6 +160,7 @@ def _build(data: Mapping[str, Any], root: Path, source: Path | None, profile: st
         lease=timedelta(seconds=_seconds(lease.get("seconds", 60), where)),
         on_failure=_hook(data.get("on_failure", ""), where),
         pools={name: _pool(name, options, where) for name, options in _section(data, "pools", where).items()},
+        checkpoints=_folder(streams.get("checkpoints", ".twice/checkpoints"), root, where),
     )
 
 
@@ -163,6 +168,7 @@ def _check_profile(data: Mapping[str, Any], profile: Mapping[str, Any], name: st
     """Refuse unknown keys of a profile, also of one that is not in use; its values may need another environment."""
     only_known(profile, _KNOWN_PROFILE, f"[{name}] of {where}")
     only_known(_section(profile, "ledger", where), {"url"}, f"[{name}.ledger] of {where}")
+    only_known(_section(profile, "streams", where), {"checkpoints"}, f"[{name}.streams] of {where}")
     stores = _stores(data, profile, where)
     for store in _section(profile, "stores", where):
         _checked_store(f"{name}.stores.{store}", stores[store], where)
@@ -272,6 +278,12 @@ def _seconds(value: object, where: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _LONGEST_LEASE:
         raise ConfigError(f"[lease] seconds in {where} must be a number above 0 and up to a day, not {value!r}")
     return float(value)
+
+
+def _folder(value: object, root: Path, where: object) -> str:
+    """Make a local path absolute, seen from the configuration file; an address such as s3a://… stays as it is."""
+    path = _text(value, "[streams] checkpoints", where)
+    return path if "://" in path else str((root / path).resolve())
 
 
 def _ledger_url(url: str, root: Path) -> str:

@@ -17,6 +17,7 @@ TwiceError
 │   ├── MergeRefused               two versions of the truth for one key
 │   ├── LateData                   rows for a closed partition whose table does not take them
 │   ├── NotSeparable               a partition computed alone is not what it is in its chunk
+│   ├── StreamRefused              a checkpoint, a table and a source that do not belong together
 │   └── StoreRefused               the table is not what its contract says
 ├── TransientError        exit 75  weather: the same run may well succeed later
 │   ├── Conflict                   someone else changed the scope between claim and publish
@@ -137,6 +138,10 @@ class LateData(PermanentError):
 
 class NotSeparable(PermanentError):
     """A step that mixes partitions was asked to compute several of them in one job."""
+
+
+class StreamRefused(PermanentError):
+    """A checkpoint, a table and a source that do not belong together: to go on would lose or double rows."""
 
 
 class StoreRefused(PermanentError):

@@ -32,6 +32,7 @@ FAIL_POINTS = {
     "effect.answered": "the calls of a batch were answered; the ledger does not know yet",
     "effect.recorded": "the ledger has the outcomes of a batch",
     "outbox.locked": "a relay holds some messages; nothing was sent",
+    "stream.noted": "the ledger knows that a batch is in its table; Spark does not yet",
     "outbox.sent": "the messages were answered; the outbox does not know yet",
     "parquet.ready": "everything that is to move is on the disk; the log does not know yet",
     "parquet.journalled": "the log has decided the publish; no folder has moved",

@@ -56,15 +56,17 @@ def check_producers(pipelines: Mapping[str, Pipeline]) -> None:
                 f'{known[0]} and {name} in the configuration are both called Pipeline("{pipeline.name}"): '
                 "their runs would be mixed up. Give one of them another name"
             )
-        for step in pipeline.steps.values():
-            table = step.writes.name
+        steps = [(f"step {step.name}", step.writes) for step in pipeline.steps.values()]
+        streams = [(f"stream {stream.name}", table) for stream in pipeline.streams.values() for table in stream.tables]
+        for writer, written in (*steps, *streams):
+            table = written.name
             if table in writers:
                 pipe, other = writers[table]
                 raise DefinitionError(
-                    f"{table} is written by the pipeline {pipe} (step {other}) and by the pipeline {name} "
-                    f"(step {step.name}): one table has one producer. Let one of them read what the other writes"
+                    f"{table} is written by the pipeline {pipe} ({other}) and by the pipeline {name} "
+                    f"({writer}): one table has one producer. Let one of them read what the other writes"
                 )
-            writers[table] = (name, step.name)
+            writers[table] = (name, writer)
 
 
 def load_object(config: Config, place: str, what: str) -> Any:

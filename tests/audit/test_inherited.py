@@ -17,6 +17,7 @@ CONFIG = AuditConfig(root=ROOT)
 # What each unsafe example is about, as its docstring says.
 UNSAFE = {
     "append.py": {"TW301": [29, 32]},
+    "foreach_batch.py": {"TW701": [33]},
     "row_number.py": {"TW606": [30]},
     "sequence.py": {"TW203": [23]},
     "unversioned_merge.py": {"TW404": [34], "TW604": [29]},

@@ -15,8 +15,9 @@ from twice.failpoints import FAIL_POINTS
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
 # Swaps are killed in tests/backfill/test_shadow.py, effects in tests/effects/test_crashes.py, the relay in
-# tests/effects/test_outbox.py.
-POINTS = [point for point in FAIL_POINTS if not point.startswith(("swap.", "shadow.", "effect.", "outbox."))]
+# tests/effects/test_outbox.py, streams in tests/streams/test_kill.py.
+_ELSEWHERE = ("swap.", "shadow.", "effect.", "outbox.", "stream.")
+POINTS = [point for point in FAIL_POINTS if not point.startswith(_ELSEWHERE)]
 STORES = ("iceberg", "sqlite", "postgres", "parquet", "delta")
 # Points that only some stores have, by name or by its first part; all others every store passes.
 ONLY = {

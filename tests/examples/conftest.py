@@ -93,6 +93,10 @@ def shop_config(spark: SparkSession, lakehouse: Path, tmp_path: Path) -> Config:
         [stores.serving]
         type = "sql"
         url = "sqlite:///serving.db"
+        [stores.landing]
+        type = "files"
+        path = "landing"
+        format = "json"
         """
     )
     return load(file)

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from examples.shop.generator import orders_feed
 from examples.shop.truth import expected_orders
-from examples.unsafe import append, row_number, sequence, unversioned_merge, wall_clock
+from examples.unsafe import append, foreach_batch, row_number, sequence, unversioned_merge, wall_clock
 
 pytestmark = [pytest.mark.spark, pytest.mark.full]
 
@@ -157,7 +157,7 @@ def test_s14_unversioned_merge_brings_old_values_back(spark: SparkSession, table
 
 
 def test_scripts_explain_themselves_and_know_nothing_of_twice() -> None:
-    scripts = [append, row_number, sequence, unversioned_merge, wall_clock]
+    scripts = [append, foreach_batch, row_number, sequence, unversioned_merge, wall_clock]
     assert all("What breaks:" in str(script.__doc__) for script in scripts)
     names = ", ".join(script.__name__ for script in scripts)
     code = f"import sys, {names}; assert 'twice' not in sys.modules; {append.__name__}.main(['--help'])"

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 import os
 import shutil
+import subprocess
+import sys
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyspark
@@ -15,19 +19,49 @@ from tests.support.servers import Missing, Process, free_port
 
 _BROKER = "org.apache.kafka:kafka_2.13:4.3.1"
 _FOLDER = Path(__file__).parents[2] / ".venv" / "kafka"
+# What lets Spark 4.1 read from Kafka, without what these name as their own dependencies: not all of it was published.
+_CONNECTOR = (
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.kafka:kafka-clients:3.9.1",
+    "org.apache.commons:commons-pool2:2.12.1",
+)
+_CONNECTOR_FOLDER = Path(__file__).parents[2] / ".venv" / "kafka-connector"
 
 
 def fetch() -> None:
-    """Fetch the broker's jars once, with Spark's own package resolution."""
-    if any((_FOLDER / "jars").glob("*kafka_2.13*.jar")):
-        return
-    from pyspark.sql import SparkSession
+    """Fetch the jars of the broker and of Spark's connector once, with Spark's own package resolution."""
+    if not any((_FOLDER / "jars").glob("*kafka_2.13*.jar")):
+        _resolve(_BROKER, _FOLDER)
+    for package in _CONNECTOR:
+        if not _jar(package).is_file():
+            others = [":".join(other.split(":")[:2]) for other in _CONNECTOR if other != package]
+            _resolve(package, _CONNECTOR_FOLDER, excludes=others)
 
-    settings = {"spark.ui.enabled": "false", "spark.jars.packages": _BROKER, "spark.jars.ivy": str(_FOLDER)}
-    builder = SparkSession.builder.master("local[1]")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    builder.getOrCreate().stop()
+
+def connector() -> list[Path]:
+    """Return the jars that let Spark read from Kafka."""
+    if absent := [package for package in _CONNECTOR if not _jar(package).is_file()]:
+        raise Missing(f"{absent[0]} is not here: call make test-kafka")
+    return [_jar(package) for package in _CONNECTOR]
+
+
+def _jar(package: str) -> Path:
+    group, artifact, version = package.split(":")
+    return _CONNECTOR_FOLDER / "jars" / f"{group}_{artifact}-{version}.jar"
+
+
+def _resolve(package: str, folder: Path, excludes: Sequence[str] = ()) -> None:
+    """Let a Spark of its own resolve a package: it does so only when its Java starts."""
+    settings = {"spark.ui.enabled": "false", "spark.jars.packages": package, "spark.jars.ivy": str(folder)}
+    if excludes:
+        settings["spark.jars.excludes"] = ",".join(excludes)
+    code = (
+        "import json, sys\nfrom pyspark.sql import SparkSession\nbuilder = SparkSession.builder.master('local[1]')\n"
+        "for name, value in json.loads(sys.argv[1]).items(): builder = builder.config(name, value)\n"
+        "builder.getOrCreate().stop()\n"
+    )
+    subprocess.run([sys.executable, "-c", code, json.dumps(settings)], check=True)
 
 
 class KafkaServer(Process):
@@ -36,9 +70,7 @@ class KafkaServer(Process):
     def __init__(self) -> None:
         super().__init__("kafka")
         if not any((_FOLDER / "jars").glob("*.jar")):
-            raise Missing(
-                "the jars of Kafka are not here: call scripts/with-spark .venv/bin/python -m tests.support.kafka"
-            )
+            raise Missing("the jars of Kafka are not here: call make test-kafka")
         self.controller = free_port()
         self._java = shutil.which("java", path=f"{os.environ.get('JAVA_HOME', '')}/bin:{os.environ['PATH']}") or "java"
         scala = next((Path(pyspark.__file__).parent / "jars").glob("scala-library-*.jar"))

@@ -27,6 +27,7 @@ COMMANDS = {
     "status": "twice.cli.status:status",
     "effects": "twice.cli.effects:effects",
     "outbox": "twice.cli.outbox:outbox",
+    "stream": "twice.cli.stream:stream",
     "accept": "twice.cli.accept:accept",
     "runs": "twice.cli.runs:runs",
     "show": "twice.cli.runs:show",

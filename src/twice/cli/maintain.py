@@ -40,7 +40,7 @@ def maintain(
     kept = span(keep, "--keep")
     config = settings.config
     found = [find_pipeline(config, pipeline)] if pipeline else list(load_pipelines(config).values())
-    known = {step.writes.name for each in found for step in each.steps.values()}
+    known = {table.name for each in found for table in each.written()}
     if not known:
         raise UsageError("no pipeline is named, so there are no tables", to_go_on="twice maintain module:object")
     wanted = [str(TableName.parse(table)) for table in tables]

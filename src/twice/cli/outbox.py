@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 
 from twice.cli.output import json_option, moment, print_json, print_table, print_text
 from twice.cli.settings import Settings, pass_settings
+from twice.cli.stopping import stopping
 from twice.errors import ConfigError, Interrupted, UsageError
 from twice.loading import find_pipeline
 
@@ -52,7 +48,7 @@ def relay(settings: Settings, pipeline: str, table: str | None, drain: bool, as_
     from twice.effects.outbox.relay import run
 
     relays, sent = _relays(settings, pipeline, table), 0
-    with _stopping() as stop:
+    with stopping() as stop:
         for done in run(relays, drain=drain, stop=stop):
             sent += done.state == "sent"
             if as_json:
@@ -176,22 +172,6 @@ def _relays(settings: Settings, name: str, table: str | None) -> list[Relay]:
                 raise ConfigError(f"{each.name}: twice.toml has no store {each.id.store}")
             found.append(Relay(open_database(settings.config.stores[each.id.store], settings.config.root), each))
     return found
-
-
-@contextmanager
-def _stopping() -> Iterator[threading.Event]:
-    """Let Ctrl-C and SIGTERM end the relay once the calls under way have ended and are recorded."""
-    stop = threading.Event()
-
-    def ask(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _line(done: Delivered) -> dict[str, object]:

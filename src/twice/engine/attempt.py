@@ -6,7 +6,7 @@ next attempt can go on; the fail points between them are where the crash tests k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from twice.engine import freshness, gating
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from twice.engine.job import Job
     from twice.ledger import Claim, Output
     from twice.model.scopes import Scope
+    from twice.store.protocol import Stage
 
 
 def attempt(job: Job, row: int) -> Finding:
@@ -106,18 +107,42 @@ def commit(
     changed = freshness.changed_partitions(job, staged, verdict)
     files = freshness.files_after(job, staged, changed)
     remember, details = freshness.marks(job), staged.details(verdict, changed)
-    if not changed:
-        job.store.discard(job.session, staged.stage, remember)
-        return _found(job, "unchanged", described(files, staged.stage.base), verdict, details)
-    look_again()
-    heartbeat.require()
+    if changed:
+        look_again()
+        remember |= freshness.tombstones(job)
     # Saved before the commit, so that whoever finds the commit without its record can complete it.
-    job.ledger.prepare(claim, row, described(files, None), details=_accepted(verdict))
-    notes = {"twice.run": job.run, "twice.step": f"{job.pipeline.name}.{job.step.name}"}
-    remember |= freshness.tombstones(job)
-    version = job.store.publish(job.session, staged.stage, changed, notes, remember)
+    expected = described(files, None) if changed else []
+    status, version = commit_stage(
+        job, claim, row, heartbeat, staged.stage, changed, remember, expected, _accepted(verdict)
+    )
+    return _found(job, status, described(files, version), verdict, details)
+
+
+def commit_stage(
+    job: Job,
+    claim: Claim,
+    row: int,
+    heartbeat: Heartbeat,
+    stage: Stage,
+    changed: Sequence[Scope],
+    remember: Mapping[str, str],
+    expected: Sequence[Output] = (),
+    details: Mapping[str, object] | None = None,
+    more: Mapping[str, str] | None = None,
+) -> tuple[str, str | None]:
+    """Publish the changed partitions of a stage, or drop a stage that changes nothing; return how, and the version.
+
+    `more` goes with the version, beside the run and the step.
+    """
+    if not changed:
+        job.store.discard(job.session, stage, remember)
+        return "unchanged", stage.base
+    heartbeat.require()
+    job.ledger.prepare(claim, row, expected, details=details)
+    notes = {"twice.run": job.run, "twice.step": f"{job.pipeline.name}.{job.step.name}", **(more or {})}
+    version = job.store.publish(job.session, stage, changed, notes, remember)
     fail_point("publish.committed")
-    return _found(job, "published", described(files, version), verdict, details)
+    return "published", version
 
 
 def _accepted(verdict: Verdict) -> dict[str, object]:

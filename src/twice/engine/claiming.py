@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 
 from twice.engine.heartbeat import lease_lost
 from twice.engine.session import is_stopped
-from twice.errors import LeaseLost, LedgerError, ScopeHeld, TransientError, TwiceError, UsageError
+from twice.errors import Interrupted, LeaseLost, LedgerError, ScopeHeld, TransientError, TwiceError, UsageError
 from twice.failpoints import fail_point
 from twice.ledger import Owner
 from twice.model.scopes import Scope
@@ -37,6 +37,10 @@ def claim_scope(job: Job) -> tuple[Claim, bool]:
                 continue
             if time.monotonic() >= deadline:
                 raise
+            if job.abandoned():
+                raise Interrupted(
+                    f"step {job.step.name} was stopped while it waited", safe="nothing was published"
+                ) from None
             if not waited:
                 job.tell("waiting", held.message)
             waited = True

@@ -49,8 +49,8 @@ def batches(job: Job, bound: Mapping[str, DataFrame]) -> Iterator[DataFrame]:
 
 def _call(job: Job, bound: Mapping[str, DataFrame]) -> Any:
     step, window = job.step, job.scope.window
-    assert window is not None  # noqa: S101 - a run always has a window
     if step.query is not None:
+        assert window is not None  # noqa: S101 - a run always has a window
         for name, rows in bound.items():
             rows.createOrReplaceTempView(name)
         markers = {"window_start": window.start, "window_end": window.end}
@@ -183,8 +183,8 @@ def _checked(job: Job, result: DataFrame) -> DataFrame:
     if table.schema is not None:
         _match_declared(job, result)
     inspect_plan(step, result)
-    if isinstance(table.write, Merge):
-        result = result.withColumn(WINDOW_COLUMN, F.lit(str(job.scope.window)))
+    if isinstance(table.write, Merge) or job.batch:
+        result = result.withColumn(WINDOW_COLUMN, F.lit(job.mark))
     if table.loaded_at:
         result = result.withColumn(LOADED_AT_COLUMN, F.lit(job.ledger.clock.now()))
     return result

@@ -33,11 +33,11 @@ def nothing_to_do(job: Job, claim: Claim, row: int, inputs: list[Pinned], *, wai
         newest = job.store.property(job.session, job.step.writes, NEWEST)
         assert job.scope.window is not None  # noqa: S101 - a run always has a window
         if newest and datetime.fromisoformat(newest) > job.scope.window.start:
-            return _end(job, claim, row, "superseded", [], {"newest": newest})
+            return end_early(job, claim, row, "superseded", [], {"newest": newest})
     if takes_no_late_rows(job):
         refuse_late_rows(job, *_before_and_now(job, inputs))
     if (job.skip_fresh or (waited and not job.anew)) and (outputs := fresh_outputs(job, inputs)) is not None:
-        return _end(job, claim, row, "fresh", outputs, {})
+        return end_early(job, claim, row, "fresh", outputs, {})
     return None
 
 
@@ -68,9 +68,10 @@ def tombstones(job: Job) -> dict[str, str]:
     return {PROPERTY: known.adding(new).text} if new else {}
 
 
-def _end(
+def end_early(
     job: Job, claim: Claim, row: int, status: str, outputs: Sequence[Output], details: Mapping[str, object]
 ) -> Finding:
+    """End an attempt that has nothing to publish, and give its claim back."""
     job.ledger.release(claim)
     job.ledger.finish_attempt(row, status, details=details)
     version = outputs[0].version if outputs else None

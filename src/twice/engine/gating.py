@@ -148,7 +148,7 @@ def profiled(
     table = job.step.writes
     by_values = profile(
         rows,
-        partition=(table.partition.column,) if table.partition else (),
+        partition=(job.target.partition_column,) if job.target.partition_column else (),
         dimensions=table.dimensions,
         where=scope_filter(job.target),
         key=key,
@@ -160,7 +160,7 @@ def profiled(
     # The filter left only rows that fit the scope's dimensions.
     fixed = [dict(job.target.scope.dimensions).get(name, "") for name in table.dimensions]
     for values, seen in by_values.items():
-        partition = job.target.partition_of(values[0] if values else None, fixed)
+        partition = job.target.partition_of(values[0], fixed) if values else job.target.partitions[0]
         if partition is not None:
             merged[partition] = seen
     return merged

@@ -52,6 +52,8 @@ class Job:
     # The reason for each gate that this run lets through.
     accepted_gates: Mapping[str, str] = field(default_factory=dict)
     anew: bool = False
+    # The batch of a stream that the rows come from.
+    batch: str = ""
     # Whether nobody waits for the result any more.
     abandoned: Callable[[], bool] = lambda: False
     number: int = 1
@@ -62,6 +64,11 @@ class Job:
     def store(self) -> Store:
         """The store that the step writes to."""
         return self.stores.of(self.step.writes)
+
+    @property
+    def mark(self) -> str:
+        """What a row of a table that is written by key says about who wrote it."""
+        return self.batch or str(self.scope.window)
 
     @cached_property
     def units(self) -> tuple[Window, ...]:

@@ -7,6 +7,7 @@ nothing looks changed by hand afterwards.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from twice.engine.run import Workshop
-    from twice.ledger import Output
+    from twice.ledger import Ledger, Output, StreamInfo
     from twice.model.pipelines import Pipeline
     from twice.model.tables import Table
 
@@ -67,10 +68,10 @@ def maintain(
 ) -> list[TableMaintenance]:
     """Maintain every table that the pipelines write; `keep` is how far back `twice undo` still reaches."""
     return [
-        _maintain(workshop, pipeline, step.writes, keep, compact=compact, dry_run=dry_run)
+        _maintain(workshop, pipeline, table, keep, compact=compact, dry_run=dry_run)
         for pipeline in pipelines
-        for step in pipeline.ordered()
-        if tables is None or step.writes.name in tables
+        for table in pipeline.written()
+        if tables is None or table.name in tables
     ]
 
 
@@ -150,6 +151,25 @@ def _expire(workshop: Workshop, session: SparkSession, table: Table, keep: timed
                 return
     before = maintenance.snapshots(session, table)
     now = ledger.clock.now()
-    result.files_removed = maintenance.expire(session, table, now - keep)
+    oldest = now - keep
+    for reader in ledger.streams.readers(table.name):
+        name, snapshot = f"{reader.pipeline}.{reader.stream}", _read_until(ledger, reader)
+        if snapshot is None:
+            result.remarks.append(f"snapshots kept: the stream {name} has begun to read it")
+            return
+        needed = maintenance.committed_at(session, table, snapshot)
+        if needed is not None and needed < oldest:
+            oldest = needed
+            result.remarks.append(f"snapshots kept from {needed:%Y-%m-%d %H:%M} on: the stream {name} reads it")
+    result.files_removed = maintenance.expire(session, table, oldest)
     result.snapshots_expired = before - maintenance.snapshots(session, table)
     result.files_removed += maintenance.remove_orphans(session, table, now)
+
+
+def _read_until(ledger: Ledger, reader: StreamInfo) -> int | None:
+    """Return the snapshot from which a stream may read again: where the batch before its newest one ended."""
+    known = ledger.streams.batches(reader.pipeline, reader.stream, query=reader.query, limit=2)
+    if len(known) < 2:
+        return None
+    said = json.loads(known[1].offsets.splitlines()[-1])
+    return int(said["snapshot_id"]) if "snapshot_id" in said else None

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from twice.engine.job import Job
     from twice.ledger import Claim
     from twice.model.scopes import Scope
+    from twice.model.tables import Table
     from twice.store.protocol import Stage
 
 
@@ -86,40 +87,54 @@ def _stage_changes(job: Job, stage: Stage, parts: list[DataFrame]) -> Staged:
     source = source.localCheckpoint()
     verdict = judge_source(job, source)
     table = job.step.writes
-    matched = [*table.key, *(name for name in table.partition_columns if name not in table.key)]
-    merge = table.write if isinstance(table.write, Merge) else None
-    if merge and (reused := changes.reused_in_source(source, matched, merge, LIMIT)):
-        raise _reused(job, merge, reused)
-    one_each = _one_row_per_key(job, source, matched)
     target = job.store.read(job.session, table, stage.base).where(scope_filter(job.target))
     _require_unique_target(job, stage, target)
-    compared = changes.compare(
-        one_each, target, matched=matched, merge=merge, window=str(job.scope.window)
-    ).localCheckpoint()
-    counts = changes.kinds(compared)
-    if merge and counts.get("reused"):
-        raise _reused(job, merge, _keys(changes.of_kind(compared, "reused"), table.key))
-    if counts.get("disputed") and not _keeps(table.write):
-        raise _disputed(job, compared, counts["disputed"])
-    written = changes.of_kind(compared, *changes.WRITTEN)
+    written, counts = compare_by_key(job, source, target)
     changed = any(counts.get(kind) for kind in changes.WRITTEN)
     if changed:
         job.store.stage_changes(job.session, stage, written, insert_only=not isinstance(table.write, Merge))
     return Staged(stage, changed, counts, verdict)
 
 
-def judge_source(job: Job, source: DataFrame) -> Verdict:
-    """Apply gates to the step's own rows; several rows for one key are settled by version later."""
+def compare_by_key(job: Job, source: DataFrame, target: DataFrame) -> tuple[DataFrame, Mapping[str, int]]:
+    """Cut rows to those that change the target, by the table's key; return them, and how many are of each kind."""
     table = job.step.writes
-    nulls = source.where(_any_null(table.key)).limit(LIMIT).collect()
+    matched = matched_columns(table)
+    merge = table.write if isinstance(table.write, Merge) else None
+    if merge and (reused := changes.reused_in_source(source, matched, merge, LIMIT)):
+        raise _reused(job, merge, reused)
+    one_each = _one_row_per_key(job, source, matched)
+    compared = changes.compare(one_each, target, matched=matched, merge=merge, window=job.mark).localCheckpoint()
+    counts = changes.kinds(compared)
+    if merge and counts.get("reused"):
+        raise _reused(job, merge, _keys(changes.of_kind(compared, "reused"), table.key))
+    if counts.get("disputed") and not _keeps(table.write):
+        raise _disputed(job, compared, counts["disputed"])
+    return changes.of_kind(compared, *changes.WRITTEN), counts
+
+
+def matched_columns(table: Table) -> list[str]:
+    """Return the columns by which a row is found again: the key, and the partition it lies in."""
+    return [*table.key, *(name for name in table.partition_columns if name not in table.key)]
+
+
+def refuse_null_keys(job: Job, rows: DataFrame, key: Sequence[str]) -> None:
+    """Refuse rows with a null in a key."""
+    nulls = rows.where(_any_null(key)).limit(LIMIT).collect()
     if nulls:
-        shown = rows_text(table, [row.asDict(recursive=True) for row in nulls])
+        shown = rows_text(job.step.writes, [row.asDict(recursive=True) for row in nulls])
         raise KeyViolation(
-            f"{table.name}: step {job.step.name} returns rows with a null in the business key "
-            f"({', '.join(table.key)}):{shown}",
+            f"{job.step.writes.name}: step {job.step.name} returns rows with a null in the business key "
+            f"({', '.join(key)}):{shown}",
             safe="nothing was published; the last good version stays readable",
             to_go_on="filter or repair these rows in the step",
         )
+
+
+def judge_source(job: Job, source: DataFrame) -> Verdict:
+    """Apply gates to the step's own rows; several rows for one key are settled by version later."""
+    table = job.step.writes
+    refuse_null_keys(job, source, table.key)
     if isinstance(table.write, Merge):
         absent = source.where(column(table.write.version).isNull()).limit(LIMIT).collect()
         if absent:

@@ -76,6 +76,12 @@ def undo(
     published = [attempt for attempt in reversed(info.attempts) if attempt.status == "published"]
     if not published:
         raise UsageError(f"run {info.id} published nothing, so there is nothing to undo")
+    if streams := sorted({attempt.step for attempt in published} - set(pipeline.steps)):
+        raise UsageError(
+            f"run {info.id} is of {', '.join(streams)}, and only steps of {pipeline.name} can be undone",
+            safe="nothing was undone",
+            to_go_on=f"a stream's batches are restated: twice stream replay {pipeline.name} --from A --to B",
+        )
     published.sort(key=lambda attempt: list(pipeline.steps).index(attempt.step), reverse=True)
     jobs = [(_job(workshop, pipeline, attempt, info.id), attempt) for attempt in published]
     jobs, left = _chosen(jobs, info.id, steps, tables)

@@ -12,6 +12,7 @@ from twice.ledger.moving import MoveReport
 from twice.ledger.opening import Ledger, find_ledger, open_ledger, revision_at
 from twice.ledger.redaction import redact
 from twice.ledger.runs import ACCEPTED_GATES
+from twice.ledger.streams import BatchInfo, StreamInfo
 from twice.ledger.values import Abandoned, Claim, InputRecord, Output, Owner
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Abandoned",
     "AttemptInfo",
     "BackfillInfo",
+    "BatchInfo",
     "Chunk",
     "Claim",
     "Clock",
@@ -40,6 +42,7 @@ __all__ = [
     "Revision",
     "RunInfo",
     "Shadow",
+    "StreamInfo",
     "SystemClock",
     "Tally",
     "find_ledger",

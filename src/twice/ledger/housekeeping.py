@@ -25,6 +25,7 @@ from twice.ledger.schema import (
     input_sets,
     outputs,
     runs,
+    stream_batches,
     tokens,
     workers,
 )
@@ -54,6 +55,7 @@ class Housekeeping(Book):
             "runs": (runs, _old_runs(before)),
             "inputs": (input_sets, _unused_inputs()),
             "backfills": (backfills, _old_backfills(before)),
+            "batches": (stream_batches, _old_batches(before)),
         }
         if dry_run:
             # The same statements, all undone: what is shown is what would happen.
@@ -164,6 +166,14 @@ def _old_backfills(before: datetime) -> sa.Select[tuple[object]]:
     # What is left of a shadow is found by its backfill only.
     left = backfills.c.shadow.contains('"removed":false')
     return sa.select(backfills.c.id).where(last < before, ~heard, ~left)
+
+
+def _old_batches(before: datetime) -> sa.Select[tuple[object]]:
+    """Name the batches of streams that can no longer be replayed; the newest ones say where a stream is."""
+    newer = stream_batches.alias("newer")
+    same = [newer.c[name] == stream_batches.c[name] for name in ("pipeline", "stream", "query")]
+    kept = sa.select(sa.func.max(newer.c.batch)).where(*same).scalar_subquery()
+    return sa.select(stream_batches.c.id).where(stream_batches.c.started_at < before, stream_batches.c.batch < kept)
 
 
 def _unused_inputs() -> sa.CompoundSelect[tuple[object]]:

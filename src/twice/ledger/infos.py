@@ -173,6 +173,8 @@ class PruneReport:
     effects: int = 0
     # Effects whose payload and answer were removed, and whose key and state stay.
     tombstones: int = 0
+    # Batches of streams, which then cannot be replayed any more.
+    batches: int = 0
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -186,4 +188,5 @@ class PruneReport:
             "backfills": self.backfills,
             "effects": self.effects,
             "tombstones": self.tombstones,
+            "batches": self.batches,
         }

@@ -30,6 +30,7 @@ from twice.ledger.runs import Runs
 from twice.ledger.schema import REVISIONS
 from twice.ledger.shadows import Shadows
 from twice.ledger.sqlite import SqliteDatabase
+from twice.ledger.streams import Streams
 
 _WRITE = "write sqlite:///path/to/ledger.db or postgresql://user@host/database in twice.toml"
 
@@ -56,6 +57,11 @@ class Ledger(
     def effects(self) -> Effects:
         """Calls to the outside world."""
         return Effects(self.database, self.clock)
+
+    @cached_property
+    def streams(self) -> Streams:
+        """Streams and their batches."""
+        return Streams(self.database, self.clock)
 
     def __repr__(self) -> str:
         return f"<Ledger {self.url}>"

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 # Every revision that this package understands, oldest first. Anything else was written by a newer one.
-REVISIONS = ("0001", "0002", "0003")
+REVISIONS = ("0001", "0002", "0003", "0004")
 VERSION_TABLE = "twice_ledger_version"
 
 # States of a claim.
@@ -316,4 +316,48 @@ effect_scopes = sa.Table(
     sa.Column("sent", sa.Boolean, nullable=False),
     sa.Column("changed_at", Instant, nullable=False),
     sa.UniqueConstraint("pipeline", "effect", "scope", name="effect_scopes_once"),
+)
+
+# Streams as they ran last. `query` is the id that Spark keeps in the checkpoint.
+streams = sa.Table(
+    "streams",
+    metadata,
+    sa.Column("id", _Id, primary_key=True),
+    sa.Column("pipeline", _Text, nullable=False),
+    sa.Column("stream", _Text, nullable=False),
+    sa.Column("table_name", _Text, nullable=False),
+    sa.Column("source", _Text, nullable=False),
+    # The table that is read; empty where the source is none.
+    sa.Column("source_table", _Text, nullable=False),
+    sa.Column("query", _word(64), nullable=False),
+    sa.Column("checkpoint", _Text, nullable=False),
+    sa.Column("run", _word(32), nullable=False),
+    sa.Column("stop", sa.Boolean, nullable=False),
+    sa.Column("changed_at", Instant, nullable=False),
+    sa.UniqueConstraint("pipeline", "stream", name="streams_once"),
+)
+
+# What each batch of a stream read and wrote. `offsets` is what Spark wrote into the checkpoint before the batch.
+stream_batches = sa.Table(
+    "stream_batches",
+    metadata,
+    sa.Column("id", _Id, primary_key=True),
+    sa.Column("pipeline", _Text, nullable=False),
+    sa.Column("stream", _Text, nullable=False),
+    sa.Column("query", _word(64), nullable=False),
+    sa.Column("batch", sa.BigInteger, nullable=False),
+    sa.Column("run", _word(32), nullable=False),
+    sa.Column("offsets", _Text, nullable=False),
+    sa.Column("version", _Text),
+    sa.Column("rows_in", sa.BigInteger),
+    sa.Column("rows_out", sa.BigInteger),
+    sa.Column("duplicates", sa.BigInteger),
+    # Null until the query has said how many rows were too old.
+    sa.Column("late", sa.BigInteger),
+    sa.Column("state_rows", sa.BigInteger),
+    sa.Column("started_at", Instant, nullable=False),
+    sa.Column("ended_at", Instant),
+    sa.Column("replayed_at", Instant),
+    sa.UniqueConstraint("pipeline", "stream", "query", "batch", name="stream_batches_once"),
+    sa.Index("stream_batches_by_time", "pipeline", "stream", "started_at"),
 )

@@ -48,7 +48,8 @@ def _table(pipeline: Pipeline, table: Table, more: More) -> Iterator[str]:
 
 
 def _facts(pipeline: Pipeline, table: Table, producer: Step | None) -> Iterator[tuple[str, str]]:
-    yield "Written by", _writer(producer)
+    stream = next((each for each in pipeline.streams.values() if each.writes.id == table.id), None)
+    yield "Written by", f"stream {stream.text}" if stream is not None else _writer(producer)
     yield "Owner", table.owner or "nobody is named"
     yield "Partition", str(table.partition) if table.partition else "none: one scope is the whole table"
     yield "Time-bound parameter", _time_bound(pipeline, table)
@@ -68,6 +69,8 @@ def _facts(pipeline: Pipeline, table: Table, producer: Step | None) -> Iterator[
         reads = (f"{name} = {read.reach(table.lateness)}" for name, read in producer.reads.items())
         yield "Reads", "; ".join(reads) or "the outside"
         yield from _outside(pipeline, table)
+    if stream is not None:
+        yield "Gates", "; ".join(_gates(table)) or "none"
     if table.schema:
         yield "Schema", str(table.schema)
     yield "Personal columns", ", ".join(table.personal) or "none"

@@ -8,10 +8,12 @@ from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 from twice.errors import DefinitionError, UsageError
+from twice.model.durations import Duration
 from twice.model.effects import Effect, OnChange, OnUnknown, Target
 from twice.model.grains import Grain, zone_of
 from twice.model.rates import Rate
 from twice.model.steps import Retry, Step, check_signature
+from twice.model.streams import Dedup, Stream, StreamSource
 from twice.model.tables import Read, Table
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -45,6 +47,7 @@ class Pipeline:
         self.description = description
         self.steps: dict[str, Step] = {}
         self.effects: dict[str, Effect] = {}
+        self.streams: dict[str, Stream] = {}
 
     def __repr__(self) -> str:
         return f"Pipeline({self.name}, {len(self.steps)} steps)"
@@ -211,6 +214,45 @@ class Pipeline:
 
         return declare
 
+    def stream(
+        self,
+        *,
+        reads: StreamSource,
+        writes: Table,
+        dedup: Dedup,
+        name: str | None = None,
+        options: Mapping[str, str] | None = None,
+        every: Duration | None = None,
+        version: str = "",
+        nondeterministic: str = "",
+        transient: tuple[type[BaseException], ...] = (),
+        retry: Retry | None = None,
+    ) -> Callable[[Function], Function]:
+        """Declare a function from a batch's events to the rows of a table as a stream; `dedup` keeps repeats out.
+
+        `options` go to Spark's reader; `every` is the least time between the starts of two batches.
+        """
+
+        def declare(function: Function) -> Function:
+            stream = Stream(
+                name=name or _name_of(function),
+                pipeline=self.name,
+                reads=reads,
+                writes=writes,
+                dedup=dedup,
+                function=function,
+                options=dict(options or {}),
+                every=every,
+                version=version,
+                nondeterministic=nondeterministic,
+                transient=transient,
+                retry=retry or Retry(),
+            )
+            self._add_stream(stream)
+            return function
+
+        return declare
+
     def effects_after(self, table: Table) -> list[Effect]:
         """Return the effects that are owed when a table is published."""
         return [effect for effect in self.effects.values() if effect.after.id == table.id]
@@ -238,11 +280,21 @@ class Pipeline:
         """All scope dimensions of the tables that the pipeline writes."""
         return frozenset(name for step in self.steps.values() for name in step.writes.dimensions)
 
+    def written(self) -> Iterator[Table]:
+        """Yield every table that a step or a stream of the pipeline writes."""
+        yield from (step.writes for step in self.ordered())
+        yield from (table for stream in self.streams.values() for table in stream.tables)
+
     def tables(self) -> Iterator[Table]:
         """Yield every table that the pipeline reads or writes, once."""
         seen = set()
         for step in self.ordered():
             for table in (*(read.table for read in step.reads.values()), step.writes):
+                if table.id not in seen:
+                    seen.add(table.id)
+                    yield table
+        for stream in self.streams.values():
+            for table in (*([stream.reads] if isinstance(stream.reads, Table) else []), stream.writes):
                 if table.id not in seen:
                     seen.add(table.id)
                     yield table
@@ -261,11 +313,7 @@ class Pipeline:
                 f"pipeline {self.name} has a step {step.name} already; give one of them another name="
             )
         _check_declared(step)
-        if other := self.producer(step.writes):
-            raise DefinitionError(
-                f"{step.writes.name} is written by the step {other.name} already: one table has one "
-                f"producer. Let {step.name} write a table of its own, or union the two results in one step"
-            )
+        self._require_one_producer(step.name, step.writes)
         self._check_grain(step)
         self._check_own_output(step)
         self.steps[step.name] = step
@@ -274,6 +322,36 @@ class Pipeline:
         except DefinitionError:
             del self.steps[step.name]
             raise
+
+    def _add_stream(self, stream: Stream) -> None:
+        if not _NAME.fullmatch(str(stream.name)):
+            raise DefinitionError(f"stream name {stream.name!r}: use letters, digits, - and _, starting with a letter")
+        if stream.name in self.streams or stream.name in self.steps:
+            kind = "stream" if stream.name in self.streams else "step"
+            raise DefinitionError(f"pipeline {self.name} has a {kind} {stream.name} already; give one another name=")
+        self._require_one_producer(stream.name, stream.writes)
+        self.streams[stream.name] = stream
+
+    def find_stream(self, name: str | None) -> Stream:
+        """Return the stream of that name; None: the only one."""
+        if name is None and len(self.streams) == 1:
+            return next(iter(self.streams.values()))
+        known = ", ".join(self.streams) or "none"
+        if name is None:
+            raise UsageError(f"pipeline {self.name} has {len(self.streams)} streams: name one of {known}")
+        if name not in self.streams:
+            raise UsageError(f"pipeline {self.name} has no stream {name!r}; its streams are: {known}")
+        return self.streams[name]
+
+    def _require_one_producer(self, name: str, table: Table) -> None:
+        stream = next((each for each in self.streams.values() if each.writes.id == table.id), None)
+        step = self.producer(table)
+        if stream is not None or step is not None:
+            other = f"stream {stream.name}" if stream is not None else f"step {step.name if step else ''}"
+            raise DefinitionError(
+                f"{table.name} is written by the {other} already: one table has one producer. Let {name} write a "
+                "table of its own, or union the two results in one step"
+            )
 
     def _add_effect(self, effect: Effect) -> None:
         if not _NAME.fullmatch(str(effect.name)):

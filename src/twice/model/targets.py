@@ -15,12 +15,16 @@ from twice.model.tables import Table
 
 @dataclass(frozen=True)
 class Target:
-    """One table, one scope, its partitions in order, and the zone that names them."""
+    """One table, one scope, its partitions in order, and the zone that names them.
+
+    `by_key`: rows are added by their keys alone, so what else the scope holds is not looked at.
+    """
 
     table: Table
     scope: Scope
     partitions: tuple[Scope, ...]
     zone: ZoneInfo
+    by_key: bool = False
 
     @classmethod
     def of(cls, table: Table, run: Scope, zone: ZoneInfo) -> Target:
@@ -30,6 +34,11 @@ class Target:
             return cls(table, scope, (scope,), zone)
         windows = table.partition.grain.partitions(scope.window, zone)
         return cls(table, scope, tuple(Scope(window, scope.dimensions) for window in windows), zone)
+
+    @property
+    def partition_column(self) -> str | None:
+        """The column that tells the target's partitions apart; None where the scope is the whole table."""
+        return self.table.partition.column if self.table.partition and self.scope.window else None
 
     def value(self, partition: Scope) -> PartitionValue | None:
         """Return what the partition column holds in one of the partitions."""
@@ -50,8 +59,8 @@ class Target:
         for name, found in zip(self.table.dimensions, dimensions, strict=True):
             if found is None or (name in wanted and str(found) != wanted[name]):
                 return None
-        if self.table.partition is None:
-            return self.partitions[0]
+        if self.table.partition is None or self.scope.window is None:
+            return self.partitions[0] if self.table.partition is None or value is not None else None
         if isinstance(value, datetime):
             value = value.astimezone(timezone.utc)
         return self._by_value.get(value)

@@ -86,7 +86,8 @@ class Stray:
 class Stage:
     """Rows of one claim, written but not published.
 
-    `unique`: the plan that made the rows proves that no key occurs twice in a partition.
+    `unique`: the plan that made the rows proves that no key occurs twice in a partition. `written`: how many rows
+    `stage_changes` has added.
     """
 
     target: Target
@@ -95,6 +96,7 @@ class Stage:
     version: str | None = None
     strays: list[Stray] = field(default_factory=list)
     unique: bool = False
+    written: int = 0
 
 
 class Source(Protocol):
@@ -147,6 +149,14 @@ class Grouping(Protocol):
         """Let the reads of this session from now on do so, or not."""
 
 
+@runtime_checkable
+class Streaming(Protocol):
+    """A source that a stream can follow."""
+
+    def follow(self, session: SparkSession, table: Table, options: Mapping[str, str]) -> DataFrame:
+        """Read the rows that are added to a table, as a stream."""
+
+
 class Store(Source, Protocol):
     """A destination that can stage, publish atomically, and fence."""
 
@@ -178,8 +188,13 @@ class Store(Source, Protocol):
     def stage(self, session: SparkSession, stage: Stage, rows: DataFrame, *, first: bool = True) -> None:
         """Write rows into the stage; `first` replaces the scope there, later calls add to it."""
 
-    def stage_changes(self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool) -> None:
-        """Upsert rows into the stage by the table's key."""
+    def stage_changes(
+        self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
+    ) -> None:
+        """Upsert rows into the stage by the table's key.
+
+        `instead_of`: rows that carry this mark in `_twice_window` go, and the given ones come in their place.
+        """
 
     def staged(self, session: SparkSession, stage: Stage) -> DataFrame:
         """Read the scope as it would be after the publish."""

@@ -15,7 +15,8 @@ batch.write.format("delta").option("txnAppId", "orders").option("txnVersion", ba
 
 For a database: in one transaction delete the rows of this `batch_id`, then insert them; or upsert by key.
 
-With `twice` load the landed rows by window into a `Table(…, key=[…], write=InsertOnly())`: a key is written once.
+With `twice` declare a stream, `@pipeline.stream(reads=…, writes=…, dedup=Write("event_id"))`: a batch is committed
+together with its number, and an event key is written once.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def check(job: Job) -> Iterator[Finding]:
             "the batch's number",
             instead='.option("txnAppId", …).option("txnVersion", batch_id) on Delta; elsewhere a merge by key, or '
             "delete and insert by batch_id",
-            with_twice="load by window into a Table(…, key=[…], write=InsertOnly()): a key is written once",
+            with_twice='@pipeline.stream(…, dedup=Write("event_id")): a batch is committed with its number, a key once',
         )
 
 

@@ -21,6 +21,7 @@ from pyspark.sql.classic.dataframe import DataFrame
 
 from twice.content.java import items_of
 from twice.errors import EnvironmentProblem
+from twice.model.streams import StreamMark
 from twice.store.delta.layout import Layout, conditions, inside
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ _NOTES = "spark.databricks.delta.commitInfo.userMetadata"
 _GONE = ("IllegalStateException", "FileNotFoundException", "VersionNotFoundException")
 # Every claim of a scope writes its token here; a table remembers the highest one of each scope.
 APPLICATION = "twice:"
+_STREAM = "twice-stream:"
 
 
 @dataclass(frozen=True)
@@ -203,16 +205,39 @@ def claimed(session: SparkSession, application: str, token: int) -> Any:
 
 def tokens(snapshot: Any) -> dict[str, int]:
     """Return the highest token that each scope has seen."""
-    found = {}
+    return {application: version for application, version, _ in _transactions(snapshot, APPLICATION)}
+
+
+def stream_mark(snapshot: Any) -> str | None:
+    """Return the mark of the stream that wrote the table last, if any did."""
+    found = max(_transactions(snapshot, _STREAM), key=lambda each: each[2], default=None)
+    if found is None:
+        return None
+    stream, query = found[0].removeprefix(_STREAM).rsplit(":", 1)
+    return StreamMark(stream, query, found[1]).text
+
+
+def streamed(session: SparkSession, snapshot: Any, mark: StreamMark) -> Any:
+    """Say in a commit which batch of which query it holds, as the newest of all marks, whatever the clocks say."""
+    newest = max((raised for _, _, raised in _transactions(snapshot, _STREAM)), default=0)
+    now = int(java_type(session, "java.lang.System").currentTimeMillis())
+    action = java_type(session, "org.apache.spark.sql.delta.actions.SetTransaction")
+    return action(f"{_STREAM}{mark.stream}:{mark.query}", mark.batch, some(session, max(now, newest + 1)))
+
+
+def _transactions(snapshot: Any, kind: str) -> list[tuple[str, int, int]]:
+    """List the transaction ids of a kind, with their versions and when they were raised last."""
     # One text instead of a call per scope: there may be thousands.
     listed = _in_checksum(snapshot, "setTransactions")
     if listed is None:
         listed = snapshot.setTransactions()
+    found = []
     for line in str(listed.mkString("\n")).splitlines():
-        said, version, _ = line.rsplit(",", 2)
+        said, version, raised = line.rsplit(",", 2)
         application = said.removeprefix("SetTransaction(")
-        if application.startswith(APPLICATION):
-            found[application] = int(version)
+        if application.startswith(kind):
+            # Some(1794979486643))
+            found.append((application, int(version), int("".join(filter(str.isdigit, raised)) or 0)))
     return found
 
 

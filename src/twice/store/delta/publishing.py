@@ -19,6 +19,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 
 from twice.errors import Conflict, LeaseLost
 from twice.failpoints import fail_point
+from twice.model.streams import STREAM_MARK, StreamMark
 from twice.store.delta import history, jvm
 from twice.store.delta.claims import Claims
 from twice.store.delta.layout import conditions, place
@@ -78,9 +79,13 @@ def drop(session: SparkSession, stage: DeltaStage, remember: Mapping[str, str]) 
             if not _is_ours(session, stage, transaction):
                 raise _lost(stage)
             _require_unchanged(session, stage, transaction)
-            if _remember(transaction, remember):
+            properties, marks = _marks(session, transaction, remember)
+            if _remember(transaction, properties) or marks:
+                operation = (
+                    jvm.written(session, [], replaces=False) if marks else jvm.properties_set(session, properties)
+                )
                 try:
-                    jvm.commit(session, transaction, [], jvm.properties_set(session, remember))
+                    jvm.commit(session, transaction, marks, operation)
                 except (Py4JError, CapturedException) as error:
                     if not jvm.is_commit_race(error) or attempt == _ATTEMPTS - 1:
                         raise
@@ -136,13 +141,22 @@ def _actions(
     if stage.replaces:
         removed = [file for file in now if place(stage.target, file.partition) in wanted]
         added = [file for file in stage.added if place(stage.target, file.partition) in wanted]
-    _remember(transaction, publication.remember, stage)
+    remember, marks = _marks(session, transaction, publication.remember)
+    _remember(transaction, remember, stage)
     stamp = jvm.java_type(session, "java.lang.System").currentTimeMillis()
     return [
         jvm.claimed(session, stage.application, stage.token),
+        *marks,
         *(file.java.removeWithTimestamp(stamp, True) for file in removed),
         *(file.java for file in added),
     ]
+
+
+def _marks(session: SparkSession, transaction: Any, remember: Mapping[str, str]) -> tuple[dict[str, str], list[Any]]:
+    """Split off what a stream leaves with the table: its batch is a transaction id, not a property."""
+    properties = dict(remember)
+    mark = StreamMark.read(properties.pop(STREAM_MARK, None))
+    return properties, [jvm.streamed(session, transaction.snapshot(), mark)] if mark is not None else []
 
 
 def _operation(session: SparkSession, stage: DeltaStage) -> Any:

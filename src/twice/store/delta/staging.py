@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from twice.content.rows import column
 from twice.errors import Conflict, LeaseLost
+from twice.model.framework import WINDOW_COLUMN
 from twice.store import strays
 from twice.store.delta import claims, history, jvm, tables
 from twice.store.delta.claims import Claims, Mark
@@ -133,23 +134,35 @@ def write(session: SparkSession, places: Places, stage: DeltaStage, rows: DataFr
 
 
 def write_changes(
-    session: SparkSession, places: Places, stage: DeltaStage, changes: DataFrame, *, insert_only: bool
+    session: SparkSession,
+    places: Places,
+    stage: DeltaStage,
+    changes: DataFrame,
+    *,
+    insert_only: bool,
+    instead_of: str = "",
 ) -> None:
-    """Write new rows, or anew the files that hold rows which change."""
+    """Write new rows, or rewrite the files that hold rows which change or go."""
     stage.replaces = False
     rows = changes
-    if not insert_only:
+    if instead_of or not insert_only:
         table = stage.target.table
         matched = [*table.key, *(name for name in table.partition_columns if name not in table.key)]
+        before = base(session, stage)
         keys = changes.select(*map(column, matched))
+        goes = F.col(WINDOW_COLUMN).eqNullSafe(instead_of)
         # Spark knows the file of a row only where it reads it, below the join.
-        found = base(session, stage).select(*map(column, matched), F.col("_metadata.file_path").alias(_FILE))
-        hit = found.join(keys, matched, "left_semi").select(_FILE).distinct().collect()
-        stage.removed = _named(stage, [str(row[0]) for row in hit])
+        found = (before.where(goes) if instead_of else before).select(
+            *map(column, matched), F.col("_metadata.file_path").alias(_FILE)
+        )
+        hit = found if instead_of else found.join(keys, matched, "left_semi")
+        stage.removed = _named(stage, [str(row[0]) for row in hit.select(_FILE).distinct().collect()])
         if stage.removed:
-            kept = jvm.rows_of(session, stage.log, stage.snapshot, stage.removed).join(keys, matched, "left_anti")
+            kept = jvm.rows_of(session, stage.log, stage.snapshot, stage.removed)
+            kept = kept.where(~goes) if instead_of else kept.join(keys, matched, "left_anti")
             rows = kept.unionByName(changes, allowMissingColumns=True)
     stage.added = _written(session, places, stage, rows)
+    stage.written = sum(file.rows or 0 for file in stage.added)
     _look(session, stage)
 
 

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from twice.content.filters import scope_filter
 from twice.errors import StoreRefused
+from twice.model.streams import STREAM_MARK
 from twice.store.delta import history, jvm, publishing, shadows, staging, tables
 from twice.store.delta.claims import Claims
 from twice.store.delta.places import Places
@@ -72,7 +73,10 @@ class DeltaStore:
         log = self.places.log(session, table.id)
         if log is None:
             return None
-        return jvm.configuration(jvm.snapshot(session, log).metadata()).get(name)
+        snapshot = jvm.snapshot(session, log)
+        if name == STREAM_MARK:  # a transaction id: a property would make every batch a change of metadata
+            return jvm.stream_mark(snapshot)
+        return jvm.configuration(snapshot.metadata()).get(name)
 
     def read(self, session: SparkSession, table: Table, version: str | None) -> DataFrame:
         """Read the table as of a version; None reads nothing, with the table's columns."""
@@ -83,6 +87,12 @@ class DeltaStore:
         if stage is not None:
             return staging.base(session, stage)
         return session.read.option("versionAsOf", version).table(name)
+
+    def follow(self, session: SparkSession, table: Table, options: Mapping[str, str]) -> DataFrame:
+        """Read the rows that commits add."""
+        path = self.places.path(table.id)
+        reader = session.readStream.format("delta").options(**options)
+        return reader.load(path) if path is not None else reader.table(self.places.sql(table.id))
 
     def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:
         """Fingerprint the data files of each partition."""
@@ -144,9 +154,13 @@ class DeltaStore:
         """Write rows into the claim's folder."""
         staging.write(session, self.places, _mine(stage), rows, first=first)
 
-    def stage_changes(self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool) -> None:
+    def stage_changes(
+        self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
+    ) -> None:
         """Write what an upsert by key changes into the claim's folder."""
-        staging.write_changes(session, self.places, _mine(stage), changes, insert_only=insert_only)
+        staging.write_changes(
+            session, self.places, _mine(stage), changes, insert_only=insert_only, instead_of=instead_of
+        )
 
     def staged(self, session: SparkSession, stage: Stage) -> DataFrame:
         """Read the scope as it would be after the publish."""

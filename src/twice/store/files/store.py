@@ -79,6 +79,18 @@ class FilesSource:
         self._check_partition(table, rows.schema)
         return rows.where(F.lit(False)) if version is None else rows
 
+    def follow(self, session: SparkSession, table: Table, options: Mapping[str, str]) -> DataFrame:
+        """Read the files that are put into the table's folder."""
+        wanted = self._declared(table)
+        if wanted is None:
+            raise SchemaRefused(
+                f"{table.name}: a stream needs the columns of its files before the first one is there",
+                safe="nothing was changed",
+                to_go_on='add schema="…" to the table',
+            )
+        reader = session.readStream.format(self._settings.format).schema(wanted)
+        return reader.options(**self._settings.options).options(**options).load(listing.literal(self.folder(table)))
+
     def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:  # noqa: ARG002
         """Fingerprint the files of each partition's folder, as they are now."""
         grouped: dict[Scope, list[listing.Listed]] = {partition: [] for partition in target.partitions}

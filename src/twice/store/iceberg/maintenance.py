@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from twice.content.java import items_of
@@ -28,6 +28,13 @@ def expire(session: SparkSession, table: Table, older_than: datetime) -> int:
     """Expire snapshots that nobody needs any more; return how many files went with them."""
     row = _call(session, table, "expire_snapshots", f"older_than => {_timestamp(older_than)}", "retain_last => 1")
     return sum(int(row[name] or 0) for name in row.asDict() if name.endswith("files_count"))
+
+
+def committed_at(session: SparkSession, table: Table, snapshot: int | None) -> datetime | None:
+    """Return when a snapshot was committed; None if it is not there."""
+    live = jvm.load(session, table.id) if snapshot is not None else None
+    found = live.snapshot(snapshot) if live is not None else None
+    return datetime.fromtimestamp(found.timestampMillis() / 1000, timezone.utc) if found is not None else None
 
 
 def snapshots(session: SparkSession, table: Table) -> int:

@@ -179,11 +179,16 @@ def _require_unchanged(session: SparkSession, table: Any, stage: IcebergStage) -
         if current is not None or stage.base is None:
             return
         raise _conflict(stage, "rolled back to nothing")
-    expression = jvm.scope_expression(session, stage.target)
-    now = jvm.files_in(session, table, current.snapshotId(), expression)
-    if jvm.fingerprint(now) == stage.base_files:
-        return
     base = int(stage.base) if stage.base is not None else None
+    if base is not None and table.snapshot(base) is None:
+        raise _conflict(stage, "changed")
+    expression = jvm.scope_expression(session, stage.target)
+    now, before = (
+        jvm.fingerprint(jvm.files_in(session, table, each, expression) if each is not None else [])
+        for each in (current.snapshotId(), base)
+    )
+    if now == before:
+        return
     newer = list(jvm.history(table, current, base))
     reached = base is None or (bool(newer) and newer[-1].parentId() == base)
     if not stage.replaces or not reached:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
 from twice.content.filters import scope_filter
-from twice.errors import Conflict, LeaseLost
-from twice.model.names import quote
+from twice.errors import Conflict, LeaseLost, StoreRefused
+from twice.model.framework import WINDOW_COLUMN
+from twice.model.names import quote, quote_text
 from twice.store.iceberg import grouping, jvm, listing
 from twice.store.iceberg.lines import SHADOW, STAGED, Line
 from twice.store.protocol import Stage, Stray
@@ -27,9 +29,8 @@ _MARKED = f"spark.sql.iceberg.snapshot-property.{STAGED}"
 
 @dataclass
 class IcebergStage(Stage):
-    """A branch, the snapshot it started from, and a fingerprint of the scope's files at that time."""
+    """A branch, and the snapshot it started from, which the branch keeps."""
 
-    base_files: str = ""
     replaces: bool = True
     rows: int = 0
     # The branch's files, once looked up: head, added, removed.
@@ -109,11 +110,7 @@ def open_stage(session: SparkSession, target: Target, token: int) -> IcebergStag
         refs = refs.createBranch(branch, current.snapshotId()) if current else refs.createBranch(branch)
         # Somebody's snapshot expiry must not take what the stage started from, or its first batches.
         refs.setMinSnapshotsToKeep(branch, KEEP_ALL).commit()
-        files = (
-            jvm.files_in(session, table, current.snapshotId(), jvm.scope_expression(session, target)) if current else []
-        )
-        base = str(current.snapshotId()) if current else None
-        return IcebergStage(target, token, base, base_files=jvm.fingerprint(files))
+        return IcebergStage(target, token, str(current.snapshotId()) if current else None)
 
     return jvm.retried(attempt)
 
@@ -137,10 +134,18 @@ def write(session: SparkSession, stage: IcebergStage, rows: DataFrame, *, first:
     look(session, stage)
 
 
-def write_changes(session: SparkSession, stage: IcebergStage, changes: DataFrame, *, insert_only: bool) -> None:
-    """Upsert rows on the branch by the table's key."""
+def write_changes(
+    session: SparkSession, stage: IcebergStage, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
+) -> None:
+    """Upsert rows on the branch by the table's key, or put them in the place of those with a mark."""
     stage.replaces = False
     rows = _ordered(session, stage, changes)
+    if instead_of:
+        _require_whole_files(session, stage)
+        with _marked(session, stage):
+            # The name is a constant, the value quoted by a function that is property-tested.
+            statement = f"DELETE FROM {stage.branch} WHERE {WINDOW_COLUMN} = {quote_text(instead_of)}"  # noqa: S608
+            session.sql(statement)
     if insert_only:
         rows.writeTo(stage.branch).option(f"snapshot-property.{STAGED}", stage.mark).append()
     else:
@@ -149,17 +154,38 @@ def write_changes(session: SparkSession, stage: IcebergStage, changes: DataFrame
         same = " AND ".join(f"target.{quote(name)} = changes.{quote(name)}" for name in matched)
         view = f"twice_changes_{stage.token}"
         rows.createOrReplaceTempView(view)
-        session.conf.set(_MARKED, stage.mark)  # a statement has no options
         try:
-            # Names are quoted by `quote`, values never enter the text.
-            session.sql(
-                f"MERGE INTO {stage.branch} AS target USING {view} AS changes ON {same} "
-                "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-            )
+            with _marked(session, stage):
+                # Names are quoted by `quote`, values never enter the text.
+                session.sql(
+                    f"MERGE INTO {stage.branch} AS target USING {view} AS changes ON {same} "
+                    "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+                )
         finally:
-            session.conf.unset(_MARKED)
             session.catalog.dropTempView(view)
     look(session, stage)
+    stage.written = stage.rows
+
+
+def _require_whole_files(session: SparkSession, stage: IcebergStage) -> None:
+    """Refuse a table whose deletes are files of their own: a publish moves data files alone."""
+    live = jvm.load(session, stage.target.table.id)
+    if live is not None and str(live.properties().get("write.delete.mode") or "") == "merge-on-read":
+        raise StoreRefused(
+            f"{stage.target.table.name} has write.delete.mode = merge-on-read, so rows cannot be replaced by batch",
+            safe="nothing was published",
+            to_go_on=f"ALTER TABLE {stage.target.table.id.sql} SET TBLPROPERTIES ('write.delete.mode'='copy-on-write')",
+        )
+
+
+@contextmanager
+def _marked(session: SparkSession, stage: IcebergStage) -> Iterator[None]:
+    """Let statements, which have no options, mark their snapshots as the stage's."""
+    session.conf.set(_MARKED, stage.mark)
+    try:
+        yield
+    finally:
+        session.conf.unset(_MARKED)
 
 
 def stray_rows(session: SparkSession, stage: IcebergStage, limit: int) -> list[Mapping[str, object]]:

@@ -73,6 +73,10 @@ class IcebergStore:
             return session.table(table.id.sql).where(F.lit(False))
         return session.read.option("versionAsOf", version).table(table.id.sql)
 
+    def follow(self, session: SparkSession, table: Table, options: Mapping[str, str]) -> DataFrame:
+        """Read the rows that append snapshots add."""
+        return session.readStream.options(**options).table(table.id.sql)
+
     def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:
         """Fingerprint the data files of each partition."""
         if version is not None and (known := self._memory.get(target, version)) is not None:
@@ -140,9 +144,11 @@ class IcebergStore:
         if stage.version is not None:  # the whole scope was replaced: what was added is all that is there
             self._memory.put(stage.target, stage.version, _mine(stage).fingerprints())
 
-    def stage_changes(self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool) -> None:
+    def stage_changes(
+        self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
+    ) -> None:
         """Upsert rows on the branch by key."""
-        staging.write_changes(session, _mine(stage), changes, insert_only=insert_only)
+        staging.write_changes(session, _mine(stage), changes, insert_only=insert_only, instead_of=instead_of)
 
     def staged(self, session: SparkSession, stage: Stage) -> DataFrame:
         """Read the scope from the branch, partition by partition where there are enough of them."""

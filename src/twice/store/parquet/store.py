@@ -154,7 +154,15 @@ class ParquetStore:
         """Write rows into the claim's folder."""
         staging.write(session, self._folder(session, stage.target.table), _mine(stage), rows, first=first)
 
-    def stage_changes(self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool) -> None:  # noqa: ARG002
+    def stage_changes(
+        self,
+        session: SparkSession,  # noqa: ARG002
+        stage: Stage,
+        changes: DataFrame,  # noqa: ARG002
+        *,
+        insert_only: bool,  # noqa: ARG002
+        instead_of: str = "",  # noqa: ARG002
+    ) -> None:
         """Refuse: files cannot be changed row by row."""
         self.abilities.require(stage.target.table)
         raise AssertionError("a table that may be written is replaced by scope")

@@ -39,6 +39,8 @@ def live(
     where: sa.ColumnElement[bool] | None = None,
 ) -> dict[Scope, str]:
     """Fingerprint partitions as they are now: "rows:sum" each; `where`: of some of their rows."""
+    if target.by_key:
+        return dict.fromkeys(partitions, EMPTY)
     if database.dialect == "postgres":
         return _by_transaction(connection, table, target, partitions)
     inside = in_partitions(table, target, partitions, database.dialect)

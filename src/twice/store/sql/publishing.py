@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 from pyspark.sql import types as T
 
-from twice.errors import Conflict, TransientError, TwiceError
+from twice.errors import Conflict, KeyViolation, TransientError, TwiceError
 from twice.failpoints import fail_point
+from twice.model.framework import WINDOW_COLUMN
 from twice.store.sql import books, outbox, places, prints, staging, tables
 from twice.store.sql.database import CommitUnknown
 from twice.store.sql.statements import Move
@@ -182,7 +183,9 @@ def _messages(connection: sa.Connection, database: Database, publication: Public
         return
     move = _move_of(connection, database, stage)
     touched = move.replaced()
-    if stage.replaces:
+    if stage.instead_of:
+        touched = places.column(move.target, WINDOW_COLUMN) == stage.instead_of
+    elif stage.replaces:
         touched = places.in_partitions(move.target, target, publication.partitions, database.dialect)
     changes = outbox.Changes(connection, database, target, move)
     changes.put_aside(touched)
@@ -206,18 +209,7 @@ def _move(
     move = _move_of(connection, database, stage)
     live, staged = move.target, move.stage
     if not stage.replaces:
-        wanted = sum(stage.counts.values())
-        gone: dict[Scope, str] = {}
-        if verbatim and not stage.insert_only:
-            gone = prints.live(connection, database, live, target, target.partitions, move.replaced())
-        if database.dialect != "postgres":
-            taken = move.exchange(connection, delete=not stage.insert_only)
-        else:
-            taken = move.insert_only(connection) if stage.insert_only else move.merge(connection, target.table)
-        _require_rows(stage, taken, wanted)
-        if verbatim:
-            return prints.added(stage.prints, gone, new)
-        return prints.live(connection, database, live, target, target.partitions)
+        return _move_by_key(connection, database, stage, move, new if verbatim else None)
     here = places.in_partitions(live, target, partitions, database.dialect)
     there = places.in_partitions(staged, target, partitions, database.dialect)
     wanted = sum(stage.counts.get(partition, 0) for partition in partitions)
@@ -243,6 +235,34 @@ def _move(
     if verbatim:
         return {partition: new[partition] for partition in partitions}
     return prints.live(connection, database, live, target, partitions)
+
+
+def _move_by_key(
+    connection: sa.Connection, database: Database, stage: SqlStage, move: Move, new: Mapping[Scope, str] | None
+) -> dict[Scope, str]:
+    """Bring rows in by their keys, or in the place of those with a mark; `new`: how they look, where that is known."""
+    target, wanted = stage.target, sum(stage.counts.values())
+    gone: dict[Scope, str] = {}
+    if stage.instead_of:
+        here = places.column(move.target, WINDOW_COLUMN) == stage.instead_of
+        _, taken = move.replace(connection, here, sa.true())
+        new = None
+    elif database.dialect == "postgres":
+        taken = move.insert_only(connection) if stage.insert_only else move.merge(connection, target.table)
+    else:
+        if new is not None and not stage.insert_only:
+            gone = prints.live(connection, database, move.target, target, target.partitions, move.replaced())
+        taken = move.exchange(connection, delete=not stage.insert_only)
+    if target.by_key and stage.insert_only and not stage.instead_of and taken < wanted:
+        raise KeyViolation(
+            f"{target.table.name}: {wanted - taken} keys of the batch are in the table already, from an earlier batch",
+            safe="nothing was published",
+            to_go_on="remember keys for longer, or declare dedup=Write(…), which looks for them in the table",
+        )
+    _require_rows(stage, taken, wanted)
+    if new is not None:
+        return prints.added(stage.prints, gone, new)
+    return prints.live(connection, database, move.target, target, target.partitions)
 
 
 def _is_verbatim(connection: sa.Connection, database: Database, stage: SqlStage) -> bool:

@@ -44,6 +44,8 @@ class SqlStage(Stage):
     schema: StructType | None = None
     replaces: bool = True
     insert_only: bool = False
+    # The mark of the rows that go when the staged ones come.
+    instead_of: str = ""
     session: SparkSession | None = None
 
     @property
@@ -142,6 +144,7 @@ def write_changes(
     """Write the rows that change the table into the staging table."""
     stage.replaces, stage.insert_only = False, insert_only
     write(database, session, stage, changes, first=True)
+    stage.written = sum(stage.counts.values())
 
 
 def staged(stage: SqlStage, before: DataFrame | None) -> DataFrame:

@@ -155,8 +155,11 @@ class SqlStore:
         """Write rows into the staging table."""
         staging.write(self.database, session, _mine(stage), rows, first=first)
 
-    def stage_changes(self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool) -> None:
+    def stage_changes(
+        self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
+    ) -> None:
         """Write the rows that change the table into the staging table."""
+        _mine(stage).instead_of = instead_of
         staging.write_changes(self.database, session, _mine(stage), changes, insert_only=insert_only)
 
     def staged(self, session: SparkSession, stage: Stage) -> DataFrame:

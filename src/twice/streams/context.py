@@ -1,0 +1,57 @@
+"""What everything that reads or writes a stream shares."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from twice.engine.fingerprint import fingerprint
+from twice.engine.job import Job
+from twice.model.scopes import Scope
+from twice.model.targets import Target
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from twice.engine.run import Workshop
+    from twice.model.pipelines import Pipeline
+    from twice.model.streams import Stream
+    from twice.model.tables import Table
+    from twice.streams.checkpoints import Checkpoint
+
+
+@dataclass(frozen=True)
+class Context:
+    """A stream, its checkpoint, and the run that works on it."""
+
+    workshop: Workshop
+    pipeline: Pipeline
+    stream: Stream
+    checkpoint: Checkpoint
+    run: str
+    session: SparkSession
+    # Set when the stream is to end: no batch waits for its turn any longer.
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+    def job(self, session: SparkSession, table: Table | None = None) -> Job:
+        """Return the job that writes one batch, in the session of its query."""
+        step = self.stream.step if table is None else replace(self.stream.step, writes=table)
+        whole = Scope(None)
+        return Job(
+            pipeline=self.pipeline,
+            step=step,
+            scope=whole,
+            target=Target(step.writes, whole, (whole,), self.pipeline.zone, by_key=True),
+            run=self.run,
+            code=fingerprint(step),
+            session=session,
+            stores=self.workshop.stores,
+            ledger=self.workshop.ledger,
+            lease=self.workshop.lease,
+            # Another run of the table has its turn, then this one has.
+            wait=timedelta(days=7).total_seconds(),
+            listener=self.workshop.listener,
+            abandoned=self.stopping.is_set,
+        )

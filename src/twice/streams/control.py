@@ -1,0 +1,371 @@
+"""A stream as it runs: one process at a time, one publish per batch, stopped between two batches."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import StreamingQueryException
+
+from twice.engine.claiming import replace_dead_holders
+from twice.engine.heartbeat import Heartbeat
+from twice.engine.recorded_run import recorded_run
+from twice.engine.session import fresh
+from twice.errors import Interrupted, ScopeHeld, StepFailed, StoreRefused, StreamRefused, TwiceError
+from twice.failpoints import fail_point
+from twice.model.scopes import Scope
+from twice.model.streams import StreamMark, Windowed
+from twice.model.tables import Table
+from twice.streams import late, sources
+from twice.streams.admission import Admission
+from twice.streams.batch import Batch, take
+from twice.streams.callbacks import batch_failed, quiet_callbacks
+from twice.streams.checkpoints import Checkpoint, Offsets, folder_of
+from twice.streams.context import Context
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from twice.engine.run import Workshop
+    from twice.ledger import BatchInfo, StreamInfo
+    from twice.model.pipelines import Pipeline
+    from twice.model.streams import Stream
+    from twice.streams.dedup.rows import Counts
+
+_POLL = 0.2
+_ASK = 2.0
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+@dataclass
+class StreamResult:
+    """How a stream ended, and what its batches brought since it started."""
+
+    run: str
+    stream: str
+    table: str
+    query: str = ""
+    status: str = "stopped"
+    batches: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    duplicates: int = 0
+    late: int = 0
+
+    def to_json(self) -> dict[str, object]:
+        """Return the result as JSON scalars."""
+        return dict(self.__dict__)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a stream is, after a batch: its counts, and what Spark says about its speed and how far it is behind."""
+
+    batch: int
+    rows_in: int
+    rows_out: int
+    duplicates: int
+    late: int
+    rows_per_second: float
+    behind: str = ""
+    status: str = ""
+
+    @property
+    def text(self) -> str:
+        """The batch in one line."""
+        behind = f", behind by {self.behind}" if self.behind else ""
+        return (
+            f"batch {self.batch} {self.status}: {self.rows_in:,} in, {self.rows_out:,} out, "
+            f"{self.duplicates:,} duplicate, {self.late:,} late; {self.rows_per_second:,.0f} rows/s{behind}"
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """Return the progress as JSON scalars."""
+        return dict(self.__dict__)
+
+
+Tell = Callable[[Progress], None]
+
+
+@dataclass
+class Request:
+    """What is asked of a run of a stream."""
+
+    available_now: bool = False
+    resume: bool = False
+    command: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    # Set from outside, such as by Ctrl-C: the stream ends after its batch.
+    stop: threading.Event = field(default_factory=threading.Event)
+    tell: Tell = lambda _: None
+
+
+def run_stream(
+    workshop: Workshop, pipeline: Pipeline, stream: Stream, checkpoints: str, request: Request
+) -> StreamResult:
+    """Run a stream until it is stopped, or with `available_now` until everything that is there now has been read."""
+    workshop.stores.of(stream.writes)  # a pattern that the store cannot do is refused before anything is read
+    master = workshop.spark.sparkContext.master or ""
+    folder = folder_of(checkpoints, stream.full_name, master)
+    with (
+        recorded_run(workshop.ledger, pipeline.name, Scope(None), command=request.command, tags=request.tags) as run,
+        alone(workshop, stream, run) as lost,
+    ):
+        session = _session(workshop, pipeline, stream)
+        checkpoint = Checkpoint(session, folder)
+        Admission(workshop, session, stream, checkpoint).admit(resume=request.resume, aside=f"before-{run}")
+        context = Context(workshop, pipeline, stream, checkpoint, run, session)
+        late.complete(context)
+        return Running(context).until_it_ends(request, lost)
+
+
+@contextmanager
+def alone(workshop: Workshop, stream: Stream, run: str) -> Iterator[threading.Event]:
+    """Let one process at a time run a stream; the event is set when another one has taken over."""
+    name, ledger, lost = f"stream {stream.full_name}", workshop.ledger, threading.Event()
+    try:
+        replace_dead_holders(ledger, name, Scope(None), run)
+        claim = ledger.claim(name, [Scope(None)], ttl=workshop.lease, run=run)
+    except ScopeHeld as held:
+        raise ScopeHeld(
+            f"the stream {stream.full_name} runs already: {held.message}",
+            safe="nothing was read",
+            to_go_on=f"twice stream status {stream.pipeline}, or twice stream stop {stream.pipeline} {stream.name}",
+        ) from None
+    for abandoned in claim.abandoned:  # it has no stage: nothing can have landed
+        ledger.settle(abandoned, landed=False, version=None)
+    with Heartbeat(ledger, claim, workshop.lease, on_lost=lost.set):
+        try:
+            yield lost
+        finally:
+            with contextlib.suppress(TwiceError):
+                ledger.release(claim)
+
+
+def _session(workshop: Workshop, pipeline: Pipeline, stream: Stream) -> SparkSession:
+    session = fresh(workshop.spark, pipeline.zone.key)
+    if isinstance(stream.dedup, Windowed):
+        session.conf.set("spark.sql.streaming.stateStore.providerClass", _ROCKSDB)
+    return session
+
+
+class Running:
+    """A query and the batches that it delivers."""
+
+    def __init__(self, context: Context) -> None:
+        self._context, self.stream = context, context.stream
+        self._ledger = context.workshop.ledger.streams
+        self.result = StreamResult(context.run, self.stream.full_name, self.stream.writes.name)
+        self._info: StreamInfo | None = None
+        self._ready = threading.Event()
+        self._turn = threading.Condition()
+        self._busy = self._stopping = False
+        self._error: BaseException | None = None
+        self._told: dict[int, tuple[BatchInfo, str, Counts | None]] = {}
+        self._reported = -1
+
+    def until_it_ends(self, request: Request, lost: threading.Event) -> StreamResult:
+        """Start the query; end it between two batches when that is asked for."""
+        quiet_callbacks()
+        query = self._start(request)
+        try:
+            self._begin(str(query.id))
+            self._watch(query, request, lost)
+        except StreamingQueryException as error:
+            raise self._explained(str(error)) from error
+        finally:
+            if query.isActive:
+                query.stop()
+        if isinstance(self._error, TwiceError) and not isinstance(self._error, Interrupted):
+            raise self._error  # the last batch failed while the stream was being stopped
+        self._report(query, request.tell)
+        if request.stop.is_set():
+            raise Interrupted(
+                f"the stream {self.stream.full_name} was stopped after batch {self._reported}",
+                safe="every batch that ended is in the table, the next one begins where it ended",
+                to_go_on=f"twice stream run {self.stream.pipeline} {self.stream.name}",
+            )
+        self.result.status = "done" if request.available_now else "stopped"
+        return self.result
+
+    def _watch(self, query: StreamingQuery, request: Request, lost: threading.Event) -> None:
+        """Report batches until the query ends; end it between two batches when that is asked for."""
+        asked = 0.0
+        while not query.awaitTermination(_POLL):  # type: ignore[arg-type]
+            self._report(query, request.tell)
+            asked += _POLL
+            if lost.is_set():
+                raise StreamRefused(
+                    f"the stream {self.stream.full_name} was taken over by another process",
+                    safe="what this one had not published is not in the table",
+                )
+            stop = request.stop.is_set()
+            if not stop and asked >= _ASK:
+                asked, stop = 0.0, self._asked_to_stop()
+            if stop:
+                self._end_between_batches(query)
+                return
+
+    def _start(self, request: Request) -> StreamingQuery:
+        rows = sources.events(self._context.session, self._context.workshop.stores, self.stream)
+        if isinstance(self.stream.dedup, Windowed):
+            rows = sources.windowed(rows, self.stream, self.stream.dedup)
+        writer = rows.writeStream.queryName(f"{self.stream.full_name}-{self._context.run}").foreachBatch(self._on_batch)
+        writer = writer.option("checkpointLocation", self._context.checkpoint.path)
+        if request.available_now:
+            writer = writer.trigger(availableNow=True)
+        elif self.stream.every is not None:
+            every = self.stream.every
+            writer = writer.trigger(processingTime=f"{every.days * 86_400 + every.exact.total_seconds()} seconds")
+        return writer.start()
+
+    def _begin(self, query: str) -> None:
+        stream = self.stream
+        self.result.query = query
+        self._ledger.begin(
+            {
+                "pipeline": stream.pipeline,
+                "stream": stream.name,
+                "table_name": stream.writes.name,
+                "source": stream.source_text,
+                "source_table": stream.reads.name if isinstance(stream.reads, Table) else "",
+                "query": query,
+                "checkpoint": self._context.checkpoint.path,
+                "run": self._context.run,
+            }
+        )
+        self._info = self._ledger.find(stream.pipeline, stream.name)
+        self._ready.set()
+
+    def _on_batch(self, rows: DataFrame, number: int) -> None:
+        """Take one batch; called by Spark on a thread of its own."""
+        self._ready.wait()
+        with self._turn:
+            if self._stopping:
+                raise batch_failed(number)
+            self._busy = True
+        try:
+            self._take(rows, number)
+        except BaseException as error:  # noqa: BLE001 - it is raised again by the thread that waits for the query
+            self._error = error
+            raise batch_failed(number) from None
+        finally:
+            with self._turn:
+                self._busy = False
+                self._turn.notify_all()
+
+    def _take(self, rows: DataFrame, number: int) -> None:
+        assert self._info is not None  # noqa: S101 - set before any batch
+        offsets = self._context.checkpoint.offsets(number)
+        info = self._ledger.start_batch(self._info, number, offsets.text)
+        if info.ended_at is not None and Offsets.read(info.offsets).sources != offsets.sources:
+            raise StreamRefused(
+                f"batch {number} of the stream {self.stream.full_name} was published with other offsets: the "
+                f"checkpoint {self._context.checkpoint.path} is an older copy, and what it reads now would be left out",
+                safe="the table is as it was",
+                to_go_on=f"twice stream run {self.stream.pipeline} {self.stream.name} --resume-from-table",
+            )
+        seen: list[Counts] = []
+
+        def count(counts: Counts) -> None:
+            seen[:] = [counts]
+            self._ledger.note(info, counts.to_json())
+
+        mark = StreamMark(self.stream.full_name, self._info.query, number)
+        done = take(self._context.job(rows.sparkSession), Batch(self.stream, mark, rows, count))
+        self._ledger.note(info, {"version": done.version} if done.version else {}, ended=True)
+        fail_point("stream.noted")
+        self._told[number] = (info, done.status, seen[0] if seen else None)
+
+    def _report(self, query: StreamingQuery, tell: Tell) -> None:
+        """Tell of batches that have ended since the last look, with what Spark says about them."""
+        for said in query.recentProgress:
+            number = int(said["batchId"])
+            if number <= self._reported or number not in self._told:
+                continue
+            info, status, counts = self._told.pop(number)
+            self._reported = number
+            progress = _progress(dict(said), number, status, counts)
+            more: dict[str, object] = {"late": progress.late}
+            if isinstance(self.stream.dedup, Windowed):
+                more |= {
+                    "rows_in": progress.rows_in,
+                    "duplicates": progress.duplicates,
+                    "state_rows": _state(dict(said)),
+                }
+            if progress.late:
+                late.land(self._context, info)
+            self._ledger.note(info, more)
+            self.result.batches += 1
+            for name in ("rows_in", "rows_out", "duplicates", "late"):
+                setattr(self.result, name, getattr(self.result, name) + getattr(progress, name))
+            tell(progress)
+
+    def _end_between_batches(self, query: StreamingQuery) -> None:
+        self._context.stopping.set()
+        with self._turn:
+            while self._busy and query.isActive:
+                self._turn.wait(_POLL)
+            self._stopping = True
+        query.stop()
+
+    def _asked_to_stop(self) -> bool:
+        found = self._ledger.find(self.stream.pipeline, self.stream.name)
+        return found is not None and found.stop
+
+    def _explained(self, text: str) -> BaseException:
+        """Return what stopped the query, as one of our errors where it is known."""
+        if self._error is not None:
+            return self._error
+        first = next((line for line in text.splitlines() if line.strip()), "it ended without a reason")
+        safe = "every batch that ended is in the table; the failed one is read again by the next run"
+        if "overwrite snapshot" in text or "DELTA_SOURCE_" in text:
+            return StoreRefused(
+                f"stream {self.stream.name}: rows of {self.stream.source_text} were replaced, not added: {first}",
+                safe=safe,
+                to_go_on="rebuild this stream's table: write a new one; or leave the change out of it: options="
+                '{"streaming-skip-overwrite-snapshots": "true"} (Iceberg) or {"skipChangeCommits": "true"} (Delta)',
+            )
+        return StepFailed(f"stream {self.stream.name}: {first}", safe=safe)
+
+
+def _progress(said: dict[str, Any], number: int, status: str, counts: Counts | None) -> Progress:
+    operators = said.get("stateOperators") or []
+    late_rows = sum(int(each.get("numRowsDroppedByWatermark", 0)) for each in operators)
+    dropped = sum(int(each.get("customMetrics", {}).get("numDroppedDuplicateRows", 0)) for each in operators)
+    rows_out = counts.rows_out if counts else 0
+    duplicates = dropped if operators else (counts.duplicates if counts else 0)
+    rows_in = rows_out + dropped + late_rows if operators else (counts.rows_in if counts else 0)
+    return Progress(
+        number,
+        rows_in,
+        rows_out,
+        duplicates,
+        late_rows,
+        float(said.get("processedRowsPerSecond") or 0.0),
+        _behind(said),
+        status,
+    )
+
+
+def _behind(said: dict[str, Any]) -> str:
+    """Say how far the stream is behind its source, where the source tells."""
+    names = {
+        "maxOffsetsBehindLatest": "offsets",
+        "numFilesOutstanding": "files",
+        "numBytesOutstanding": "bytes",
+    }
+    for source in said.get("sources") or []:
+        for name, unit in names.items():
+            if (value := (source.get("metrics") or {}).get(name)) not in (None, "0", 0):
+                return f"{value} {unit}"
+    return ""
+
+
+def _state(said: dict[str, Any]) -> int:
+    return sum(int(each.get("numRowsTotal", 0)) for each in said.get("stateOperators") or [])

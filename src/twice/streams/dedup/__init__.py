@@ -1,0 +1,1 @@
+"""How repeats are kept out of a table, one module per level."""

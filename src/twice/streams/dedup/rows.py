@@ -1,0 +1,107 @@
+"""What the levels share: one row per key of a batch, and which keys a table knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from twice.content.changes import row_hashes_of
+from twice.content.filters import instant
+from twice.content.rows import column
+from twice.engine.staging import refuse_null_keys
+from twice.model.framework import FRAMEWORK_COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from twice.engine.job import Job
+
+_RANK = "_twice_rank"
+_COPIES = "_twice_copies"
+# So many distinct partition values of a batch are named to the table's reader; above it reads all.
+_NAMED = 200
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What came of a batch's rows."""
+
+    rows_in: int
+    rows_out: int
+    duplicates: int
+    # Whether the table changes although no row comes: some of a replayed batch only go.
+    changed: bool = False
+
+    def to_json(self) -> dict[str, int]:
+        """Return the counts as the ledger keeps them."""
+        return {"rows_in": self.rows_in, "rows_out": self.rows_out, "duplicates": self.duplicates}
+
+
+@dataclass(frozen=True)
+class OnePerKey:
+    """A batch's rows, one per key, held by Spark; `copies` is how many there were with all repeats."""
+
+    rows: DataFrame
+    held: DataFrame
+    number: int
+    copies: int
+    partitions: Sequence[object] | None
+
+    def release(self) -> None:
+        """Let Spark forget the rows."""
+        self.held.unpersist()
+
+
+def one_per_key(job: Job, rows: DataFrame, key: Sequence[str], order: str | None) -> OnePerKey:
+    """Keep of each key the row with the lowest `order`, then with the lowest hash of its content; no key is null."""
+    content = [name for name in rows.columns if name not in FRAMEWORK_COLUMNS]
+    keys = Window.partitionBy(*map(column, key))
+    ranked = rows.select(
+        "*",
+        F.row_number()
+        .over(keys.orderBy(*([column(order)] if order else []), *row_hashes_of(rows, content)))
+        .alias(_RANK),
+        F.count("*").over(keys).alias(_COPIES),
+    )
+    held = ranked.where(F.col(_RANK) == 1).drop(_RANK).persist()
+    nulls: Column = reduce(lambda left, right: left | right, (column(name).isNull() for name in key))
+    place = job.target.table.partition
+    asked = [F.count("*"), F.sum(_COPIES), F.count(F.when(nulls, 1))]
+    if place is not None and place.column in rows.columns:
+        value = column(place.column)
+        # As microseconds: an instant that Python reads in local time may come back as another one.
+        asked += [F.collect_set(F.unix_micros(value) if place.grain.sub_day else value)]
+    found = held.agg(*asked).collect()[0]
+    if found[2]:
+        refuse_null_keys(job, rows, key)
+    values = list(found[3]) if len(found) > 3 and len(found[3]) <= _NAMED else None
+    return OnePerKey(held.drop(_COPIES), held, int(found[0]), int(found[1] or 0), values)
+
+
+def in_partitions(job: Job, rows: DataFrame, values: Sequence[object] | None) -> DataFrame:
+    """Cut a table to the partitions that a batch has rows in, where they are few enough to be named."""
+    place = job.target.table.partition
+    if values is None or place is None:
+        return rows
+    named: list[object] = [value for value in values if value is not None]
+    if place.grain.sub_day:
+        named = [instant(_EPOCH + timedelta(microseconds=int(str(value)))) for value in named]
+    return rows.where(column(place.column).isin(named))
+
+
+def known_keys(table: DataFrame, rows: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Return the keys of some rows that a table holds: the few rows are sent to the many."""
+    keys = [column(name) for name in key]
+    return table.select(*keys).join(F.broadcast(rows.select(*keys)), list(key), "left_semi")
+
+
+def without(rows: DataFrame, known: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Leave out rows whose key is known."""
+    return rows.join(F.broadcast(known), list(key), "left_anti")

@@ -1,0 +1,106 @@
+"""Write: the table itself is asked for the key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from twice.content import changes
+from twice.content.digest import Digest
+from twice.content.profile import profile
+from twice.content.rows import column
+from twice.content.schema import schema_fingerprint
+from twice.engine.gating import judge
+from twice.engine.staging import compare_by_key, matched_columns, refuse_null_keys
+from twice.model.framework import WINDOW_COLUMN
+from twice.model.patterns import InsertOnly, Merge
+from twice.streams.dedup.rows import Counts, in_partitions, known_keys, one_per_key, without
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from twice.engine.job import Job
+    from twice.store.protocol import Stage
+
+
+def stage_new(job: Job, stage: Stage, rows: DataFrame, order: str | None) -> Counts:
+    """Stage the rows that the table does not hold yet, or whose version is newer than its own."""
+    table = job.step.writes
+    key = matched_columns(table)
+    pattern = table.write
+    if isinstance(pattern, InsertOnly) and (pattern.on_conflict == "keep" or order is not None):
+        one = one_per_key(job, rows, key, order)
+        try:
+            _judge(job, one.rows)
+            held = in_partitions(job, job.store.read(job.session, table, stage.base), one.partitions)
+            if pattern.on_conflict == "keep":
+                new = without(one.rows, known_keys(held, one.rows, key), key)
+                job.store.stage_changes(job.session, stage, new, insert_only=True)
+                return Counts(one.copies, stage.written, one.copies - stage.written)
+            return _compared(job, stage, one.rows, held, one.copies)
+        finally:
+            one.release()
+    # What differs under one key and version is refused, so nothing may be dropped before.
+    every = rows.persist()
+    try:
+        _judge(job, every)
+        count = _count(job, every)
+        return _compared(job, stage, every, job.store.read(job.session, table, stage.base), count)
+    finally:
+        every.unpersist()
+
+
+def stage_again(job: Job, stage: Stage, rows: DataFrame, order: str | None) -> Counts:
+    """Stage the rows of a batch that is read again in the place of those that it wrote before."""
+    table = job.step.writes
+    key = matched_columns(table)
+    held = job.store.read(job.session, table, stage.base)
+    if isinstance(table.write, Merge):
+        every = rows.persist()
+        try:
+            _judge(job, every)
+            return _compared(job, stage, every, held, _count(job, every))
+        finally:
+            every.unpersist()
+    one = one_per_key(job, rows, key, order)
+    try:
+        _judge(job, one.rows)
+        mine = F.col(WINDOW_COLUMN).eqNullSafe(job.mark)
+        others = in_partitions(job, held.where(~mine), one.partitions)
+        new = without(one.rows, known_keys(others, one.rows, key), key).persist()
+        try:
+            gained = set(new.columns) - set(held.columns)
+            if not gained and _content(new) == _content(held.where(mine).select(*map(column, new.columns))):
+                return Counts(one.copies, 0, one.copies)
+            job.store.stage_changes(job.session, stage, new, insert_only=True, instead_of=job.mark)
+            count = new.count()
+            return Counts(one.copies, count, one.copies - count, changed=True)
+        finally:
+            new.unpersist()
+    finally:
+        one.release()
+
+
+def _compared(job: Job, stage: Stage, rows: DataFrame, held: DataFrame, count: int) -> Counts:
+    written, kinds = compare_by_key(job, rows, held)
+    total = sum(kinds.get(kind, 0) for kind in changes.WRITTEN)
+    if total:
+        job.store.stage_changes(job.session, stage, written, insert_only=not isinstance(job.step.writes.write, Merge))
+    return Counts(count, total, count - total)
+
+
+def _judge(job: Job, rows: DataFrame) -> None:
+    """Apply the table's gates to a batch's rows."""
+    if job.step.writes.gates:
+        judge(job, rows, check_keys=False)
+
+
+def _count(job: Job, rows: DataFrame) -> int:
+    refuse_null_keys(job, rows, job.step.writes.key)
+    return rows.count()
+
+
+def _content(rows: DataFrame) -> Digest:
+    found = profile(rows, partition=(), key=())
+    return next((seen.digest for seen in found.values()), Digest.empty(schema_fingerprint(rows.schema)))

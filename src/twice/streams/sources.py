@@ -1,0 +1,97 @@
+"""From a declared source to the rows that Spark reads as a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import functions as F
+
+from twice.errors import DefinitionError, EnvironmentProblem, StoreRefused
+from twice.model.streams import KafkaSource, RateSource, Windowed
+from twice.store.protocol import Streaming
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from twice.engine.stores import Stores
+    from twice.model.streams import Stream
+
+
+def events(session: SparkSession, stores: Stores, stream: Stream) -> DataFrame:
+    """Read a stream's source, as it is delivered."""
+    source = stream.reads
+    with _explained(stream):
+        if isinstance(source, KafkaSource):
+            return _kafka(session, source, stream)
+        if isinstance(source, RateSource):
+            reader = session.readStream.format("rate").option("rowsPerSecond", source.rows_per_second)
+            return reader.options(**stream.options).load()
+        store = stores.source(source)
+        if not isinstance(store, Streaming):
+            raise StoreRefused(
+                f"stream {stream.name}: a stream cannot follow {source.name}: a {store.abilities.kind} store does not "
+                "say which rows were added",
+                safe="nothing was changed",
+                to_go_on="read an Iceberg or Delta table, files, or Kafka",
+            )
+        if not store.exists(session, source):
+            raise StoreRefused(
+                f"stream {stream.name}: its source {source.name} does not exist",
+                safe="nothing was changed",
+                to_go_on=f"create {source.name}, or correct the name in its Table(…)",
+            )
+        return store.follow(session, source, stream.options)
+
+
+def windowed(rows: DataFrame, stream: Stream, dedup: Windowed) -> DataFrame:
+    """Let Spark remember the keys of events for a while, and drop repeats and what is too old."""
+    name = str(dedup.event_time)
+    found = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
+    for column in (name, *dedup.key):
+        if column not in found:
+            raise DefinitionError(
+                f"stream {stream.name}: its source has no column {column}; it has {', '.join(found)}",
+            )
+    if not found[name].startswith("timestamp"):
+        raise DefinitionError(f"stream {stream.name}: event_time {name} must be a timestamp, it is {found[name]}")
+    return rows.withWatermark(name, f"{dedup.seconds} seconds").dropDuplicatesWithinWatermark(list(dedup.key))
+
+
+def _kafka(session: SparkSession, source: KafkaSource, stream: Stream) -> DataFrame:
+    options = {"startingOffsets": "earliest", **source.options, **stream.options}
+    reader = session.readStream.format("kafka").option("kafka.bootstrap.servers", source.servers)
+    rows = reader.option("subscribe", ",".join(source.topics)).options(**options).load()
+    if source.schema is None:
+        return rows
+    parsed = F.from_json(F.col("value").cast("string"), source.schema, {"mode": "FAILFAST"})
+    places = [F.col(name).alias(f"kafka_{name}") for name in _KAFKA]
+    return rows.select(parsed.alias("event"), *places).select("event.*", *(f"kafka_{name}" for name in _KAFKA))
+
+
+_KAFKA = ("topic", "partition", "offset", "timestamp")
+
+
+@contextmanager
+def _explained(stream: Stream) -> Iterator[None]:
+    try:
+        yield
+    except ParseException as error:
+        raise DefinitionError(f"stream {stream.name}: the schema cannot be read: {_first(error)}") from None
+    except AnalysisException as error:
+        if "kafka" in str(error).lower() and isinstance(stream.reads, KafkaSource):
+            raise EnvironmentProblem(
+                f"stream {stream.name}: Spark has no connector for Kafka",
+                safe="nothing was run",
+                to_go_on='name it in twice.toml: packages = ["org.apache.spark:spark-sql-kafka-0-10_2.13:…", …]',
+            ) from error
+        raise StoreRefused(
+            f"stream {stream.name}: Spark cannot follow {stream.source_text}: {_first(error)}",
+            safe="nothing was changed",
+        ) from error
+
+
+def _first(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
