@@ -76,7 +76,7 @@ def land(spark: SparkSession, folder: Path, batches: int, size: int, repeats: in
     """Write one file per batch."""
     folder.mkdir(parents=True)
     for batch in range(batches):
-        part = folder.parent / f"part-{batch}"
+        part = folder.parent / f"{folder.name}-part-{batch}"
         events(spark, batch * size, size, repeats, batch * apart).coalesce(1).write.parquet(str(part))
         next(part.glob("*.parquet")).rename(folder / f"{batch:04}.parquet")
 
