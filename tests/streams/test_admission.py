@@ -57,6 +57,9 @@ def test_a_stream_of_a_table_is_resumed_at_the_offsets_of_its_last_batch(clicks)
     clicks.source = Table(lab.name("raw"))
     pipeline = clicks.declare(options={})
     clicks.run(pipeline)
+    for number in (8, 9):
+        lab.sql(insert % number)
+        clicks.run(pipeline)
     shutil.rmtree(clicks.checkpoint)
     lab.sql(insert % 2)
     with pytest.raises(StreamRefused, match="is new"):
@@ -64,10 +67,10 @@ def test_a_stream_of_a_table_is_resumed_at_the_offsets_of_its_last_batch(clicks)
     done = clicks.run(pipeline, resume=True)
     # Only what had come since is read
     assert (done.rows_in, done.rows_out) == (1, 1)
-    assert clicks.ids() == ["e1", "e2"]
+    assert clicks.ids() == ["e1", "e2", "e8", "e9"]
     # An older copy of a checkpoint is noticed, too: its next batch would be one that the table has
-    (clicks.checkpoint / "offsets" / "1").unlink()
-    (clicks.checkpoint / "commits" / "1").unlink()
+    (clicks.checkpoint / "offsets" / "3").unlink()
+    (clicks.checkpoint / "commits" / "3").unlink()
     with pytest.raises(StreamRefused, match="it is an older copy"):
         clicks.run(pipeline)
 

@@ -96,20 +96,20 @@ def _process(job: Job, batch: Batch, dedup: Process) -> StepResult:
     stream, keys_job = batch.stream, seen.seen_job(job, batch.stream)
     one = one_per_key(keys_job, batch.events, dedup.key, dedup.order)
     try:
+        kept = None
         if not batch.again:  # its keys were kept before its rows
-            keys = seen.keys_of(dedup, one)
-            take_as_is(keys_job, replace(batch, events=keys, count=lambda _: None))
-        new = seen.new_events(job, keys_job, dedup, one).persist()
-        number = new.count()
+            keys = replace(batch, events=seen.keys_of(dedup, one), count=lambda _: None)
+            keep = partial(write.stage_keys, count=one.number)
+            kept = run_step(keys_job, partial(_attempt, batch=keys, bound=None, write=keep))
+        new = seen.new_events(job, keys_job, dedup, one)
+        # As many as had no key before; of a batch that is repeated they are kept already.
+        number = kept.rows if kept is not None and kept.status != "fresh" else new.count()
 
         def write_events(its_job: Job, stage: Stage, rows: DataFrame) -> Counts:
             stage_rows = partial(_again, order=None) if batch.again else plain.stage_all
-            return Counts(one.copies, stage_rows(its_job, stage, rows).rows_out, one.copies - number)
+            return replace(stage_rows(its_job, stage, rows), rows_in=one.copies, duplicates=one.copies - number)
 
-        try:
-            return run_step(job, partial(_attempt, batch=batch, bound={stream.parameter: new}, write=write_events))
-        finally:
-            new.unpersist()
+        return run_step(job, partial(_attempt, batch=batch, bound={stream.parameter: new}, write=write_events))
     finally:
         one.release()
 

@@ -88,8 +88,10 @@ class Checkpoint:
         self._files.write(f"{self.path}/metadata", json.dumps({"id": query}))
         if before is not None:
             number, text = before
-            self._files.write(f"{self.path}/offsets/{number}", text)
-            self._files.write(f"{self.path}/commits/{number}", f'{_VERSION}\n{{"nextBatchWatermarkMs":0}}')
+            # Spark looks at the offsets of the batch before its newest one, too.
+            for each in range(number if next_ is not None else max(number - 1, 0), number + 1):
+                self._files.write(f"{self.path}/offsets/{each}", text)
+                self._files.write(f"{self.path}/commits/{each}", f'{_VERSION}\n{{"nextBatchWatermarkMs":0}}')
         if next_ is not None:
             self._files.write(f"{self.path}/offsets/{next_[0]}", next_[1])
 

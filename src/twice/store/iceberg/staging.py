@@ -147,7 +147,10 @@ def write_changes(
             statement = f"DELETE FROM {stage.branch} WHERE {WINDOW_COLUMN} = {quote_text(instead_of)}"  # noqa: S608
             session.sql(statement)
     if insert_only:
-        rows.writeTo(stage.branch).option(f"snapshot-property.{STAGED}", stage.mark).append()
+        writer = rows.writeTo(stage.branch).option(f"snapshot-property.{STAGED}", stage.mark)
+        if _fits_in_memory(session, rows):
+            writer = writer.option("fanout-enabled", "true")
+        writer.append()
     else:
         table = stage.target.table
         matched = [*table.key, *(name for name in table.partition_columns if name not in table.key)]

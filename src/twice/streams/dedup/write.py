@@ -35,9 +35,7 @@ def stage_new(job: Job, stage: Stage, rows: DataFrame, order: str | None) -> Cou
             _judge(job, one.rows)
             held = in_partitions(job, job.store.read(job.session, table, stage.base), one.partitions)
             if pattern.on_conflict == "keep":
-                new = without(one.rows, known_keys(held, one.rows, key), key)
-                job.store.stage_changes(job.session, stage, new, insert_only=True)
-                return Counts(one.copies, stage.written, one.copies - stage.written)
+                return _missing(job, stage, one.rows, held, one.copies)
             return _compared(job, stage, one.rows, held, one.copies)
         finally:
             one.release()
@@ -49,6 +47,18 @@ def stage_new(job: Job, stage: Stage, rows: DataFrame, order: str | None) -> Cou
         return _compared(job, stage, every, job.store.read(job.session, table, stage.base), count)
     finally:
         every.unpersist()
+
+
+def stage_keys(job: Job, stage: Stage, keys: DataFrame, *, count: int) -> Counts:
+    """Stage the keys that a table of keys does not hold yet; each occurs once."""
+    return _missing(job, stage, keys, job.store.read(job.session, job.step.writes, stage.base), count)
+
+
+def _missing(job: Job, stage: Stage, rows: DataFrame, held: DataFrame, count: int) -> Counts:
+    key = matched_columns(job.step.writes)
+    new = without(rows, known_keys(held, rows, key), key)
+    job.store.stage_changes(job.session, stage, new, insert_only=True)
+    return Counts(count, stage.written, count - stage.written)
 
 
 def stage_again(job: Job, stage: Stage, rows: DataFrame, order: str | None) -> Counts:
