@@ -149,7 +149,7 @@ class Admission:
         rows = self.workshop.stores.of(table).read(self.session, table, None)
         if (found := set(rows.columns) - FRAMEWORK_COLUMNS) != set(table.key):
             raise StreamRefused(
-                f"{table.name} holds keys of {', '.join(sorted(found))}, but the stream tells events apart by "
+                f"{table.name} holds keys of {', '.join(sorted(found))}, but the stream distinguishes events by "
                 f"{', '.join(table.key)}",
                 safe=_SAFE,
                 to_go_on="keep the key, or write a new table",

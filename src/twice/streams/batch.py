@@ -39,7 +39,7 @@ StageRows = Callable[["Job", "Stage", "DataFrame"], Counts]
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of a query: its events, and what is told about them before the commit.
+    """A batch of a query: its events, and who is given their counts before the commit.
 
     `again`: it is in the table already, and what it wrote is to be replaced.
     """

@@ -354,7 +354,7 @@ def _progress(said: dict[str, Any], number: int, status: str, counts: Counts | N
 
 
 def _behind(said: dict[str, Any]) -> str:
-    """Say how far the stream is behind its source, where the source tells."""
+    """Say how far the stream is behind its source, where Spark reports it."""
     names = {
         "maxOffsetsBehindLatest": "offsets",
         "numFilesOutstanding": "files",
