@@ -77,6 +77,8 @@ def _until_idle(clicks) -> None:
     # Of every session: the child had one of its own.
     active = clicks.lab.spark._jsparkSession.sharedState().activeStreamingQueries()
     until(active.isEmpty)
+    # What the dead process had cached would stay in the memory that all tests share.
+    clicks.lab.spark.catalog.clearCache()
 
 
 def _followed(clicks) -> list[str]:
