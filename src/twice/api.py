@@ -20,8 +20,9 @@ from twice.engine.stores import Stores
 from twice.errors import UsageError
 from twice.ledger import open_ledger
 from twice.model.windows import Window
-from twice.streams.control import Request, StreamResult, Tell
+from twice.streams.control import Request
 from twice.streams.control import run_stream as run_until_stopped
+from twice.streams.progress import StreamResult, Tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

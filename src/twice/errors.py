@@ -141,7 +141,7 @@ class NotSeparable(PermanentError):
 
 
 class StreamRefused(PermanentError):
-    """A checkpoint, a table and a source that do not belong together: to go on would lose or double rows."""
+    """A checkpoint, a table and a source that do not belong together: a query on them would lose or double rows."""
 
 
 class StoreRefused(PermanentError):

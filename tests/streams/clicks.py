@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from twice import Day, InsertOnly, Pipeline, Table, hours
 from twice.streams import Process, Windowed, Write
-from twice.streams.control import Progress, Request, StreamResult, run_stream
+from twice.streams.control import Request, run_stream
+from twice.streams.progress import Progress, StreamResult
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

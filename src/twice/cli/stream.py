@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from twice.ledger import BatchInfo, Ledger, StreamInfo
     from twice.model.pipelines import Pipeline
     from twice.model.streams import Stream
-    from twice.streams.control import Progress
+    from twice.streams.progress import Progress
 
 _RECENT = 20
 _POLL = 0.5

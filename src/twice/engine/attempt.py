@@ -110,7 +110,7 @@ def commit(
     if changed:
         look_again()
         remember |= freshness.tombstones(job)
-    # Saved before the commit, so that whoever finds the commit without its record can complete it.
+    # Saved before the commit, so that a later run that finds the commit without its record can complete it.
     expected = described(files, None) if changed else []
     status, version = commit_stage(
         job, claim, row, heartbeat, staged.stage, changed, remember, expected, _accepted(verdict)

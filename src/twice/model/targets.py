@@ -37,7 +37,7 @@ class Target:
 
     @property
     def partition_column(self) -> str | None:
-        """The column that tells the target's partitions apart; None where the scope is the whole table."""
+        """The column whose values are the target's partitions; None where the scope is the whole table."""
         return self.table.partition.column if self.table.partition and self.scope.window else None
 
     def value(self, partition: Scope) -> PartitionValue | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.errors import StreamingQueryException
 
@@ -26,6 +26,7 @@ from twice.streams.batch import Batch, take
 from twice.streams.callbacks import batch_failed, quiet_callbacks
 from twice.streams.checkpoints import Checkpoint, Offsets, folder_of
 from twice.streams.context import Context
+from twice.streams.progress import StreamResult, Tell, progress_of, state_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,56 +41,6 @@ if TYPE_CHECKING:
 _POLL = 0.2
 _ASK = 2.0
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-
-
-@dataclass
-class StreamResult:
-    """How a stream ended, and what its batches brought since it started."""
-
-    run: str
-    stream: str
-    table: str
-    query: str = ""
-    status: str = "stopped"
-    batches: int = 0
-    rows_in: int = 0
-    rows_out: int = 0
-    duplicates: int = 0
-    late: int = 0
-
-    def to_json(self) -> dict[str, object]:
-        """Return the result as JSON scalars."""
-        return dict(self.__dict__)
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a stream is, after a batch: its counts, and what Spark says about its speed and how far it is behind."""
-
-    batch: int
-    rows_in: int
-    rows_out: int
-    duplicates: int
-    late: int
-    rows_per_second: float
-    behind: str = ""
-    status: str = ""
-
-    @property
-    def text(self) -> str:
-        """The batch in one line."""
-        behind = f", behind by {self.behind}" if self.behind else ""
-        return (
-            f"batch {self.batch} {self.status}: {self.rows_in:,} in, {self.rows_out:,} out, "
-            f"{self.duplicates:,} duplicate, {self.late:,} late; {self.rows_per_second:,.0f} rows/s{behind}"
-        )
-
-    def to_json(self) -> dict[str, object]:
-        """Return the progress as JSON scalars."""
-        return dict(self.__dict__)
-
-
-Tell = Callable[[Progress], None]
 
 
 @dataclass
@@ -179,6 +130,9 @@ class Running:
         except StreamingQueryException as error:
             raise self._explained(str(error)) from error
         finally:
+            # A batch that waits to begin must not keep the query from ending.
+            self._stopping = True
+            self._ready.set()
             if query.isActive:
                 query.stop()
         if isinstance(self._error, TwiceError) and not isinstance(self._error, Interrupted):
@@ -290,13 +244,13 @@ class Running:
                 continue
             info, status, counts = self._told.pop(number)
             self._reported = number
-            progress = _progress(dict(said), number, status, counts)
+            progress = progress_of(dict(said), number, status, counts)
             more: dict[str, object] = {"late": progress.late}
             if isinstance(self.stream.dedup, Windowed):
                 more |= {
                     "rows_in": progress.rows_in,
                     "duplicates": progress.duplicates,
-                    "state_rows": _state(dict(said)),
+                    "state_rows": state_rows(dict(said)),
                 }
             if progress.late:
                 late.land(self._context, info)
@@ -332,40 +286,3 @@ class Running:
                 '{"streaming-skip-overwrite-snapshots": "true"} (Iceberg) or {"skipChangeCommits": "true"} (Delta)',
             )
         return StepFailed(f"stream {self.stream.name}: {first}", safe=safe)
-
-
-def _progress(said: dict[str, Any], number: int, status: str, counts: Counts | None) -> Progress:
-    operators = said.get("stateOperators") or []
-    late_rows = sum(int(each.get("numRowsDroppedByWatermark", 0)) for each in operators)
-    dropped = sum(int(each.get("customMetrics", {}).get("numDroppedDuplicateRows", 0)) for each in operators)
-    rows_out = counts.rows_out if counts else 0
-    duplicates = dropped if operators else (counts.duplicates if counts else 0)
-    rows_in = rows_out + dropped + late_rows if operators else (counts.rows_in if counts else 0)
-    return Progress(
-        number,
-        rows_in,
-        rows_out,
-        duplicates,
-        late_rows,
-        float(said.get("processedRowsPerSecond") or 0.0),
-        _behind(said),
-        status,
-    )
-
-
-def _behind(said: dict[str, Any]) -> str:
-    """Say how far the stream is behind its source, where Spark reports it."""
-    names = {
-        "maxOffsetsBehindLatest": "offsets",
-        "numFilesOutstanding": "files",
-        "numBytesOutstanding": "bytes",
-    }
-    for source in said.get("sources") or []:
-        for name, unit in names.items():
-            if (value := (source.get("metrics") or {}).get(name)) not in (None, "0", 0):
-                return f"{value} {unit}"
-    return ""
-
-
-def _state(said: dict[str, Any]) -> int:
-    return sum(int(each.get("numRowsTotal", 0)) for each in said.get("stateOperators") or [])

@@ -1,4 +1,4 @@
-"""Rows of events that were told apart before: all of them are new, and each key must occur once."""
+"""Rows of events whose repeats were removed before: all of them are new, and each key must occur once."""
 
 from __future__ import annotations
 

@@ -39,14 +39,7 @@ def stage_new(job: Job, stage: Stage, rows: DataFrame, order: str | None) -> Cou
             return _compared(job, stage, one.rows, held, one.copies)
         finally:
             one.release()
-    # What differs under one key and version is refused, so nothing may be dropped before.
-    every = rows.persist()
-    try:
-        _judge(job, every)
-        count = _count(job, every)
-        return _compared(job, stage, every, job.store.read(job.session, table, stage.base), count)
-    finally:
-        every.unpersist()
+    return _compare_all(job, stage, rows, job.store.read(job.session, table, stage.base))
 
 
 def stage_keys(job: Job, stage: Stage, keys: DataFrame, *, count: int) -> Counts:
@@ -67,12 +60,7 @@ def stage_again(job: Job, stage: Stage, rows: DataFrame, order: str | None) -> C
     key = matched_columns(table)
     held = job.store.read(job.session, table, stage.base)
     if isinstance(table.write, Merge):
-        every = rows.persist()
-        try:
-            _judge(job, every)
-            return _compared(job, stage, every, held, _count(job, every))
-        finally:
-            every.unpersist()
+        return _compare_all(job, stage, rows, held)
     one = one_per_key(job, rows, key, order)
     try:
         _judge(job, one.rows)
@@ -92,6 +80,17 @@ def stage_again(job: Job, stage: Stage, rows: DataFrame, order: str | None) -> C
         one.release()
 
 
+def _compare_all(job: Job, stage: Stage, rows: DataFrame, held: DataFrame) -> Counts:
+    """Compare every row: what differs under one key and version is refused, so nothing may be dropped before."""
+    every = rows.persist()
+    try:
+        _judge(job, every)
+        refuse_null_keys(job, every, job.step.writes.key)
+        return _compared(job, stage, every, held, every.count())
+    finally:
+        every.unpersist()
+
+
 def _compared(job: Job, stage: Stage, rows: DataFrame, held: DataFrame, count: int) -> Counts:
     written, kinds = compare_by_key(job, rows, held)
     total = sum(kinds.get(kind, 0) for kind in changes.WRITTEN)
@@ -104,11 +103,6 @@ def _judge(job: Job, rows: DataFrame) -> None:
     """Apply the table's gates to a batch's rows."""
     if job.step.writes.gates:
         judge(job, rows, check_keys=False)
-
-
-def _count(job: Job, rows: DataFrame) -> int:
-    refuse_null_keys(job, rows, job.step.writes.key)
-    return rows.count()
 
 
 def _content(rows: DataFrame) -> Digest:

@@ -1,0 +1,99 @@
+"""How far a stream is: what its batches brought, and what Spark reports about its speed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from twice.streams.dedup.rows import Counts
+
+
+@dataclass
+class StreamResult:
+    """How a stream ended, and what its batches brought since it started."""
+
+    run: str
+    stream: str
+    table: str
+    query: str = ""
+    status: str = "stopped"
+    batches: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    duplicates: int = 0
+    late: int = 0
+
+    def to_json(self) -> dict[str, object]:
+        """Return the result as JSON scalars."""
+        return dict(self.__dict__)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a stream is, after a batch: its counts, and what Spark says about its speed and how far it is behind."""
+
+    batch: int
+    rows_in: int
+    rows_out: int
+    duplicates: int
+    late: int
+    rows_per_second: float
+    behind: str = ""
+    status: str = ""
+
+    @property
+    def text(self) -> str:
+        """The batch in one line."""
+        behind = f", behind by {self.behind}" if self.behind else ""
+        return (
+            f"batch {self.batch} {self.status}: {self.rows_in:,} in, {self.rows_out:,} out, "
+            f"{self.duplicates:,} duplicate, {self.late:,} late; {self.rows_per_second:,.0f} rows/s{behind}"
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """Return the progress as JSON scalars."""
+        return dict(self.__dict__)
+
+
+Tell = Callable[[Progress], None]
+
+
+def progress_of(said: dict[str, Any], number: int, status: str, counts: Counts | None) -> Progress:
+    """Join what twice counted of a batch with what Spark reports about it."""
+    operators = said.get("stateOperators") or []
+    late_rows = sum(int(each.get("numRowsDroppedByWatermark", 0)) for each in operators)
+    dropped = sum(int(each.get("customMetrics", {}).get("numDroppedDuplicateRows", 0)) for each in operators)
+    rows_out = counts.rows_out if counts else 0
+    duplicates = dropped if operators else (counts.duplicates if counts else 0)
+    rows_in = rows_out + dropped + late_rows if operators else (counts.rows_in if counts else 0)
+    return Progress(
+        number,
+        rows_in,
+        rows_out,
+        duplicates,
+        late_rows,
+        float(said.get("processedRowsPerSecond") or 0.0),
+        _behind(said),
+        status,
+    )
+
+
+def _behind(said: dict[str, Any]) -> str:
+    """Say how far the stream is behind its source, where Spark reports it."""
+    names = {
+        "maxOffsetsBehindLatest": "offsets",
+        "numFilesOutstanding": "files",
+        "numBytesOutstanding": "bytes",
+    }
+    for source in said.get("sources") or []:
+        for name, unit in names.items():
+            if (value := (source.get("metrics") or {}).get(name)) not in (None, "0", 0):
+                return f"{value} {unit}"
+    return ""
+
+
+def state_rows(said: dict[str, Any]) -> int:
+    """Return how many keys Spark's state holds."""
+    return sum(int(each.get("numRowsTotal", 0)) for each in said.get("stateOperators") or [])
