@@ -25,7 +25,7 @@ SCHEMA = "event_id STRING, page STRING, happened_at TIMESTAMP, received_at BIGIN
 LEVELS: dict[str, Dedup] = {
     "process": Process("event_id", order="received_at"),
     "write": Write("event_id", order="received_at"),
-    "windowed": Windowed("event_id", hours(24), event_time="happened_at"),
+    "windowed": Windowed("event_id", hours(24), event_time="happened_at", order="received_at"),
 }
 _OLD = 1_790_000_000
 NOON = datetime(2026, 4, 25, 12, 0, 0)

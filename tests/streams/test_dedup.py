@@ -11,7 +11,7 @@ from tests.streams.clicks import LEVELS, click
 from tests.streams.conftest import SINKS
 from twice import Hour, InsertOnly, Merge, hours, run_stream
 from twice.errors import MergeRefused
-from twice.streams import Process, Windowed, Write
+from twice.streams import Process, Windowed
 
 pytestmark = pytest.mark.spark
 
@@ -60,8 +60,9 @@ def test_a_stream_from_python(clicks):
     assert [progress.text.split(";")[0] for progress in told] == ["batch 0 published: 2 in, 1 out, 1 duplicate, 0 late"]
 
 
-def test_of_repeats_in_a_batch_the_declared_order_decides_whichever_comes_first(clicks):
-    pipeline = clicks.declare(Write("event_id", order="received_at"))
+@pytest.mark.parametrize("level", [pytest.param("process", marks=pytest.mark.full), "write", "windowed"])
+def test_of_repeats_in_a_batch_the_declared_order_decides_whichever_comes_first(clicks, level):
+    pipeline = clicks.declare(LEVELS[level])
     clicks.deliver(click(1, "late copy", received=9), click(1, "first", received=1), click(1, "second", received=2))
     clicks.deliver(click(2, "second", received=5), click(2, "first", received=3))
     clicks.run(pipeline)

@@ -106,13 +106,15 @@ class Windowed:
     """Remember event keys for a while, in Spark's own state: neither the table nor a table of keys is read.
 
     An event that is older than the newest one by more than `within` is late: it is counted and left out, or landed in
-    the table `late`. Of the events of one batch with the same key Spark keeps one, whichever it meets first.
+    the table `late`. Of the events of one batch with the same key the one with the lowest `order` is kept, then the one
+    with the lowest hash of its content.
     """
 
     key: str | Sequence[str]
     within: Duration
     event_time: str | None = None
     late: Table | None = None
+    order: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", _columns("Windowed", self.key))

@@ -63,8 +63,7 @@ def take(job: Job, batch: Batch) -> StepResult:
     if isinstance(dedup, Process):
         return _process(job, batch, dedup)
     if batch.again:
-        order = None if isinstance(dedup, Windowed) else dedup.order
-        stage_rows: StageRows = partial(_again, order=order)
+        stage_rows: StageRows = partial(_again, order=dedup.order)
     elif isinstance(dedup, Windowed):
         stage_rows = plain.stage_all
     else:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F
 
+from twice.content.changes import row_hashes_of
+from twice.content.rows import column
 from twice.errors import DefinitionError, EnvironmentProblem, StoreRefused
 from twice.model.streams import KafkaSource, RateSource, Windowed
 from twice.store.protocol import Streaming
@@ -50,14 +52,22 @@ def windowed(rows: DataFrame, stream: Stream, dedup: Windowed) -> DataFrame:
     """Let Spark remember the keys of events for a while, and drop repeats and what is too old."""
     name = str(dedup.event_time)
     found = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
-    for column in (name, *dedup.key):
-        if column not in found:
+    for asked in (name, *dedup.key, *([dedup.order] if dedup.order else [])):
+        if asked not in found:
             raise DefinitionError(
-                f"stream {stream.name}: its source has no column {column}; it has {', '.join(found)}",
+                f"stream {stream.name}: its source has no column {asked}; it has {', '.join(found)}",
             )
     if not found[name].startswith("timestamp"):
         raise DefinitionError(f"stream {stream.name}: event_time {name} must be a timestamp, it is {found[name]}")
-    return rows.withWatermark(name, f"{dedup.seconds} seconds").dropDuplicatesWithinWatermark(list(dedup.key))
+    marked = rows.withWatermark(name, f"{dedup.seconds} seconds")
+    # The operator keeps the first row that it meets. The rows of a key come from one sorted partition, so that it meets
+    # the same one first whenever the batch is read; Spark's check refuses any sort in a stream, also one like this.
+    session = rows.sparkSession
+    session.conf.set("spark.sql.streaming.unsupportedOperationCheck", "false")
+    key, order = [*map(column, dedup.key)], [column(dedup.order)] if dedup.order else []
+    in_order = marked.repartition(int(str(session.conf.get("spark.sql.shuffle.partitions"))), *key)
+    in_order = in_order.sortWithinPartitions(*key, *order, *row_hashes_of(marked, marked.columns))
+    return in_order.dropDuplicatesWithinWatermark(list(dedup.key))
 
 
 def _kafka(session: SparkSession, source: KafkaSource, stream: Stream) -> DataFrame:
