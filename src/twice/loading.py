@@ -6,13 +6,14 @@ import importlib
 import logging
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from twice.config import FILE, Config
 from twice.errors import ConfigError, DefinitionError, TwiceError, UsageError, did_you_mean
 from twice.model.pipelines import Pipeline
+from twice.model.tables import Table
 
 log = logging.getLogger("twice")
 
@@ -31,15 +32,15 @@ def find_pipeline(config: Config, text: str) -> Pipeline:
     if place is None:
         raise _unknown(config, text)
     pipeline = _pipeline(load_object(config, place, f"pipeline {text}"), place)
-    others = {name: other for name, other in config.pipelines.items() if other != place}
-    if others:
-        loaded = {text: pipeline}
-        for name, other in others.items():
-            try:
-                loaded[name] = _pipeline(load_object(config, other, f"pipeline {name}"), other)
-            except TwiceError as error:
-                log.warning("pipeline %s could not be checked for tables with two writers: %s", name, error.message)
-        check_producers(loaded)
+    loaded = {text: pipeline}
+    for name, other in config.pipelines.items():
+        if other == place:
+            continue
+        try:
+            loaded[name] = _pipeline(load_object(config, other, f"pipeline {name}"), other)
+        except TwiceError as error:
+            log.warning("pipeline %s could not be checked for tables with two writers: %s", name, error.message)
+    check_producers(loaded)
     return pipeline
 
 
@@ -67,6 +68,15 @@ def check_producers(pipelines: Mapping[str, Pipeline]) -> None:
                     f"({writer}): one table has one producer. Let one of them read what the other writes"
                 )
             writers[table] = (name, writer)
+    _check_followed(pipelines.values())
+
+
+def _check_followed(pipelines: Iterable[Pipeline]) -> None:
+    """Refuse a stream that reads a table whose rows another pipeline replaces."""
+    written = {table.id: table for pipeline in pipelines for table in pipeline.written()}
+    for stream in (stream for pipeline in pipelines for stream in pipeline.streams.values()):
+        if isinstance(stream.reads, Table) and (table := written.get(stream.reads.id)) is not None:
+            stream.check_added_to(table)
 
 
 def load_object(config: Config, place: str, what: str) -> Any:

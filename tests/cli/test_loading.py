@@ -102,6 +102,26 @@ def test_a_table_with_writers_in_two_pipelines_is_refused(project):
         load_pipelines(configuration.load())
 
 
+FOLLOWER = """
+from twice import Day, InsertOnly, Pipeline, Table
+from twice.streams import Write
+other = Pipeline("other", grain=Day)
+mine = Table("lake.web.clicks", key=["id"], write=InsertOnly())
+@other.stream(reads=Table("lake.core.facts"), writes=mine, dedup=Write("id"))
+def clicks(rows):
+    return rows
+"""
+
+
+def test_a_stream_of_a_table_whose_rows_another_pipeline_replaces_is_refused(project):
+    project.code(FOLLOWER, f"{project.module}_b")
+    project.toml(pipelines=f'other = "{project.module}_b:other"')
+    said = project.call("stream", "run", "other")
+    assert said.code == 2
+    assert "stream clicks: lake.core.facts is written with Overwrite(), and a stream reads only rows" in said.err
+    assert not project.ledger.exists()
+
+
 def test_two_pipelines_of_one_name_are_refused(project):
     second(project, name="shop", table="lake.x.y")
     said = project.call("run", "shop", *FOR)

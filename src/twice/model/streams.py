@@ -289,16 +289,18 @@ class Stream:
             return
         if not isinstance(self.reads, Table):
             raise DefinitionError(f"{what}: reads={self.reads!r} must be a Table, a KafkaSource or a RateSource")
-        pattern = self.reads.write
-        if pattern is not None and not isinstance(pattern, InsertOnly):
-            kind = type(pattern).__name__
-            raise DefinitionError(
-                f"{what}: {self.reads.name} is written with {kind}(), and a stream reads only rows that are added to a "
-                "table. Read the table in a step instead: twice backfill --only stale rebuilds the partitions whose "
-                "inputs changed"
-            )
+        self.check_added_to(self.reads)
         if self.reads.id == self.writes.id:
             raise DefinitionError(f"{what} reads the table that it writes, {self.writes.name}")
+
+    def check_added_to(self, source: Table) -> None:
+        """Refuse a source whose writer replaces rows: a stream reads only rows that are added."""
+        if source.write is not None and not isinstance(source.write, InsertOnly):
+            raise DefinitionError(
+                f"stream {self.name}: {source.name} is written with {type(source.write).__name__}(), and a stream "
+                "reads only rows that are added to a table. Read the table in a step instead: twice backfill --only "
+                "stale rebuilds the partitions whose inputs changed"
+            )
 
     def _check_table(self, what: str) -> None:
         table: object = self.writes
