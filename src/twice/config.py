@@ -24,7 +24,7 @@ _IN_PYPROJECT = re.compile(r"^\s*\[tool\.twice(\]|\.(?!audit\b))", re.MULTILINE)
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _PLACE = re.compile(r"[^\s:]+:[^\s:]+")
 _ENV = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_KNOWN = {"pipelines", "stores", "profiles", "ledger", "lease", "on_failure", "pools", "streams", "audit"}
+_KNOWN = {"pipelines", "stores", "profiles", "ledger", "lease", "on_failure", "pools", "streams", "verify", "audit"}
 _KNOWN_PROFILE = {"spark", "ledger", "stores", "streams", "packages"}
 _LONGEST_LEASE = 86_400
 # What [stores.*] takes, by its type; `option.NAME` is any setting of Spark's reader.
@@ -73,6 +73,8 @@ class Config:
     pools: Mapping[str, Pool] = field(default_factory=dict)
     # The folder of the checkpoints of streams.
     checkpoints: str = ""
+    # Where `twice verify` writes instead of a store, by the store's name.
+    verify_stores: Mapping[str, StoreConfig] = field(default_factory=dict)
 
     def store(self, name: str) -> StoreConfig:
         """Return the store of that name."""
@@ -161,6 +163,7 @@ def _build(data: Mapping[str, Any], root: Path, source: Path | None, profile: st
         on_failure=_hook(data.get("on_failure", ""), where),
         pools={name: _pool(name, options, where) for name, options in _section(data, "pools", where).items()},
         checkpoints=_folder(streams.get("checkpoints", ".twice/checkpoints"), root, where),
+        verify_stores=_verify_stores(_section(data, "verify", where), stores, where),
     )
 
 
@@ -198,6 +201,13 @@ def _store(name: str, options: object, where: object) -> StoreConfig:
     checked = _checked_store(f"stores.{name}", options, where)
     settings = {k: _setting(v, f"[stores.{name}] {k}", where) for k, v in _dotted(checked) if k != "type"}
     return StoreConfig(name, checked["type"], settings)
+
+
+def _verify_stores(verify: Mapping[str, Any], stores: Mapping[str, Any], where: object) -> dict[str, StoreConfig]:
+    only_known(verify, {"stores"}, f"[verify] of {where}")
+    found = _section(verify, "stores", where)
+    only_known(found, set(stores), f"[verify.stores] of {where}")
+    return {name: _store(name, {"type": stores[name].get("type"), **options}, where) for name, options in found.items()}
 
 
 def _checked_store(place: str, options: object, where: object) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from twice.errors import StoreRefused, TwiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 class Stores:
     """The stores of a configuration, opened once; the threads of a backfill share them."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, opened: Mapping[str, Source] | None = None) -> None:
         self._config = config
         self._lock = threading.Lock()
-        self._open: dict[str, Source] = {}
+        # `opened` are places that no configuration names.
+        self._open: dict[str, Source] = dict(opened or {})
 
     def source(self, table: Table) -> Source:
         """Return the place that a table is read from."""

@@ -1,0 +1,1 @@
+"""Run a pipeline in a sandbox, twice, shuffled, killed and at once, and report which promises hold, with evidence."""

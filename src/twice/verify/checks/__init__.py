@@ -1,0 +1,30 @@
+"""The checks, one module each; its docstring is its documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from twice.errors import UsageError, did_you_mean
+from twice.verify.checks.deterministic import Deterministic
+from twice.verify.checks.run_twice import RunTwice
+
+if TYPE_CHECKING:
+    from twice.verify.trial import Check
+
+ALL: tuple[Check, ...] = (RunTwice(), Deterministic())
+
+
+def chosen(names: Sequence[str], *, quick: bool) -> list[Check]:
+    """Return the checks of those names, or the quick ones, or all."""
+    known = {check.name: check for check in ALL}
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"there is no check {name!r}{did_you_mean(name, known)}",
+                safe="nothing was run",
+                to_go_on="twice verify --list",
+            )
+    if names:
+        return [known[name] for name in dict.fromkeys(names)]
+    return [check for check in ALL if check.quick or not quick]

@@ -1,0 +1,72 @@
+"""Effects in a sandbox: what would be sent is recorded, and nothing leaves."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from twice.effects.calls import Answer
+
+if TYPE_CHECKING:
+    from twice.model.effects import Effect
+    from twice.model.tables import Table
+
+
+@dataclass(frozen=True)
+class Call:
+    """What an effect would have sent."""
+
+    effect: str
+    key: str
+    payload: Any
+
+
+@dataclass
+class Recorder:
+    """The calls of a case, in the order in which they came."""
+
+    calls: list[Call] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def take(self, call: Call) -> None:
+        """Record a call."""
+        with self._lock:
+            self.calls.append(call)
+
+    def find(self, key: str) -> Call | None:
+        """Return the call with a key, as a provider that is asked would."""
+        with self._lock:
+            return next((call for call in self.calls if call.key == key), None)
+
+
+@dataclass
+class RecordingTarget:
+    """A receiver in the place of the effect's own; it honours keys as that one does."""
+
+    effect: str
+    recorder: Recorder
+    honours_keys: bool
+
+    def send(self, payload: Any, *, key: str, timeout: float) -> Answer:  # noqa: ARG002 - as every receiver is called
+        """Record what would have been sent."""
+        self.recorder.take(Call(self.effect, key, payload))
+        return Answer("recorded")
+
+
+def recorded(effect: Effect, after: Table, recorder: Recorder) -> Effect:
+    """Return the effect with a recorder as its receiver; what it would ask its provider it asks the recorder.
+
+    The function of an effect without `to=` makes the call itself, so it is not called: its key alone is recorded.
+    """
+
+    def ask(key: str, payload: Any = None) -> Any:  # noqa: ARG001 - as every provider is asked
+        return "recorded" if recorder.find(key) else None
+
+    target = RecordingTarget(effect.name, recorder, effect.to.honours_keys if effect.to is not None else False)
+    function = effect.function if effect.to is not None else _silent
+    return replace(effect, after=after, to=target, on_unknown=ask, function=function, rate=None)
+
+
+def _silent(rows: Any) -> str:  # noqa: ARG001 - what an effect's function takes
+    return "called"

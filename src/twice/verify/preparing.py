@@ -1,0 +1,193 @@
+"""Before the checks: copy what the chosen steps read, once, so that every case reads the same rows.
+
+Rows come from production where it has them. Where it has none, the sandbox runs the step or extract of the pipeline
+that makes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from twice.content.rows import column, row_hashes
+from twice.engine.inputs import cut_rows
+from twice.engine.plan import Stage
+from twice.engine.run import job_of
+from twice.engine.session import fresh
+from twice.errors import UsageError
+from twice.model.framework import FRAMEWORK_COLUMNS
+from twice.model.scopes import Scope
+from twice.model.tables import Cut
+from twice.model.targets import Target
+from twice.model.windows import Window
+from twice.store.protocol import Cutting
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from twice.engine.run import Workshop
+    from twice.model.pipelines import Pipeline
+    from twice.model.steps import Step
+    from twice.model.tables import Read, Table
+    from twice.verify.sandbox import Sandbox
+
+_OFFERED = 3
+# More extracted units than that are not fetched for one verification.
+_MOST_UNITS = 40
+
+
+@dataclass
+class Inputs:
+    """The copies, by the tables' names in production, and what is to be said about them."""
+
+    folders: dict[str, str] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    # Tables that no production row was found for and that the sandbox made.
+    made: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Preparing:
+    """Copies inputs for a window."""
+
+    production: Workshop
+    sandbox: Sandbox
+    pipeline: Pipeline
+    window: Window
+    sample: int | None = None
+    found: Inputs = field(default_factory=Inputs)
+
+    def prepare(self, steps: Sequence[Step]) -> Inputs:
+        """Copy every input of some steps that they do not write themselves."""
+        self._copy_inputs(steps)
+        if self.sample is not None and len(self.found.folders) > 1:
+            self.found.warnings.append(
+                f"each input was sampled to {self.sample:,} rows by itself: joins may find no partner, and a step that "
+                "needs one is checked on fewer rows than it seems"
+            )
+        windowed = {read.table.name for step in steps for read in step.reads.values() if read.mode == "window"}
+        asked = [self.found.rows[name] for name in windowed if name in self.found.rows]
+        if asked and not any(asked):
+            raise self._no_data(steps)
+        return self.found
+
+    def _copy_inputs(self, steps: Sequence[Step]) -> None:
+        own = {step.writes.id for step in steps}
+        wanted: dict[str, list[tuple[Step, Read]]] = {}
+        for step in steps:
+            for read in step.reads.values():
+                if read.table.id not in own and read.table.name not in self.found.folders:
+                    wanted.setdefault(read.table.name, []).append((step, read))
+        for reads in wanted.values():
+            self._copy(reads)
+
+    def _copy(self, reads: Sequence[tuple[Step, Read]]) -> None:
+        table = reads[0][1].table
+        producer = self.pipeline.producer(table)
+        rows = self._production(reads)
+        # An extract or a step may still have to make the rows; a table of others is what it is.
+        if rows is not None and (producer is None or not rows.isEmpty()):
+            self._keep(table, rows)
+            return
+        if producer is None:
+            raise UsageError(
+                f"step {reads[0][0].name}: its input {table.name} does not exist",
+                safe="nothing was written",
+                to_go_on=f"create {table.name}, or correct the name in its Table(…)",
+            )
+        self._keep(table, self._made(producer, reads))
+
+    def _production(self, reads: Sequence[tuple[Step, Read]]) -> DataFrame | None:
+        """Read what production has, cut to what the steps see of it in the window."""
+        table = reads[0][1].table
+        source = self.production.stores.source(table)
+        session = fresh(self.production.spark, self.pipeline.zone.key)
+        if not source.exists(session, table):
+            return None
+        version = source.version(session, table)
+        step, read = reads[0]
+        job = replace(job_of(self.production, self.pipeline, self._stage(step), "verify"), session=session)
+        cut = self._widest(reads)
+        if cut is None:
+            return source.read(session, table, version)
+        if isinstance(source, Cutting) and read.mode == "window":
+            rows = source.read_cut(session, table, version, cut, {}, self.pipeline.zone)
+        else:
+            rows = source.read(session, table, version)
+        return cut_rows(job, read, cut, rows)
+
+    def _widest(self, reads: Iterable[tuple[Step, Read]]) -> Cut | None:
+        """Return the bounds of everything that is read of a table; None: all of it."""
+        cuts = [(read.mode, read.cut(self.window, step.writes.lateness, self.pipeline.zone)) for step, read in reads]
+        if len({mode for mode, _ in cuts}) > 1 or cuts[0][0] == "latest":
+            return None
+        bounds = [cut for _, cut in cuts]
+        return Cut(_around([cut.partitions for cut in bounds]), _around([cut.event for cut in bounds]))
+
+    def _made(self, producer: Step, reads: Sequence[tuple[Step, Read]]) -> DataFrame:
+        """Let the sandbox make a table that production does not have."""
+        self._copy_inputs([producer])
+        cut = self._widest(reads)
+        reach = cut.partitions if cut is not None and cut.partitions is not None else self.window
+        grain, zone = self.pipeline.grain, self.pipeline.zone
+        start = grain.floor(reach.start, zone)
+        units = [*grain.partitions(Window(start, max(reach.end, self.window.end)), zone)]
+        if len(units) > _MOST_UNITS:
+            units = [*grain.partitions(self.window, zone)]
+        case = self.sandbox.case(self.pipeline, self.found.folders, frozenset([producer.name]))
+        case.run(*units)
+        self.found.made.append(producer.writes.name)
+        rows = case.rows(producer.writes.name)
+        assert rows is not None  # noqa: S101 - it was just written
+        return rows
+
+    def _keep(self, table: Table, rows: DataFrame) -> None:
+        kept = rows.drop(*(name for name in rows.columns if name in FRAMEWORK_COLUMNS))
+        if self.sample is not None:
+            kept = kept.orderBy(*row_hashes(kept.schema)).limit(self.sample)
+        folder = str(self.sandbox.folder / "inputs" / f"{len(self.found.folders)}-as-is")
+        kept.write.parquet(folder)
+        self.found.folders[table.name] = folder
+        self.found.rows[table.name] = kept.sparkSession.read.parquet(folder).count()
+
+    def _stage(self, step: Step) -> Stage:
+        scope = Scope.of(self.window)
+        return Stage(step, scope, Target.of(step.writes, scope, self.pipeline.zone))
+
+    def _no_data(self, steps: Sequence[Step]) -> UsageError:
+        """Say that there is nothing to check, and name units that have rows."""
+        offered: list[str] = []
+        for step in steps:
+            for read in step.reads.values():
+                if read.mode == "window" and not offered:
+                    offered = self._units_with_rows(read.table)
+        grain, zone = self.pipeline.grain, self.pipeline.zone
+        asked = [grain.label(unit.start, zone) for unit in grain.partitions(self.window, zone)][-1]
+        return UsageError(
+            f"no input of {self.pipeline.name} has rows for {asked}",
+            safe="nothing was written",
+            to_go_on=f"choose one that has: --for {', '.join(offered)}" if offered else "deliver its inputs first",
+        )
+
+    def _units_with_rows(self, table: Table) -> list[str]:
+        source = self.production.stores.source(table)
+        session = fresh(self.production.spark, self.pipeline.zone.key)
+        name = table.event_time or (table.partition.column if table.partition else None)
+        if name is None or not source.exists(session, table):
+            return []
+        rows = source.read(session, table, source.version(session, table))
+        days = rows.select(F.to_date(column(name)).alias("d")).where("d is not null").distinct()
+        last = days.orderBy(F.desc("d")).limit(_OFFERED).collect()
+        return [str(row["d"]) for row in last]
+
+
+def _around(windows: Sequence[Window | None]) -> Window | None:
+    found = [window for window in windows if window is not None]
+    if len(found) < len(windows) or not found:
+        return None
+    return reduce(lambda one, other: Window(min(one.start, other.start), max(one.end, other.end)), found)

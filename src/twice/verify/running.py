@@ -1,0 +1,148 @@
+"""A verification: copy the inputs, make a clean run, then one check after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from twice.engine.plan import plan
+from twice.errors import TwiceError, UsageError
+from twice.model.windows import Window
+from twice.verify.checks import chosen
+from twice.verify.preparing import Preparing
+from twice.verify.trial import Finding, NotRun, Outcome, Trial
+
+if TYPE_CHECKING:
+    from twice.engine.run import Workshop
+    from twice.model.pipelines import Pipeline
+    from twice.model.steps import Step
+    from twice.verify.sandbox import Sandbox
+    from twice.verify.trial import Check
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be verified, and how."""
+
+    window: Window
+    steps: Sequence[str] = ()
+    checks: Sequence[str] = ()
+    quick: bool = False
+    sample: int | None = None
+    seed: int = 1
+    command: tuple[str, ...] = ()
+    place: str = ""
+    tell: Callable[[str], None] = lambda _: None
+
+
+@dataclass
+class Report:
+    """What came of a verification."""
+
+    pipeline: str
+    unit: str
+    seed: int
+    outcomes: list[Outcome] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    inputs: Mapping[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def failed(self) -> list[Outcome]:
+        """The checks that found something."""
+        return [outcome for outcome in self.outcomes if outcome.status == "failed"]
+
+    @property
+    def findings(self) -> Iterator[Finding]:
+        """Everything that was found."""
+        for outcome in self.outcomes:
+            yield from outcome.findings
+
+    @property
+    def exit_code(self) -> int:
+        """What the command line exits with."""
+        return 1 if self.failed else 0
+
+    def to_json(self) -> dict[str, object]:
+        """Return the report as JSON scalars."""
+        return {
+            "pipeline": self.pipeline,
+            "unit": self.unit,
+            "seed": self.seed,
+            "seconds": round(self.seconds, 2),
+            "inputs": dict(self.inputs),
+            "warnings": list(self.warnings),
+            "checks": [outcome.to_json() for outcome in self.outcomes],
+        }
+
+
+def verify(production: Workshop, sandbox: Sandbox, pipeline: Pipeline, request: Request) -> Report:
+    """Make the checks; a pipeline that cannot run at all is reported once, by raising what stops it."""
+    started = time.monotonic()
+    checks = chosen(request.checks, quick=request.quick)
+    trial = prepared(production, sandbox, pipeline, request)
+    label = pipeline.grain.label(request.window.start, pipeline.zone)
+    report = Report(pipeline.name, label, request.seed)
+    report.warnings, report.inputs = trial.inputs.warnings, trial.inputs.rows
+    request.tell("a clean run")
+    _ = trial.expected
+    for check in checks:
+        request.tell(check.name)
+        report.outcomes.append(make(check, trial))
+    report.seconds = time.monotonic() - started
+    return report
+
+
+def prepared(production: Workshop, sandbox: Sandbox, pipeline: Pipeline, request: Request) -> Trial:
+    """Copy what the chosen steps read."""
+    steps = _steps(pipeline, request.steps)
+    plan(pipeline, request.window, steps=[step.name for step in steps])  # refuses what no run could do
+    before = _before(pipeline, request.window)
+    request.tell("copying inputs")
+    span = Window(before.start, request.window.end)
+    inputs = Preparing(production, sandbox, pipeline, span, request.sample).prepare(steps)
+    return Trial(sandbox, pipeline, steps, request.window, before, inputs, request.seed, request.command, request.place)
+
+
+def make(check: Check, trial: Trial) -> Outcome:
+    """Make one check; what it cannot do is reported as not run, never as passed."""
+    started = time.monotonic()
+    try:
+        seen = check(trial)
+    except NotRun as reason:
+        return Outcome(check.name, check.promise, "not run", str(reason), (), time.monotonic() - started)
+    except TwiceError as error:
+        step = trial.steps[-1]
+        finding = trial.finding(
+            check,
+            step,
+            f"a run of this check was refused: {error.message}",
+            cause="the step cannot do what a clean run of it can",
+            fix=error.to_go_on or "see the message",
+        )
+        return Outcome(check.name, check.promise, "failed", finding.what, (finding,), time.monotonic() - started)
+    status = "failed" if seen.findings else "passed"
+    summary = seen.summary if not seen.findings else f"{len(seen.findings)} found"
+    return Outcome(check.name, check.promise, status, summary, tuple(seen.findings), time.monotonic() - started)  # type: ignore[arg-type]
+
+
+def _steps(pipeline: Pipeline, names: Sequence[str]) -> tuple[Step, ...]:
+    """Return the steps to verify; extracts read the outside and are only run where their rows are missing."""
+    wanted = {pipeline.find(name).name for name in names} if names else set(pipeline.steps)
+    found = tuple(step for step in pipeline.ordered() if step.name in wanted and step.kind != "extract")
+    if not found:
+        raise UsageError(
+            f"nothing of {pipeline.name} can be verified: an extract reads the outside, which no sandbox holds still",
+            safe="nothing was run",
+            to_go_on="verify a step that reads what it extracts",
+        )
+    return found
+
+
+def _before(pipeline: Pipeline, window: Window) -> Window:
+    """Return the unit before a unit."""
+    grain, zone = pipeline.grain, pipeline.zone
+    start = grain.floor(window.start - (window.end - window.start) / 2, zone)
+    return Window(start, window.start)

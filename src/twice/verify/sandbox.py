@@ -1,0 +1,222 @@
+"""A place of its own for verification: its tables, ledgers and settings; production tables are only read.
+
+Every store that the pipeline writes to has a twin of the same type in the sandbox. Sessions that are opened while the
+sandbox is find the catalogs of the twins.
+"""
+
+from __future__ import annotations
+
+import copy
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from twice.config import Config, StoreConfig
+from twice.effects.paying import pay
+from twice.engine.run import Workshop
+from twice.engine.stores import Stores, spark_settings
+from twice.errors import ConfigError, StoreRefused
+from twice.ledger import open_ledger
+from twice.model.names import TableName
+from twice.store.sql import open_database
+from twice.verify.cases import Case
+from twice.verify.effects import Recorder, recorded
+from twice.verify.sources import INPUTS, CopiedSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from twice.model.pipelines import Pipeline
+    from twice.model.tables import Table
+
+_PREFIX = "verify_"
+# What a twin of a store lies in, by its type.
+_FOLDER = {"iceberg": "warehouse", "delta": "delta", "parquet": "parquet"}
+
+
+@dataclass
+class Sandbox:
+    """Cases of one verification, in one folder; each has tables, a ledger and inputs of its own."""
+
+    config: Config
+    spark: SparkSession
+    folder: Path
+    count: int = 0
+    _template: Path | None = field(default=None, repr=False)
+
+    @classmethod
+    @contextmanager
+    def open(cls, config: Config, spark: SparkSession, folder: Path | None = None) -> Iterator[Sandbox]:
+        """Open a sandbox; a folder that is not given is removed at the end."""
+        given = folder is not None
+        folder = folder or Path(tempfile.mkdtemp(prefix="twice-verify-"))
+        refuse_production(config, folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        sandbox = cls(config, spark, folder.resolve())
+        try:
+            with sandbox.settings(spark_settings(sandbox._twins().values(), folder.resolve())):
+                yield sandbox
+        finally:
+            if not given:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    @contextmanager
+    def settings(self, wanted: Mapping[str, str]) -> Iterator[None]:
+        """Let sessions that are opened from now on have these settings, until the end of the block."""
+        conf = self.spark.sparkContext._jsc.sc().conf()
+        before = {name: conf.get(name) if conf.contains(name) else None for name in wanted}
+        for name, value in wanted.items():
+            conf.set(name, value)
+        try:
+            yield
+        finally:
+            for name, old in before.items():
+                if old is None:
+                    conf.remove(name)
+                else:
+                    conf.set(name, old)
+
+    def case(self, pipeline: Pipeline, folders: Mapping[str, str], steps: frozenset[str]) -> Case:
+        """Make a case: the chosen steps of a pipeline on empty tables, reading copies of their inputs."""
+        self.count += 1
+        mark = f"c{self.count}"
+        recorder = Recorder()
+        found = self._moved(pipeline, mark, folders, steps, recorder)
+        source = CopiedSource({found.names.get(name, name): path for name, path in folders.items()})
+        self._make_schemas(step.writes for step in found.pipeline.steps.values())
+        ledger = open_ledger(f"sqlite:///{self._new_ledger(mark)}")
+        stores = Stores(replace(self.config, stores=self._stores(mark)), opened={INPUTS: source})
+        workshop = Workshop(self.spark, stores, ledger, self.config.lease, after_step=pay)
+        return Case(mark, found.pipeline, found.names, workshop, source, recorder)
+
+    def _moved(
+        self, pipeline: Pipeline, mark: str, folders: Mapping[str, str], steps: frozenset[str], recorder: Recorder
+    ) -> _Moved:
+        """Return the pipeline on the tables of a case."""
+        names: dict[str, str] = {}
+        tables: dict[TableName, Table] = {}
+
+        def moved(table: Table) -> Table:
+            if table.id not in tables:
+                where = self._input(table) if table.name in folders else self._twin(table, mark)
+                tables[table.id] = table.named(where)
+                names[table.name] = tables[table.id].name
+            return tables[table.id]
+
+        found = copy.copy(pipeline)
+        found.streams = {}
+        found.steps = {
+            name: replace(
+                step,
+                reads={each: replace(read, table=moved(read.table)) for each, read in step.reads.items()},
+                writes=moved(step.writes),
+            )
+            for name, step in pipeline.steps.items()
+            if name in steps
+        }
+        found.effects = {
+            name: recorded(effect, moved(effect.after), recorder)
+            for name, effect in pipeline.effects.items()
+            if any(step.writes.id == effect.after.id for step in pipeline.steps.values() if step.name in steps)
+        }
+        return _Moved(found, names)
+
+    def _input(self, table: Table) -> TableName:
+        return TableName((INPUTS, table.id.store, *table.id.parts[1:]))
+
+    def _twin(self, table: Table, mark: str) -> TableName:
+        """Name a table's twin; databases in a file have one file for each case, others one namespace."""
+        store = self.config.store(table.id.store)
+        namespace, name = list(table.id.namespace), table.id.parts[-1]
+        if self._in_a_file(store):
+            return TableName((f"{_PREFIX}{mark}_{store.name}", *namespace, name))
+        return TableName((f"{_PREFIX}{store.name}", f"{mark}_{namespace[0]}", *namespace[1:], name))
+
+    def _twins(self) -> dict[str, StoreConfig]:
+        """Return the twins that all cases share; each case has namespaces of its own in them."""
+        written = [store for store in self.config.stores.values() if store.type in (*_FOLDER, "sql")]
+        return {f"{_PREFIX}{store.name}": self._twin_store(store) for store in written if not self._in_a_file(store)}
+
+    def _twin_store(self, store: StoreConfig) -> StoreConfig:
+        name = f"{_PREFIX}{store.name}"
+        if store.name in self.config.verify_stores:
+            return replace(self.config.verify_stores[store.name], name=name)
+        if store.type == "sql":
+            return StoreConfig(name, "sql", {})  # nobody has said where: refused when a table is to be written there
+        place = str(self.folder / _FOLDER[store.type] / store.name)
+        if store.type == "iceberg":
+            catalog = f"sqlite:///{self.folder / f'catalog-{store.name}.db'}"
+            return StoreConfig(name, "iceberg", {"warehouse": place, "catalog": catalog})
+        return StoreConfig(name, store.type, {"path": place})
+
+    def _in_a_file(self, store: StoreConfig) -> bool:
+        found = self.config.verify_stores.get(store.name, store)
+        return found.type == "sql" and found.options["url"].startswith("sqlite")
+
+    def _stores(self, mark: str) -> dict[str, StoreConfig]:
+        files = [store for store in self.config.stores.values() if self._in_a_file(store)]
+        names = [f"{_PREFIX}{mark}_{store.name}" for store in files]
+        urls = [f"sqlite:///{self.folder / name}.db" for name in names]
+        found = {name: StoreConfig(name, "sql", {"url": url}) for name, url in zip(names, urls, strict=True)}
+        return {**self.config.stores, **self._twins(), **found}
+
+    def _make_schemas(self, tables: Iterable[Table]) -> None:
+        """Create the schemas of a case on a database server."""
+        for table in tables:
+            name = table.id.store.removeprefix(_PREFIX)
+            if name not in self.config.stores or self.config.stores[name].type != "sql":
+                continue
+            if name not in self.config.verify_stores:
+                raise StoreRefused(
+                    f"store {name} is a database server, and verification has no place of its own on it",
+                    safe="nothing was written",
+                    to_go_on=f"name an empty database in twice.toml: [verify.stores.{name}] url = …",
+                )
+            with open_database(self._twin_store(self.config.stores[name]), self.folder).change() as connection:
+                connection.execute(sa.schema.CreateSchema(table.id.namespace[0], if_not_exists=True))
+
+    def _new_ledger(self, mark: str) -> Path:
+        """Copy an empty ledger: to create one takes longer than many a step."""
+        if self._template is None:
+            self._template = self.folder / "empty.db"
+            open_ledger(f"sqlite:///{self._template}")
+        return Path(shutil.copy(self._template, self.folder / f"ledger-{mark}.db"))
+
+
+@dataclass(frozen=True)
+class _Moved:
+    pipeline: Pipeline
+    names: Mapping[str, str]
+
+
+def refuse_production(config: Config, folder: Path) -> None:
+    """Refuse a sandbox in which production tables or the ledger lie, and stores of a sandbox that are production's."""
+    inside = folder.resolve()
+    places: dict[str, str] = {"the ledger": config.ledger}
+    for store in config.stores.values():
+        places |= {f"store {store.name}": str(value) for value in store.options.values()}
+        twin = config.verify_stores.get(store.name)
+        if twin is not None and any(
+            store.options.get(name) == value for name, value in twin.options.items() if name != "format"
+        ):
+            raise ConfigError(
+                f"[verify.stores.{store.name}] is the place of production: verification would write to it",
+                safe="nothing was written",
+                to_go_on="name another place, or leave the section out",
+            )
+    for what, place in places.items():
+        if "://" in place.removeprefix("sqlite:///"):
+            continue
+        path = (config.root / place.removeprefix("sqlite:///")).resolve()
+        if path == inside or inside in path.parents:
+            raise ConfigError(
+                f"the sandbox {inside} holds {what} of production, {path}",
+                safe="nothing was written",
+                to_go_on="choose an empty folder: --sandbox FOLDER",
+            )

@@ -1,0 +1,316 @@
+"""What every check is given: the pipeline, copies of its inputs, cases, and a clean run to compare with."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import shlex
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from twice.engine.session import fresh
+from twice.verify.evidence import Evidence, compare
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from twice.model.pipelines import Pipeline
+    from twice.model.steps import Step
+    from twice.model.tables import Read
+    from twice.model.windows import Window
+    from twice.verify.cases import Case, Picture
+    from twice.verify.preparing import Inputs
+    from twice.verify.sandbox import Sandbox
+
+Status = Literal["passed", "failed", "not run"]
+Change = Callable[["DataFrame"], "DataFrame"]
+# Functions whose result depends on the order of rows, on the moment or on chance.
+SUSPECTS = frozenset(
+    {
+        "collect_list",
+        "collect_set",
+        "first",
+        "first_value",
+        "last",
+        "last_value",
+        "any_value",
+        "array_agg",
+        "rand",
+        "randn",
+        "uuid",
+        "uuid4",
+        "shuffle",
+        "monotonically_increasing_id",
+        "spark_partition_id",
+        "input_file_name",
+        "current_timestamp",
+        "current_date",
+        "now",
+        "today",
+        "row_number",
+        "dropDuplicates",
+        "drop_duplicates",
+        "limit",
+        "sample",
+        "hash",
+        "getenv",
+        "environ",
+        "udf",
+        "pandas_udf",
+        "mapInPandas",
+        "applyInPandas",
+        "time",
+        "random",
+        "getcwd",
+    }
+)
+
+
+class NotRun(Exception):
+    """The check cannot be made here; the reason is its message."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A promise that does not hold, with the evidence and the way out."""
+
+    check: str
+    step: str
+    table: str
+    promise: str
+    what: str
+    cause: str
+    fix: str
+    repeat: str
+    evidence: Evidence | None = None
+    # The inputs with which it fails, by table: shrunk to a few rows where that was possible.
+    inputs: Mapping[str, str] = field(default_factory=dict)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the finding as a reader wants it: what, why, what now."""
+        yield f"{self.step} ({self.table}): {self.what}"
+        if self.evidence is not None:
+            yield from (f"  {line}" for line in self.evidence.lines())
+        yield f"  likely cause: {self.cause}"
+        yield f"  fix: {self.fix}"
+        yield f"  repeat: {self.repeat}"
+
+    def to_json(self) -> dict[str, object]:
+        """Return the finding as JSON scalars."""
+        return {
+            "check": self.check,
+            "step": self.step,
+            "table": self.table,
+            "promise": self.promise,
+            "what": self.what,
+            "cause": self.cause,
+            "fix": self.fix,
+            "repeat": self.repeat,
+            "evidence": self.evidence.to_json() if self.evidence is not None else None,
+            "inputs": dict(self.inputs),
+        }
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one check: passed with a summary of what was seen, failed with findings, or not run and why."""
+
+    check: str
+    promise: str
+    status: Status
+    summary: str
+    findings: tuple[Finding, ...] = ()
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, object]:
+        """Return the outcome as JSON scalars."""
+        return {
+            "check": self.check,
+            "promise": self.promise,
+            "status": self.status,
+            "summary": self.summary,
+            "seconds": round(self.seconds, 2),
+            "findings": [finding.to_json() for finding in self.findings],
+        }
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a check saw: a summary for the report, and what is wrong."""
+
+    summary: str
+    findings: Sequence[Finding] = ()
+
+
+class Check(Protocol):
+    """One check; each lives in a module of its own, whose docstring is its documentation."""
+
+    name: str
+    promise: str
+    quick: bool
+
+    def __call__(self, trial: Trial) -> Seen:
+        """Make the check; raise `NotRun` where it cannot be made."""
+
+
+@dataclass
+class Trial:
+    """One verification: a pipeline, a unit of its grain, the unit before it, and copies of what both read."""
+
+    sandbox: Sandbox
+    pipeline: Pipeline
+    steps: tuple[Step, ...]
+    unit: Window
+    before: Window
+    inputs: Inputs
+    seed: int = 1
+    # The words of the command after `twice verify`, without --check.
+    command: tuple[str, ...] = ()
+    # How another process imports the pipeline; empty: it cannot.
+    place: str = ""
+    _variants: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the chosen steps."""
+        return frozenset(step.name for step in self.steps)
+
+    def case(self, changed: Mapping[str, str] | None = None) -> Case:
+        """Make a case on empty tables; `changed` are inputs that are others than the copied ones."""
+        return self.sandbox.case(self.pipeline, {**self.inputs.folders, **(changed or {})}, self.names)
+
+    @cached_property
+    def clean(self) -> Case:
+        """One clean run of the unit before and of the unit."""
+        case = self.case()
+        case.run(self.before, self.unit)
+        return case
+
+    @cached_property
+    def expected(self) -> Picture:
+        """What the tables hold after a clean run."""
+        return self.clean.picture()
+
+    @property
+    def compared(self) -> tuple[Step, ...]:
+        """The steps whose tables can be compared: neither they nor what they read is declared as not repeatable."""
+        free: set[str] = set()
+        for step in self.steps:
+            upstream = any(read.table.name in free for read in step.reads.values())
+            if step.nondeterministic or upstream:
+                free.add(step.writes.name)
+        return tuple(step for step in self.steps if step.writes.name not in free)
+
+    def variant(self, name: str, table: str, change: Change) -> str:
+        """Write a changed copy of an input, once; return its folder."""
+        if (name, table) not in self._variants:
+            source = Path(self.inputs.folders[table])
+            folder = str(source.with_name(f"{source.name.removesuffix('-as-is')}-{name}"))
+            session = fresh(self.sandbox.spark, self.pipeline.zone.key)
+            change(session.read.parquet(str(source))).write.parquet(folder)
+            self._variants[name, table] = folder
+        return self._variants[name, table]
+
+    def variants(self, name: str, change: Change, tables: Sequence[str] | None = None) -> dict[str, str]:
+        """Write changed copies of some inputs, or of all."""
+        chosen = self.inputs.folders if tables is None else tables
+        return {table: self.variant(name, table, change) for table in chosen}
+
+    def repeat(self, check: str) -> str:
+        """Return the command that makes just this check, with the same seed."""
+        return shlex.join(["twice", "verify", *self.command, "--check", check, "--seed", str(self.seed)])
+
+    def differences(
+        self, check: Check, case: Case, *, against: Case | None = None, names: tuple[str, str], why: Why | None = None
+    ) -> list[Finding]:
+        """Compare a case with a clean run, table by table; what only follows from another difference is left out."""
+        other = against or self.clean
+        expected = other.picture() if against is not None else self.expected
+        found = case.picture()
+        wrong = [step for step in self.compared if found[step.writes.name] != expected[step.writes.name]]
+        tables = {step.writes.name for step in wrong}
+        first = [step for step in wrong if not any(read.table.name in tables for read in _others(step))]
+        return [self._difference(check, step, other, case, names, why or Why()) for step in first]
+
+    def _difference(
+        self, check: Check, step: Step, one: Case, other: Case, names: tuple[str, str], why: Why
+    ) -> Finding:
+        table = step.writes
+        left, right = one.rows(table.name), other.rows(table.name)
+        evidence = None
+        if left is not None and right is not None:
+            evidence = compare(left, right, key=table.key, personal=table.personal, names=names)
+        what = why.what or f"its rows differ {names[1]}"
+        if evidence is None:
+            what = f"the table exists only {names[0] if left is not None else names[1]}"
+        return self.finding(check, step, what, cause=why.cause or cause_of(step, evidence), fix=why.fix,
+                            evidence=evidence, inputs=other.folders)  # fmt: skip
+
+    def finding(
+        self,
+        check: Check,
+        step: Step,
+        what: str,
+        *,
+        cause: str,
+        fix: str,
+        evidence: Evidence | None = None,
+        inputs: Mapping[str, str] | None = None,
+    ) -> Finding:
+        """Return what a check found about a step."""
+        return Finding(
+            check.name, step.name, step.writes.name, check.promise, what, cause, fix, self.repeat(check.name), evidence,
+            inputs or {},
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Why:
+    """What a check says about a difference that it finds."""
+
+    what: str = ""
+    cause: str = ""
+    fix: str = "compute the rows from the inputs and the window alone"
+
+
+def _others(step: Step) -> Iterator[Read]:
+    """Yield what a step reads, without its own output."""
+    yield from (read for read in step.reads.values() if read.table.id != step.writes.id)
+
+
+def cause_of(step: Step, evidence: Evidence | None) -> str:
+    """Name what in a step may make the difference: functions that depend on order, moment or chance, by line."""
+    found = suspects(step)
+    kinds = {kind for each in (evidence.kinds if evidence else {}).values() for kind in each}
+    parts = []
+    if "float noise" in kinds:
+        parts.append("sums of float or double depend on the order of rows")
+    if "time-zone shift" in kinds:
+        parts.append("a time is read in the machine's time zone")
+    if found:
+        parts.append(f"look at {', '.join(found)}")
+    return "; ".join(parts) or "something in the step that is neither an input nor the window"
+
+
+def suspects(step: Step) -> list[str]:
+    """Return calls in a step's own code that may not give the same result twice, with their lines."""
+    if step.query is not None:
+        words = {word.lower() for word in step.query.replace("(", " ( ").split()}
+        return sorted(name for name in SUSPECTS if name.lower() in words)
+    try:
+        assert step.function is not None  # noqa: S101 - a step has a function or a query
+        lines, start = inspect.getsourcelines(step.function)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError):
+        return []
+    file = Path(inspect.getsourcefile(step.function) or "").name
+    found: dict[str, None] = {}
+    for node in ast.walk(tree):
+        name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+        if name in SUSPECTS:
+            found[f"{name} ({file}:{start + node.lineno - 1})"] = None  # type: ignore[attr-defined]
+    return list(found)
