@@ -66,6 +66,8 @@ DEFAULTS = {
     "spark.master": "local[2]",
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
+    # What a killed driver held in the Java process stays there: hundreds of kills need more than a gigabyte.
+    "spark.driver.memory": "3g",
 }
 # Set by `make test-full`.
 FULL = os.environ.get("TWICE_TESTS") == "full"

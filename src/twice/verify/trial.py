@@ -6,13 +6,14 @@ import ast
 import inspect
 import shlex
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from twice.engine.session import fresh
+from twice.model.patterns import InsertOnly, Merge
 from twice.verify.evidence import Evidence, compare
 
 if TYPE_CHECKING:
@@ -179,9 +180,26 @@ class Trial:
         """The names of the chosen steps."""
         return frozenset(step.name for step in self.steps)
 
-    def case(self, changed: Mapping[str, str] | None = None) -> Case:
+    def case(self, changed: Mapping[str, str] | None = None, *, steps: Iterable[Step] | None = None) -> Case:
         """Make a case on empty tables; `changed` are inputs that are others than the copied ones."""
-        return self.sandbox.case(self.pipeline, {**self.inputs.folders, **(changed or {})}, self.names)
+        names = self.names if steps is None else frozenset(step.name for step in steps)
+        return self.sandbox.case(self.pipeline, {**self.inputs.folders, **(changed or {})}, names)
+
+    def untouched_by(self, touches: Callable[[Step], bool]) -> tuple[Step, ...]:
+        """Return the steps that can be compared, without those that a condition holds for and what reads of them."""
+        left_out: set[str] = set()
+        for step in self.steps:
+            if touches(step) or any(read.table.name in left_out for read in step.reads.values()):
+                left_out.add(step.writes.name)
+        return tuple(step for step in self.compared if step.writes.name not in left_out)
+
+    @property
+    def replacing(self) -> tuple[Step, ...]:
+        """The steps whose tables hold what the last run of each unit made, and nothing of runs before it.
+
+        A merged or inserted row stays when its input is gone, and so does what is computed from it.
+        """
+        return self.untouched_by(lambda step: isinstance(step.writes.write, Merge | InsertOnly))
 
     @cached_property
     def clean(self) -> Case:
@@ -198,12 +216,15 @@ class Trial:
     @property
     def compared(self) -> tuple[Step, ...]:
         """The steps whose tables can be compared: neither they nor what they read is declared as not repeatable."""
+        return tuple(step for step in self.steps if step.writes.name not in self._free)
+
+    @cached_property
+    def _free(self) -> frozenset[str]:
         free: set[str] = set()
         for step in self.steps:
-            upstream = any(read.table.name in free for read in step.reads.values())
-            if step.nondeterministic or upstream:
+            if step.nondeterministic or any(read.table.name in free for read in step.reads.values()):
                 free.add(step.writes.name)
-        return tuple(step for step in self.steps if step.writes.name not in free)
+        return frozenset(free)
 
     def variant(self, name: str, table: str, change: Change) -> str:
         """Write a changed copy of an input, once; return its folder."""
@@ -225,13 +246,21 @@ class Trial:
         return shlex.join(["twice", "verify", *self.command, "--check", check, "--seed", str(self.seed)])
 
     def differences(
-        self, check: Check, case: Case, *, against: Case | None = None, names: tuple[str, str], why: Why | None = None
+        self,
+        check: Check,
+        case: Case,
+        *,
+        against: Case | None = None,
+        names: tuple[str, str],
+        why: Why | None = None,
+        steps: Sequence[Step] | None = None,
     ) -> list[Finding]:
         """Compare a case with a clean run, table by table; what only follows from another difference is left out."""
         other = against or self.clean
-        expected = other.picture() if against is not None else self.expected
-        found = case.picture()
-        wrong = [step for step in self.compared if found[step.writes.name] != expected[step.writes.name]]
+        chosen = self.compared if steps is None else steps
+        tables_asked = [step.writes.name for step in chosen]
+        expected = {name: other.digest(name) for name in tables_asked} if against is not None else self.expected
+        wrong = [step for step in chosen if case.digest(step.writes.name) != expected[step.writes.name]]
         tables = {step.writes.name for step in wrong}
         first = [step for step in wrong if not any(read.table.name in tables for read in _others(step))]
         return [self._difference(check, step, other, case, names, why or Why()) for step in first]

@@ -7,12 +7,31 @@ from typing import TYPE_CHECKING
 
 from twice.errors import UsageError, did_you_mean
 from twice.verify.checks.deterministic import Deterministic
+from twice.verify.checks.duplicates import Duplicates
+from twice.verify.checks.effects import Effects
+from twice.verify.checks.empty import Empty
+from twice.verify.checks.gates import Gates
+from twice.verify.checks.late import Late
+from twice.verify.checks.order import Order
+from twice.verify.checks.restate import Restate
 from twice.verify.checks.run_twice import RunTwice
+from twice.verify.checks.schema import Schema
 
 if TYPE_CHECKING:
     from twice.verify.trial import Check
 
-ALL: tuple[Check, ...] = (RunTwice(), Deterministic())
+ALL: tuple[Check, ...] = (
+    RunTwice(),
+    Deterministic(),
+    Order(),
+    Empty(),
+    Restate(),
+    Duplicates(),
+    Late(),
+    Schema(),
+    Effects(),
+    Gates(),
+)
 
 
 def chosen(names: Sequence[str], *, quick: bool) -> list[Check]:

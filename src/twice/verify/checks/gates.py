@@ -1,0 +1,122 @@
+"""`gates`: every gate fails on a result that is wrong."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from twice.content.rows import column
+from twice.engine.gating import judge
+from twice.engine.plan import plan
+from twice.engine.run import job_of
+from twice.errors import TwiceError
+from twice.model import gates as g
+from twice.verify.trial import NotRun, Seen
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from twice.engine.job import Job
+    from twice.engine.plan import Stage
+    from twice.model.tables import Table
+    from twice.verify.trial import Trial
+
+_MOST = 1_000_000
+_ODD_TEXT = "twice: not a value that anyone expects"
+
+
+class Gates:
+    """Break the published rows of a unit in many ways; each gate must refuse at least one of them.
+
+    Nulls, values outside bounds, repeated rows, no rows, many rows, other texts, other numbers. A gate that lets
+    everything through proves nothing.
+    """
+
+    name = "gates"
+    promise = "every gate can fail"
+    quick = True
+
+    def __call__(self, trial: Trial) -> Seen:
+        """Hand broken rows to every gate."""
+        case, count, findings = trial.clean, 0, []
+        stages = {stage.step.name: stage for stage in plan(case.pipeline, trial.unit)}
+        for step in trial.steps:
+            for gate in step.writes.gates:
+                count += 1
+                stage = stages[step.name]
+                job = job_of(case.workshop, case.pipeline, stage, "verify")
+                rows = case.rows(step.writes.name)
+                assert rows is not None  # noqa: S101 - the clean run has ended
+                if not self._can_fail(_with_gate(job, stage, gate), gate, rows):
+                    findings.append(
+                        trial.finding(
+                            self,
+                            step,
+                            f"the gate `{gate.text}` passed every broken result",
+                            cause="its bounds hold for any value, or it looks at something else than the rows",
+                            fix="tighten the gate, or remove it",
+                        )
+                    )
+        if not count:
+            raise NotRun("the chosen steps' tables declare no gates")
+        return Seen(f"{count} gates, each of which refuses a broken result", findings)
+
+    def _can_fail(self, job: Job, gate: g.Gate, rows: DataFrame) -> bool:
+        for broken in _broken(gate, rows, job.step.writes):
+            try:
+                judge(job, broken)
+            except TwiceError:
+                return True
+        return False
+
+
+def _with_gate(job: Job, stage: Stage, gate: g.Gate) -> Job:
+    """Return the job of a table with no other gate and no key: what refuses its rows is this gate."""
+    table = copy.copy(stage.step.writes)
+    object.__setattr__(table, "gates", (gate,))
+    object.__setattr__(table, "key", ())
+    return replace(job, step=replace(stage.step, writes=table), target=replace(job.target, table=table))
+
+
+def _broken(gate: g.Gate, rows: DataFrame, table: Table) -> Iterator[DataFrame]:
+    """Yield broken results, those first that the gate is about."""
+    kept = {name.lower() for name in table.partition_columns}
+    if isinstance(gate, g.NotNull | g.Accepted | g.Range):
+        if gate.column.lower() in kept:
+            return
+        yield from _with_values(rows, gate.column)
+        return
+    yield rows.where(F.lit(False))
+    yield rows.unionByName(rows)
+    if isinstance(gate, g.Unique):
+        return
+    if isinstance(gate, g.RowCount | g.RowCountChange):
+        copies = (gate.max // max(rows.count(), 1) + 2) if isinstance(gate, g.RowCount) and gate.max else 20
+        if copies <= _MOST:
+            yield rows.crossJoin(rows.sparkSession.range(copies).select()).select(*rows.columns)
+        return
+    for name in rows.columns:
+        if name.lower() not in kept:
+            yield from _with_values(rows, name)
+
+
+def _with_values(rows: DataFrame, name: str) -> Iterator[DataFrame]:
+    """Yield the rows with other values in a column: null, and values at the far ends of its type."""
+    kind = rows.schema[name].dataType
+    values: list[Column] = [F.lit(None)]
+    if isinstance(kind, T.NumericType):
+        number = column(name).cast("double")
+        values += [-F.abs(number) - 1, number * 1000 + 1, F.lit(0), F.lit(-9_999_999), F.lit(9_999_999)]
+    elif isinstance(kind, T.StringType):
+        values += [F.lit(_ODD_TEXT), F.lit("")]
+    elif isinstance(kind, T.BooleanType):
+        values += [F.lit(True), F.lit(False)]
+    elif isinstance(kind, T.DateType | T.TimestampType | T.TimestampNTZType):
+        values += [F.lit("0001-01-02"), F.lit("9998-12-30")]
+    for value in values:
+        yield rows.withColumn(name, value.try_cast(kind))
