@@ -7,7 +7,7 @@ import itertools
 import pytest
 from pyspark.sql import functions as F
 
-from twice import InsertOnly, Merge, Pipeline, days, gates
+from twice import InsertOnly, Pipeline, days, gates
 from twice.verify.checks import ALL
 from twice.verify.running import make
 
@@ -102,14 +102,15 @@ def test_an_empty_day_that_a_gate_refuses(world):
     assert found.summary.startswith("refused: ")
 
 
-def test_a_merge_whose_version_does_not_decide(world):
-    def totals(orders):
-        return orders.groupBy("customer").agg(F.sum("order_id").alias("total"), F.max("d").alias("d"))
+def test_a_unit_that_does_not_change_back(world):
+    calls = itertools.count(1)
 
-    table = world.table(partition=None, key=["customer"], write=Merge(version="d"))
-    found = world.check("restate", world.pipeline(totals, table))
+    def numbered(orders):
+        return per_customer(orders).withColumn("run", F.lit(next(calls)))
+
+    found = world.check("restate", world.pipeline(numbered, world.table()))
     assert found.status == "failed"
-    assert "with other content" in found.findings[0].what
+    assert "not what a clean run makes of it" in found.findings[0].what
 
 
 @pytest.mark.parametrize("healthy", [True, False])
@@ -153,7 +154,7 @@ def test_effects_are_recorded_and_say_the_same(world, healthy):
     class Receiver:
         honours_keys = True
 
-        def send(self, payload, *, key, timeout):  # noqa: ARG002
+        def send(self, payload, *, key, timeout):
             sent.append(payload)
 
     @pipeline.effect(after=world.table(), to=Receiver(), on_unknown="ask")
@@ -170,7 +171,7 @@ def test_effects_are_recorded_and_say_the_same(world, healthy):
 
 
 def test_gates_that_cannot_fail(world):
-    def anything(rows):  # noqa: ARG001
+    def anything(rows):
         return True
 
     weak = [gates.row_count(min=0), gates.check(anything), gates.sql("select * from staged where orders < -5000")]

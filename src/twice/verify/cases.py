@@ -15,7 +15,7 @@ from twice.engine.session import fresh
 from twice.model.framework import FRAMEWORK_COLUMNS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from twice.engine.run import RunResult, Workshop
     from twice.model.pipelines import Pipeline
@@ -68,9 +68,9 @@ class Case:
         written = {step.writes.name: step.writes for step in self.pipeline.steps.values()}
         return {name: written[here] for name, here in self.names.items() if here in written}
 
-    def rows(self, name: str) -> DataFrame | None:
+    def rows(self, name: str, session: SparkSession | None = None) -> DataFrame | None:
         """Read a written table past the engine, without the framework's columns; None if it does not exist."""
-        table, spark = self.tables[name], fresh(self.workshop.spark, self.pipeline.zone.key)
+        table, spark = self.tables[name], session or fresh(self.workshop.spark, self.pipeline.zone.key)
         store = self.workshop.stores.of(table)
         if not store.exists(spark, table):
             return None

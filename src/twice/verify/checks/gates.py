@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from twice.content.filters import scope_filter
 from twice.content.rows import column
 from twice.engine.gating import judge
 from twice.engine.plan import plan
@@ -50,7 +51,7 @@ class Gates:
                 count += 1
                 stage = stages[step.name]
                 job = job_of(case.workshop, case.pipeline, stage, "verify")
-                rows = case.rows(step.writes.name)
+                rows = case.rows(step.writes.name, job.session)
                 assert rows is not None  # noqa: S101 - the clean run has ended
                 if not self._can_fail(_with_gate(job, stage, gate), gate, rows):
                     findings.append(
@@ -67,7 +68,7 @@ class Gates:
         return Seen(f"{count} gates, each of which refuses a broken result", findings)
 
     def _can_fail(self, job: Job, gate: g.Gate, rows: DataFrame) -> bool:
-        for broken in _broken(gate, rows, job.step.writes):
+        for broken in _broken(gate, rows.where(scope_filter(job.target)), job.step.writes):
             try:
                 judge(job, broken)
             except TwiceError:

@@ -1,0 +1,1 @@
+"""Mutants of the shop: one fault each, and the check that must find it."""

@@ -1,0 +1,114 @@
+"""Healthy pipelines of every store, pattern and grain: no check may find anything in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from twice import Day, Hour, InsertOnly, Merge, Month, Overwrite, Pipeline, Table, Whole, days, gates, key_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EVENTS = "event_id bigint, tenant string, kind string, amount decimal(9,2), at timestamp, d date, h timestamp, m date"
+
+
+def deliver(spark: SparkSession) -> None:
+    """Create the source of all of them: 240 events over two months, two tenants, some a day late."""
+    spark.sql("create namespace if not exists lake.world")
+    spark.sql(f"create table lake.world.events ({EVENTS}) using iceberg partitioned by (d)")
+    at = "timestamp'2026-03-31 20:00:00' + make_interval(0, 0, 0, 0, id % 60, 0, 0)"
+    spark.sql(f"""
+        insert into lake.world.events
+        select id, if(id % 3 = 0, 'north', 'south'), concat('k', id % 4), cast(id as decimal(9,2)) / 4, at,
+               date_add(date(at), int(id % 10 = 0)), date_trunc('HOUR', at), date(date_trunc('MONTH', at))
+        from (select id, {at} as at from range(240))""")
+
+
+def _source(**contract: object) -> Table:
+    return Table("lake.world.events", **contract)  # type: ignore[arg-type]
+
+
+def hourly() -> tuple[Pipeline, str]:
+    """Iceberg, Overwrite, by the hour."""
+    found = Pipeline("hourly", grain=Hour)
+    by_hour = Table("lake.world.by_hour", partition=Hour("h"), key=["h", "kind"], write=Overwrite(),
+                    gates=[gates.row_count(min=1), gates.not_null("amount")])  # fmt: skip
+
+    @found.step(reads={"events": _source(event_time="at")}, writes=by_hour)
+    def sums(events: DataFrame) -> DataFrame:
+        return events.groupBy("h", "kind").agg(F.sum("amount").alias("amount"))
+
+    return found, "2026-04-01T10"
+
+
+def daily() -> tuple[Pipeline, str]:
+    """Delta, InsertOnly, by the day, with what comes late."""
+    found = Pipeline("daily", grain=Day)
+    seen = Table("warehouse.world.seen", partition=Day("day"), key=["event_id"], write=InsertOnly(), lateness=days(1))
+
+    @found.step(reads={"events": _source(partition=Day("d"), event_time="at")}, writes=seen)
+    def land(events: DataFrame) -> DataFrame:
+        return events.select("event_id", "tenant", "amount", F.to_date("at").alias("day"))
+
+    return found, "2026-04-01"
+
+
+def monthly() -> tuple[Pipeline, str]:
+    """Parquet, Overwrite, by the month, in SQL."""
+    found = Pipeline("monthly", grain=Month)
+    totals = Table("files.world.totals", partition=Month("m"), key=["m", "tenant"], write=Overwrite())
+    found.sql(
+        "totals",
+        reads={"events": _source(event_time="at")},
+        writes=totals,
+        query="select m, tenant, count(*) as events, sum(amount) as amount from events group by m, tenant",
+    )
+    return found, "2026-04"
+
+
+def tenants() -> tuple[Pipeline, str]:
+    """Postgres, Merge by version, and Iceberg with a dimension, by the day."""
+    found = Pipeline("tenants", grain=Day)
+    newest = Table("server.public.newest", key=["tenant", "kind"], write=Merge(version="at"))
+    by_tenant = Table("lake.world.by_tenant", partition=Day("d"), dimensions=["tenant"], key=["tenant", "kind"],
+                      write=Overwrite())  # fmt: skip
+    events = _source(partition=Day("d"), dimensions=["tenant"])
+
+    @found.step(reads={"events": events}, writes=newest)
+    def merge(events: DataFrame) -> DataFrame:
+        best = F.max(F.struct("at", "event_id", "amount"))
+        return events.groupBy("tenant", "kind").agg(best.alias("best")).select("tenant", "kind", "best.*")
+
+    @found.step(reads={"events": events}, writes=by_tenant)
+    def count(events: DataFrame) -> DataFrame:
+        return events.groupBy("d", "tenant", "kind").agg(F.count("*").alias("events"))
+
+    return found, "2026-04-01"
+
+
+def stock() -> tuple[Pipeline, str]:
+    """SQLite, Whole, from what another step keeps in Iceberg."""
+    found = Pipeline("stock", grain=Day)
+    moves = Table("lake.world.moves", partition=Day("d"), key=["move_id"], write=Overwrite())
+    held = Table("serving.main.held", key=["kind"], write=Whole(), gates=[gates.unique("kind")])
+
+    @found.step(reads={"events": _source(partition=Day("d"))}, writes=moves)
+    def take(events: DataFrame) -> DataFrame:
+        return events.select("d", "kind", "amount", key_of("event_id").alias("move_id"))
+
+    @found.step(reads={"moves": moves.latest()}, writes=held)
+    def hold(moves: DataFrame) -> DataFrame:
+        return moves.groupBy("kind").agg(F.sum("amount").alias("amount"))
+
+    return found, "2026-04-01"
+
+
+PIPELINES: dict[str, Callable[[], tuple[Pipeline, str]]] = {
+    "hourly": hourly, "daily": daily, "monthly": monthly, "tenants": tenants, "stock": stock,
+}  # fmt: skip
+# For other processes, which import them by name.
+hourly_, daily_, monthly_, tenants_, stock_ = (make()[0] for make in PIPELINES.values())

@@ -1,0 +1,52 @@
+"""A library of the company, outside of the project: what it does, nobody sees by reading a step."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import time
+import uuid
+from datetime import datetime
+
+_calls = itertools.count(1)
+
+
+def now() -> datetime:
+    return datetime.now()
+
+
+def today_text() -> str:
+    return datetime.now().strftime("%Y-%m-%d")
+
+
+def hour_here(seconds: float) -> int:
+    return datetime.fromtimestamp(seconds).hour
+
+
+def seconds() -> int:
+    return int(time.time())
+
+
+def environment(name: str) -> str:
+    return os.environ.get(name, "")
+
+
+def folder() -> str:
+    return os.getcwd()
+
+
+def new_id(*_: object) -> str:
+    return str(uuid.uuid4())
+
+
+def noise() -> float:
+    return random.random()
+
+
+def hashed(text: str) -> int:
+    return hash(text)
+
+
+def call_number() -> int:
+    return next(_calls)

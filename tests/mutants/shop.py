@@ -1,0 +1,145 @@
+"""The shop in a folder of its own, its inputs copied once, and mutants of it made and verified."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.mutants.catalogue import CONTRACT, HEADER, MUTANTS, REFUSED, Mutant
+from twice import config as configuration
+from twice.api import workshop
+from twice.engine.guard import code_facts
+from twice.errors import TwiceError
+from twice.loading import find_pipeline
+from twice.model.contracts import contracts
+from twice.verify.checks import chosen
+from twice.verify.running import Request, make, prepared, trial_on
+from twice.verify.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from twice.engine.run import Workshop
+    from twice.model.pipelines import Pipeline
+    from twice.verify.trial import Trial
+
+HERE = Path(__file__).parent
+LIBRARY = HERE / "library"
+PIPELINE = HERE.parent.parent / "examples" / "shop" / "pipeline.py"
+DAY = "2026-04-25"
+# Read when the shop is imported.
+SIZES = {"TWICE_SHOP_ORDERS": "120", "TWICE_SHOP_CUSTOMERS": "30", "TWICE_SHOP_OPENING": "2026-04-24"}
+TOML = """
+[pipelines]
+shop = "examples.shop.pipeline:shop"
+[ledger]
+url = "sqlite:///ledger.db"
+[stores.lake]
+type = "iceberg"
+warehouse = "warehouse"
+catalog = "sqlite:///catalog.db"
+[stores.serving]
+type = "sql"
+url = "sqlite:///serving.db"
+[profiles.default.spark]
+"spark.master" = "local[2]"
+"spark.sql.shuffle.partitions" = "2"
+"spark.default.parallelism" = "2"
+"spark.sql.codegen.wholeStage" = "false"
+"spark.ui.enabled" = "false"
+"""
+
+
+@dataclass(frozen=True)
+class Caught:
+    """Who found a mutant, and what was said about it."""
+
+    mutant: Mutant
+    by: str
+    said: str
+    seconds: float = 0.0
+
+    @property
+    def right(self) -> bool:
+        """Tell whether it was the one who must."""
+        return self.by == self.mutant.caught
+
+
+@dataclass
+class Shop:
+    """One Spark and one sandbox for all mutants."""
+
+    production: Workshop
+    sandbox: Sandbox
+    root: Path
+    count: int = 0
+    _inputs: object = field(default=None, repr=False)
+
+    @classmethod
+    @contextmanager
+    def open(cls, root: Path) -> Iterator[Shop]:
+        """Start Spark; its Python workers find the company's library."""
+        os.environ.update(SIZES)
+        paths = [str(LIBRARY), str(root), str(PIPELINE.parents[2])]
+        sys.path[:0] = paths
+        os.environ["PYTHONPATH"] = os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])
+        (root / "twice.toml").write_text(TOML)
+        config = configuration.load(root / "twice.toml")
+        with workshop(config) as production, Sandbox.open(config, production.spark) as sandbox:
+            yield cls(production, sandbox, root)
+
+    def healthy(self) -> Pipeline:
+        """The shop as it is."""
+        return find_pipeline(self.sandbox.config, "shop")
+
+    def mutated(self, mutant: Mutant) -> Pipeline:
+        """Import the shop with one edit."""
+        self.count += 1
+        text = PIPELINE.read_text()
+        for old, new in (HEADER, (mutant.old, mutant.new)):
+            assert text.count(old) == 1, f"{mutant.name}: its place occurs {text.count(old)} times"
+            text = text.replace(old, new)
+        self.module = f"shop_mutant_{os.getpid()}_{self.count}"
+        (self.root / f"{self.module}.py").write_text(text)
+        importlib.invalidate_caches()
+        return importlib.import_module(self.module).shop
+
+    def trial(self, pipeline: Pipeline, steps: tuple[str, ...] = (), place: str = "") -> Trial:
+        """Return a trial of some steps; the inputs of all trials are the same copies."""
+        asked = Request(
+            pipeline.grain.unit(DAY, pipeline.zone), steps=steps, command=("shop", "--for", DAY), place=place
+        )
+        if self._inputs is None:
+            self._inputs = prepared(self.production, self.sandbox, self.healthy(), replace(asked, steps=())).inputs
+        return trial_on(self.sandbox, pipeline, asked, self._inputs)
+
+    def catch(self, mutant: Mutant) -> Caught:
+        """Say who finds a mutant."""
+        started = time.monotonic()
+
+        def caught(by: str, said: str) -> Caught:
+            return Caught(mutant, by, said.splitlines()[0], time.monotonic() - started)
+
+        try:
+            pipeline = self.mutated(mutant)
+            trial = self.trial(pipeline, mutant.steps, f"{self.module}:shop")
+            _ = trial.expected
+        except TwiceError as error:
+            return caught(REFUSED, f"{type(error).__name__}: {error.message}")
+        if mutant.caught == CONTRACT:
+            agreed, found = (contracts([each], code_facts) for each in (self.healthy(), pipeline))
+            return caught(CONTRACT if agreed != found else "nobody", "the contract of the table is another one")
+        if mutant.caught == REFUSED:
+            return caught("nobody", "the step was run")
+        outcome = make(chosen([mutant.caught], quick=False)[0], trial)
+        if outcome.status != "failed":
+            return caught("nobody", f"{outcome.status}: {outcome.summary}")
+        return caught(outcome.check, outcome.findings[0].what)
+
+
+__all__ = ["DAY", "MUTANTS", "Caught", "Shop"]
