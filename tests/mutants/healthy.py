@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
@@ -32,7 +31,7 @@ def _source(**contract: object) -> Table:
     return Table("lake.world.events", **contract)  # type: ignore[arg-type]
 
 
-def hourly() -> tuple[Pipeline, str]:
+def _hourly() -> Pipeline:
     """Iceberg, Overwrite, by the hour."""
     found = Pipeline("hourly", grain=Hour)
     by_hour = Table("lake.world.by_hour", partition=Hour("h"), key=["h", "kind"], write=Overwrite(),
@@ -42,10 +41,10 @@ def hourly() -> tuple[Pipeline, str]:
     def sums(events: DataFrame) -> DataFrame:
         return events.groupBy("h", "kind").agg(F.sum("amount").alias("amount"))
 
-    return found, "2026-04-01T10"
+    return found
 
 
-def daily() -> tuple[Pipeline, str]:
+def _daily() -> Pipeline:
     """Delta, InsertOnly, by the day, with what comes late."""
     found = Pipeline("daily", grain=Day)
     seen = Table("warehouse.world.seen", partition=Day("day"), key=["event_id"], write=InsertOnly(), lateness=days(1))
@@ -54,10 +53,10 @@ def daily() -> tuple[Pipeline, str]:
     def land(events: DataFrame) -> DataFrame:
         return events.select("event_id", "tenant", "amount", F.to_date("at").alias("day"))
 
-    return found, "2026-04-01"
+    return found
 
 
-def monthly() -> tuple[Pipeline, str]:
+def _monthly() -> Pipeline:
     """Parquet, Overwrite, by the month, in SQL."""
     found = Pipeline("monthly", grain=Month)
     totals = Table("files.world.totals", partition=Month("m"), key=["m", "tenant"], write=Overwrite())
@@ -67,10 +66,10 @@ def monthly() -> tuple[Pipeline, str]:
         writes=totals,
         query="select m, tenant, count(*) as events, sum(amount) as amount from events group by m, tenant",
     )
-    return found, "2026-04"
+    return found
 
 
-def tenants() -> tuple[Pipeline, str]:
+def _tenants() -> Pipeline:
     """Postgres, Merge by version, and Iceberg with a dimension, by the day."""
     found = Pipeline("tenants", grain=Day)
     newest = Table("server.public.newest", key=["tenant", "kind"], write=Merge(version="at"))
@@ -87,10 +86,10 @@ def tenants() -> tuple[Pipeline, str]:
     def count(events: DataFrame) -> DataFrame:
         return events.groupBy("d", "tenant", "kind").agg(F.count("*").alias("events"))
 
-    return found, "2026-04-01"
+    return found
 
 
-def stock() -> tuple[Pipeline, str]:
+def _stock() -> Pipeline:
     """SQLite, Whole, from what another step keeps in Iceberg."""
     found = Pipeline("stock", grain=Day)
     moves = Table("lake.world.moves", partition=Day("d"), key=["move_id"], write=Overwrite())
@@ -104,11 +103,16 @@ def stock() -> tuple[Pipeline, str]:
     def hold(moves: DataFrame) -> DataFrame:
         return moves.groupBy("kind").agg(F.sum("amount").alias("amount"))
 
-    return found, "2026-04-01"
+    return found
 
 
-PIPELINES: dict[str, Callable[[], tuple[Pipeline, str]]] = {
-    "hourly": hourly, "daily": daily, "monthly": monthly, "tenants": tenants, "stock": stock,
-}  # fmt: skip
-# For other processes, which import them by name.
-hourly_, daily_, monthly_, tenants_, stock_ = (make()[0] for make in PIPELINES.values())
+# By these names other processes import them.
+hourly, daily, monthly, tenants, stock = _hourly(), _daily(), _monthly(), _tenants(), _stock()
+PIPELINES = {pipeline.name: pipeline for pipeline in (hourly, daily, monthly, tenants, stock)}
+UNITS = {
+    "hourly": "2026-04-01T10",
+    "daily": "2026-04-01",
+    "monthly": "2026-04",
+    "tenants": "2026-04-01",
+    "stock": "2026-04-01",
+}

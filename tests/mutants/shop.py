@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.mutants.catalogue import CONTRACT, HEADER, MUTANTS, REFUSED, Mutant
+from tests.mutants.catalogue import CONTRACT, REFUSED, Mutant
 from twice import config as configuration
 from twice.api import workshop
 from twice.engine.guard import code_facts
@@ -26,6 +26,7 @@ from twice.verify.sandbox import Sandbox
 if TYPE_CHECKING:
     from twice.engine.run import Workshop
     from twice.model.pipelines import Pipeline
+    from twice.verify.preparing import Inputs
     from twice.verify.trial import Trial
 
 HERE = Path(__file__).parent
@@ -46,6 +47,17 @@ catalog = "sqlite:///catalog.db"
 [stores.serving]
 type = "sql"
 url = "sqlite:///serving.db"
+[stores.warehouse]
+type = "delta"
+path = "delta"
+[stores.files]
+type = "parquet"
+path = "parquet"
+[stores.server]
+type = "sql"
+url = "postgresql://127.0.0.1/none"
+[verify.stores.server]
+url = "{postgres}"
 [profiles.default.spark]
 "spark.master" = "local[2]"
 "spark.sql.shuffle.partitions" = "2"
@@ -78,17 +90,18 @@ class Shop:
     sandbox: Sandbox
     root: Path
     count: int = 0
-    _inputs: object = field(default=None, repr=False)
+    module: str = ""
+    _inputs: Inputs | None = field(default=None, repr=False)
 
     @classmethod
     @contextmanager
-    def open(cls, root: Path) -> Iterator[Shop]:
-        """Start Spark; its Python workers find the company's library."""
+    def open(cls, root: Path, postgres: str = "postgresql://127.0.0.1/sandbox") -> Iterator[Shop]:
+        """Start Spark; its Python workers find the company's library. `postgres` is an empty database."""
         os.environ.update(SIZES)
         paths = [str(LIBRARY), str(root), str(PIPELINE.parents[2])]
         sys.path[:0] = paths
         os.environ["PYTHONPATH"] = os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])
-        (root / "twice.toml").write_text(TOML)
+        (root / "twice.toml").write_text(TOML.format(postgres=postgres))
         config = configuration.load(root / "twice.toml")
         with workshop(config) as production, Sandbox.open(config, production.spark) as sandbox:
             yield cls(production, sandbox, root)
@@ -100,12 +113,8 @@ class Shop:
     def mutated(self, mutant: Mutant) -> Pipeline:
         """Import the shop with one edit."""
         self.count += 1
-        text = PIPELINE.read_text()
-        for old, new in (HEADER, (mutant.old, mutant.new)):
-            assert text.count(old) == 1, f"{mutant.name}: its place occurs {text.count(old)} times"
-            text = text.replace(old, new)
         self.module = f"shop_mutant_{os.getpid()}_{self.count}"
-        (self.root / f"{self.module}.py").write_text(text)
+        (self.root / f"{self.module}.py").write_text(mutant.edit(PIPELINE.read_text()))
         importlib.invalidate_caches()
         return importlib.import_module(self.module).shop
 
@@ -140,6 +149,3 @@ class Shop:
         if outcome.status != "failed":
             return caught("nobody", f"{outcome.status}: {outcome.summary}")
         return caught(outcome.check, outcome.findings[0].what)
-
-
-__all__ = ["DAY", "MUTANTS", "Caught", "Shop"]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from twice.engine.run import Workshop
     from twice.model.pipelines import Pipeline
     from twice.model.steps import Step
+    from twice.verify.preparing import Inputs
     from twice.verify.sandbox import Sandbox
     from twice.verify.trial import Check
 
@@ -99,11 +100,17 @@ def prepared(production: Workshop, sandbox: Sandbox, pipeline: Pipeline, request
     """Copy what the chosen steps read."""
     steps = _steps(pipeline, request.steps)
     plan(pipeline, request.window, steps=[step.name for step in steps])  # refuses what no run could do
-    before = _before(pipeline, request.window)
     request.tell("copying inputs")
-    span = Window(before.start, request.window.end)
+    span = Window(_before(pipeline, request.window).start, request.window.end)
     inputs = Preparing(production, sandbox, pipeline, span, request.sample).prepare(steps)
-    return Trial(sandbox, pipeline, steps, request.window, before, inputs, request.seed, request.command, request.place)
+    return trial_on(sandbox, pipeline, request, inputs)
+
+
+def trial_on(sandbox: Sandbox, pipeline: Pipeline, request: Request, inputs: Inputs) -> Trial:
+    """Return a trial on inputs that were copied before."""
+    steps, before = _steps(pipeline, request.steps), _before(pipeline, request.window)
+    how = (request.seed, request.command, request.place)
+    return Trial(sandbox, pipeline, steps, request.window, before, inputs, *how)
 
 
 def make(check: Check, trial: Trial) -> Outcome:

@@ -8,6 +8,7 @@ import random
 import time
 import uuid
 from datetime import datetime
+from pathlib import Path
 
 _calls = itertools.count(1)
 
@@ -33,7 +34,7 @@ def environment(name: str) -> str:
 
 
 def folder() -> str:
-    return os.getcwd()
+    return str(Path.cwd())
 
 
 def new_id(*_: object) -> str:
