@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -98,7 +99,9 @@ class Shop:
     def open(cls, root: Path, postgres: str = "postgresql://127.0.0.1/sandbox") -> Iterator[Shop]:
         """Start Spark; its Python workers find the company's library. `postgres` is an empty database."""
         os.environ.update(SIZES)
-        paths = [str(LIBRARY), str(root), str(PIPELINE.parents[2])]
+        # Where packages are installed, nobody reads the code of a step.
+        library = shutil.copytree(LIBRARY, root / "lib" / "python3" / "site-packages")
+        paths = [str(library), str(root), str(PIPELINE.parents[2])]
         sys.path[:0] = paths
         os.environ["PYTHONPATH"] = os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])
         (root / "twice.toml").write_text(TOML.format(postgres=postgres))

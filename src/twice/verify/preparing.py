@@ -49,6 +49,8 @@ class Inputs:
     # Tables that no production row was found for and that the sandbox made.
     made: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    # Changed copies that checks have made, by the name of the change and the table.
+    variants: dict[tuple[str, str], str] = field(default_factory=dict)
 
 
 @dataclass

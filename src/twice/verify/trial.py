@@ -173,7 +173,6 @@ class Trial:
     command: tuple[str, ...] = ()
     # How another process imports the pipeline; empty: it cannot.
     place: str = ""
-    _variants: dict[tuple[str, str], str] = field(default_factory=dict)
 
     @property
     def names(self) -> frozenset[str]:
@@ -228,13 +227,13 @@ class Trial:
 
     def variant(self, name: str, table: str, change: Change) -> str:
         """Write a changed copy of an input, once; return its folder."""
-        if (name, table) not in self._variants:
+        if (name, table) not in self.inputs.variants:
             source = Path(self.inputs.folders[table])
             folder = str(source.with_name(f"{source.name.removesuffix('-as-is')}-{name}"))
             session = fresh(self.sandbox.spark, self.pipeline.zone.key)
             change(session.read.parquet(str(source))).write.parquet(folder)
-            self._variants[name, table] = folder
-        return self._variants[name, table]
+            self.inputs.variants[name, table] = folder
+        return self.inputs.variants[name, table]
 
     def variants(self, name: str, change: Change, tables: Sequence[str] | None = None) -> dict[str, str]:
         """Write changed copies of some inputs, or of all."""
