@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from twice.backfill.sizing import MOST, adapted, cut
 from twice.backfill.spans import neighbours
 from twice.effects.paying import EffectResult, pay
+from twice.engine.environment import environment
 from twice.engine.recorded_run import end_run
 from twice.engine.run import run_stage
 from twice.engine.vouching import Vouch
@@ -98,7 +100,9 @@ class Worker:
             return Outcome("split", "one partition per job from here on")
         stage = self.stage(chunk)
         tags = {**request.tags, "backfill": chunk.backfill}
-        run = ledger.start_run(pipeline.name, chunk.scope, command=self.command, tags=tags)
+        run = ledger.start_run(
+            pipeline.name, chunk.scope, command=self.command, tags=tags, environment=self._environment
+        )
         ledger.name_run(chunk, run)
         self.runs[chunk.id] = run
         try:
@@ -129,6 +133,10 @@ class Worker:
             self.runs.pop(chunk.id, None)
         owed = [error.message for effect in effects for error in effect.errors]
         return self._done(chunk, run, result, check=check, owed=owed)
+
+    @cached_property
+    def _environment(self) -> Mapping[str, object]:
+        return environment(self.workshop, self.planner.pipeline)
 
     def _effects(self, stage: Stage, run: str) -> Sequence[EffectResult]:
         request = self.planner.request
