@@ -5,11 +5,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+import sqlalchemy as sa
 from pyspark.sql import functions as F
 
 from tests.cli.story import ONE
 from twice import Day, Overwrite, Pipeline, Table
 from twice.cli.replay import print_report
+from twice.ledger import open_ledger
+from twice.ledger.schema import outputs
 from twice.replay.recorded import plan_replay
 from twice.replay.running import replay
 
@@ -55,6 +58,29 @@ def test_what_cannot_be_rebuilt_is_said_without_spark(project):
     assert (document["run"], document["same"], document["steps"][0]["status"]) == (run, False, "cannot")
     assert [each.to_json() for each in story.ledger.runs()] == before
     assert ONE.date().isoformat() in str(document["scope"])
+
+
+def why(project, run: str, *more: str) -> str:
+    (step,) = project.call("replay", run, *more, "--json").json["steps"]
+    assert step["status"] == "cannot"
+    return step["why"]
+
+
+def test_a_run_that_is_at_work_or_was_pruned_has_nothing_to_compare_with(project):
+    project.code(SQL)
+    story = project.story()
+    pruned = story.publish("facts", story.scope(1))
+    live = open_ledger(f"sqlite:///{project.ledger}")  # by the clock of now: a run of May would have fallen silent
+    running, empty = (live.start_run("shop", story.scope(day)) for day in (2, 4))
+    live.start_attempt(running, "facts", "lake.core.facts", 1, story.scope(2), code="c")
+    undone = story.publish("facts", story.scope(3), code="undo:06ksm4")
+    with story.ledger.database.write() as connection:
+        connection.execute(sa.delete(outputs).where(outputs.c.run == pruned))
+    assert why(project, pruned) == ("what it published was pruned from the ledger, so there is nothing to compare with")
+    assert why(project, running) == "the run is still at work on it"
+    assert why(project, undone) == "the run put back what run 06ksm4 had replaced"
+    assert project.call("replay", empty).out.splitlines()[-1] == "it has no steps to rebuild"
+    assert why(project, empty, "--step", "facts") == "the run is still running and has not come to it"
 
 
 @pytest.mark.spark

@@ -11,6 +11,7 @@ from tests.replay.test_replay import COLUMNS, MON, ROWS, TUE, copying, only, rep
 from twice import Day, InsertOnly, Merge, Overwrite, Pipeline, Table
 from twice.backfill.api import Project
 from twice.backfill.request import Request
+from twice.engine.environment import environment
 from twice.model.windows import Window
 
 pytestmark = pytest.mark.spark
@@ -117,6 +118,7 @@ def test_s58_a_chunk_of_a_backfill_is_rebuilt_as_a_whole(lab):
     Project(lab.workshop, pipeline).start(Request("copy", days))
     (run,) = [each.id for each in lab.ledger.runs() if each.status == "done"]
     assert len(lab.outputs("copied")) == 3
+    assert lab.ledger.run(run).environment == environment(lab.workshop, pipeline)
     lab.sql("update {space}.raw set n = n + 1")
     found = only(replayed(lab, pipeline, run))
     assert (found.status, found.rebuilt_rows) == ("same", 4)

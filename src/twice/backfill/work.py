@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from twice.backfill.sizing import MOST, adapted, cut
 from twice.backfill.spans import neighbours
 from twice.effects.paying import EffectResult, pay
-from twice.engine.environment import environment
 from twice.engine.recorded_run import end_run
 from twice.engine.run import run_stage
 from twice.engine.vouching import Vouch
@@ -84,6 +82,8 @@ class Worker:
     # Runs at work, by chunk: what a cancel cancels.
     runs: dict[int, str] = field(default_factory=dict)
     abandoned: Callable[[], bool] = lambda: False
+    # What all runs of this process are made with.
+    environment: Mapping[str, object] = field(default_factory=dict)
     # By stage: one partition computed alone speaks for all chunks at work here.
     vouches: dict[int, Vouch] = field(default_factory=dict)
     # How long a chunk whose scope is held waits until it is tried again.
@@ -101,7 +101,7 @@ class Worker:
         stage = self.stage(chunk)
         tags = {**request.tags, "backfill": chunk.backfill}
         run = ledger.start_run(
-            pipeline.name, chunk.scope, command=self.command, tags=tags, environment=self._environment
+            pipeline.name, chunk.scope, command=self.command, tags=tags, environment=self.environment
         )
         ledger.name_run(chunk, run)
         self.runs[chunk.id] = run
@@ -133,10 +133,6 @@ class Worker:
             self.runs.pop(chunk.id, None)
         owed = [error.message for effect in effects for error in effect.errors]
         return self._done(chunk, run, result, check=check, owed=owed)
-
-    @cached_property
-    def _environment(self) -> Mapping[str, object]:
-        return environment(self.workshop, self.planner.pipeline)
 
     def _effects(self, stage: Stage, run: str) -> Sequence[EffectResult]:
         request = self.planner.request
