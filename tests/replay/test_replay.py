@@ -253,3 +253,10 @@ def test_the_settings_of_a_run_are_put_back(lab):
     assert settings(session) == {**was, "spark.sql.session.timeZone": "Europe/Berlin"}
     assert session.sql("select cast('x' as int) n").collect()[0].n is None
     assert put_back(session, {}) == []
+
+
+def test_what_a_run_is_made_with_is_found_without_a_spark_job(lab):
+    before = lab.jobs()
+    found = environment(lab.workshop, Pipeline("p", grain=Day))
+    assert {"versions", "settings", "jars"} <= set(found)
+    assert lab.jobs() == before
