@@ -106,6 +106,12 @@ def test_a_new_project_runs_for_real(tmp_path):
     assert status[0] == "sales: 4 done"
     assert "    2026-04-25 … 2026-04-26 (2)  done" in status
     run = document["runs"][0]["run"]
+    if FULL:
+        rebuilt = twice("replay", run, "--step", "revenue", "--verify")
+        assert rebuilt.returncode == 0, rebuilt.stderr
+        assert "revenue: same: rebuilt: the same 3 rows" in rebuilt.stdout
+        assert "sales.revenue  2026-04-25/2026-04-26  computing" in rebuilt.stderr
+        assert twice("replay", run, "--verify").returncode == 1  # its orders are fetched from outside
     shown = twice("show", run).stdout
     assert "command   twice --log-format json run sales --from 2026-04-25 --to 2026-04-27 --json" in shown
     assert twice("leases").stdout == "nothing is held\n"

@@ -57,6 +57,24 @@ def test_migrations_lead_to_the_tables_that_the_code_expects(ledger):
         assert compare_metadata(context, metadata) == []
 
 
+def test_a_ledger_of_before_keeps_its_runs_and_learns_what_new_ones_are_made_with(new_url):
+    from alembic import command
+    from alembic.config import Config
+
+    url, day = new_url(), Scope(None)
+    old = open_ledger(url)
+    run = old.start_run("shop", day)
+    config = Config()
+    config.set_main_option("script_location", str(SCRIPTS))
+    with old.database.write() as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0004")
+    ledger = open_ledger(url)
+    assert ledger.run(run).environment == {}
+    new = ledger.start_run("shop", day, environment={"commit": "c0ffee"})
+    assert ledger.run(new).environment == {"commit": "c0ffee"}
+
+
 def test_an_up_to_date_ledger_opens_without_alembic_and_without_spark(sqlite_ledger, tmp_path):
     code = (
         f"from twice.ledger import open_ledger; import sys; open_ledger('sqlite:///{tmp_path}/ledger.db').runs();"

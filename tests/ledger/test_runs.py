@@ -4,9 +4,11 @@ import json
 from datetime import timedelta
 
 import pytest
+import sqlalchemy as sa
 
 from twice.errors import LedgerError, UsageError
 from twice.ledger import InputRecord, Owner
+from twice.ledger.schema import environments
 from twice.model.scopes import Scope
 
 MINUTE = timedelta(minutes=1)
@@ -26,6 +28,17 @@ def test_a_run_is_remembered_with_all_that_belongs_to_it(ledger, clock, day, mad
     assert (found.status, found.error) == ("failed", "a gate found something")
     assert found.finished_at - found.started_at == MINUTE / 2
     assert json.loads(json.dumps(found.to_json()))["scope"] == day(1, tenant="acme").to_json()
+
+
+def test_what_runs_are_made_with_is_stored_once_and_without_passwords(ledger, day):
+    made_with = {"commit": "c0ffee", "dirty": True, "settings": {"a": "postgresql://u:hunter2@h/d"}}
+    one, other = (ledger.start_run("shop", day(1), environment=made_with) for _ in range(2))
+    alone = ledger.start_run("shop", day(1))
+    found = ledger.run(one).to_json()["environment"]
+    assert found == {**made_with, "settings": {"a": "postgresql://u:***@h/d"}} == ledger.run(other).environment
+    assert ledger.run(alone).environment == {}
+    with ledger.database.read() as connection:
+        assert connection.scalar(sa.select(sa.func.count()).select_from(environments)) == 1
 
 
 def test_an_attempt_is_remembered_with_its_claim_and_its_inputs(ledger, day):

@@ -15,6 +15,7 @@ from twice.backfill.notes import Meter, Note, Tell
 from twice.backfill.spans import union
 from twice.backfill.summary import span_of
 from twice.backfill.work import Outcome, Worker
+from twice.engine.environment import environment
 from twice.engine.grouping import cancel_run
 from twice.engine.interrupts import apart, plain_interrupts
 from twice.errors import LedgerBusy, LedgerError, TwiceError
@@ -48,7 +49,8 @@ class Crew:
         self._changed = threading.Event()
         self._over = threading.Event()
         self._abandoning = False
-        self._worker = Worker(workshop, planner, command, abandoned=lambda: self._abandoning)
+        made_with = environment(workshop, planner.pipeline)
+        self._worker = Worker(workshop, planner, command, abandoned=lambda: self._abandoning, environment=made_with)
         self._notes: dict[int, Mapping[str, Any]] = {}
         self._meter = Meter({step.step.name: step.partitions for step in plan.steps} if plan else None)
         self._plan = plan

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from twice.backfill.presence import heard_of
 from twice.backfill.request import Request
-from twice.content.difference import Difference, difference
+from twice.content.difference import Difference, by_partition, difference
 from twice.content.filters import scope_filter
 from twice.effects.paying import pay
 from twice.engine.interrupts import plain_interrupts
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from twice.engine.run import Workshop
     from twice.ledger import BackfillInfo, Shadow
     from twice.model.pipelines import Pipeline
-    from twice.model.scopes import Scope
-    from twice.model.targets import Target
 
 
 @dataclass(frozen=True)
@@ -42,16 +40,7 @@ class TableDifference:
             "step": self.step,
             "table": self.table,
             "same": self.same,
-            "partitions": {
-                name: {
-                    "rows": list(found.rows),
-                    "added": found.added,
-                    "removed": found.removed,
-                    "changed": found.changed,
-                    "sums": {column: [_plain(old), _plain(new)] for column, (old, new) in found.sums.items()},
-                }
-                for name, found in self.partitions.items()
-            },
+            "partitions": {name: found.to_json() for name, found in self.partitions.items()},
         }
 
 
@@ -291,20 +280,6 @@ def _difference(workshop: Workshop, wanted: Swap) -> TableDifference:
         )
     finally:
         job.stores.release(job.session)
-    named = _by_partition(target, found)
+    named = {target.name(partition): each for partition, each in by_partition(target, found).items()}
     differing = {name: each for name, each in named.items() if not each.same}
     return TableDifference(wanted.step.name, table.name, differing, len(target.partitions) - len(differing))
-
-
-def _by_partition(target: Target, found: Mapping[tuple[object, ...], Difference]) -> dict[str, Difference]:
-    """Sum up what belongs to one partition of the target; dimensions that it leaves open are several."""
-    summed: dict[Scope, Difference] = {}
-    for values, each in found.items():
-        value, dimensions = (values[0], values[1:]) if target.table.partition else (None, values)
-        if (partition := target.partition_of(value, dimensions)) is not None:
-            summed[partition] = summed[partition] + each if partition in summed else each
-    return {target.name(partition): summed[partition] for partition in target.partitions if partition in summed}
-
-
-def _plain(value: object) -> object:
-    return value if value is None or isinstance(value, int | float) else str(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -82,6 +82,8 @@ class Worker:
     # Runs at work, by chunk: what a cancel cancels.
     runs: dict[int, str] = field(default_factory=dict)
     abandoned: Callable[[], bool] = lambda: False
+    # What all runs of this process are made with.
+    environment: Mapping[str, object] = field(default_factory=dict)
     # By stage: one partition computed alone speaks for all chunks at work here.
     vouches: dict[int, Vouch] = field(default_factory=dict)
     # How long a chunk whose scope is held waits until it is tried again.
@@ -98,7 +100,9 @@ class Worker:
             return Outcome("split", "one partition per job from here on")
         stage = self.stage(chunk)
         tags = {**request.tags, "backfill": chunk.backfill}
-        run = ledger.start_run(pipeline.name, chunk.scope, command=self.command, tags=tags)
+        run = ledger.start_run(
+            pipeline.name, chunk.scope, command=self.command, tags=tags, environment=self.environment
+        )
         ledger.name_run(chunk, run)
         self.runs[chunk.id] = run
         try:

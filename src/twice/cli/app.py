@@ -31,6 +31,7 @@ COMMANDS = {
     "accept": "twice.cli.accept:accept",
     "runs": "twice.cli.runs:runs",
     "show": "twice.cli.runs:show",
+    "replay": "twice.cli.replay:replay",
     "cost": "twice.cli.cost:cost",
     "contract": "twice.cli.contract:contract",
     "maintain": "twice.cli.maintain:maintain",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from twice.cli.settings import Settings
     from twice.engine.events import Event, Listener
 
-_ENDS = ("published", "built", "unchanged", "fresh", "superseded", "skipped", "failed")
+_ENDS = ("published", "built", "unchanged", "fresh", "superseded", "skipped", "failed", "same", "differs", "cannot")
 # Interesting to whoever looks for a problem; noise to everybody else.
 _DETAILS = ("claimed", "staged", "gated")
 

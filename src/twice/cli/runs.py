@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -99,8 +99,20 @@ def _lines(run: RunInfo) -> Iterator[str]:
         yield f"  command   {run.command}"
     for name, value in run.tags.items():
         yield f"  tag       {name}={value}"
+    yield from _made_with(run.environment)
     if run.error:
         yield "  error     " + run.error.replace("\n", "\n            ")
+
+
+def _made_with(environment: Mapping[str, Any]) -> Iterator[str]:
+    if commit := environment.get("commit"):
+        yield f"  commit    {commit}" + (", with uncommitted changes" if environment.get("dirty") else "")
+    if versions := environment.get("versions"):
+        yield "  versions  " + ", ".join(f"{name} {version}" for name, version in versions.items())
+    if jars := environment.get("jars"):
+        yield f"  jars      {', '.join(jars)}"
+    for name, value in environment.get("settings", {}).items():
+        yield f"  setting   {name}={value}"
 
 
 def _attempt(attempt: AttemptInfo, outputs: list[Output]) -> Iterator[str]:

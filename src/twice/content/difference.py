@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
@@ -12,6 +13,10 @@ from pyspark.sql import types as T
 
 from twice.content.profile import place_columns, place_of
 from twice.content.rows import column, row_hashes
+
+if TYPE_CHECKING:
+    from twice.model.scopes import Scope
+    from twice.model.targets import Target
 
 Number = int | float | Decimal | None
 
@@ -31,6 +36,16 @@ class Difference:
         """Whether no row differs."""
         return not (self.added or self.removed or self.changed)
 
+    def to_json(self) -> dict[str, object]:
+        """Return the difference as JSON scalars."""
+        return {
+            "rows": list(self.rows),
+            "added": self.added,
+            "removed": self.removed,
+            "changed": self.changed,
+            "sums": {name: [_plain(old), _plain(new)] for name, (old, new) in self.sums.items()},
+        }
+
     def __add__(self, other: Difference) -> Difference:
         """Sum up two parts of one partition."""
         names = dict.fromkeys((*self.sums, *other.sums))
@@ -42,6 +57,10 @@ class Difference:
             self.changed + other.changed,
             {name: _both(self.sums.get(name, none), other.sums.get(name, none)) for name in names},
         )
+
+
+def _plain(value: Number) -> object:
+    return value if value is None or isinstance(value, int | float) else str(value)
 
 
 def _both(left: tuple[Number, Number], right: tuple[Number, Number]) -> tuple[Number, Number]:
@@ -63,6 +82,66 @@ def difference(
     sums = {place_of(row, schema, partition): row for row in _sums(old, new, partition, numbers).collect()}
     kinds = {place_of(row, schema, partition): row for row in _kinds(old, new, partition, key).collect()}
     return {place: _found(row, kinds[place], numbers) for place, row in sums.items()}
+
+
+def by_partition(target: Target, found: Mapping[tuple[object, ...], Difference]) -> dict[Scope, Difference]:
+    """Sum up what belongs to one partition of a target; dimensions that it leaves open are several."""
+    summed: dict[Scope, Difference] = {}
+    for values, each in found.items():
+        value, dimensions = (values[0], values[1:]) if target.table.partition else (None, values)
+        if (partition := target.partition_of(value, dimensions)) is not None:
+            summed[partition] = summed[partition] + each if partition in summed else each
+    return {partition: summed[partition] for partition in target.partitions if partition in summed}
+
+
+@dataclass(frozen=True)
+class OtherRow:
+    """A row that differs: as it was, as it is, or both where a key has other content."""
+
+    old: Mapping[str, object] | None
+    new: Mapping[str, object] | None
+
+
+def other_rows(
+    old: DataFrame, new: DataFrame, *, partition: Sequence[str], key: Sequence[str], limit: int
+) -> list[OtherRow]:
+    """Return some of the rows that differ, those of the lowest partitions and keys."""
+    old, new = _aligned(old, new)
+    names = list(dict.fromkeys([*partition, *key]))
+    hashes = row_hashes(new.schema)
+    groups = [f"g{index}" for index in range(len(names))] + ([] if key else ["x0", "x1"])
+
+    def side(rows: DataFrame, before: int) -> DataFrame:
+        return rows.select(
+            *(column(name).alias(f"g{index}") for index, name in enumerate(names)),
+            F.lit(before).alias("o"),
+            F.struct(*map(column, rows.columns)).alias("row"),
+            *(value.alias(f"x{index}") for index, value in enumerate(hashes)),
+        )
+
+    asked = {"old": _first_of(1), "new": _first_of(0), "n_old": _number_of(1), "n_new": _number_of(0)}
+    if key:
+        asked |= {f"d{index}": F.bit_xor(F.col(f"x{index}")) for index in range(2)}
+    both = side(old, 1).unionByName(side(new, 0)).groupBy(*groups)
+    found = both.agg(*(value.alias(name) for name, value in asked.items()))
+    other = (F.col("d0") != 0) | (F.col("d1") != 0) if key else F.lit(False)
+    rows = found.where((F.col("n_old") != F.col("n_new")) | other).orderBy(*groups).limit(limit).collect()
+    return [_other(row, by_key=bool(key)) for row in rows]
+
+
+def _first_of(mark: int) -> Column:
+    return F.first(F.when(F.col("o") == mark, F.col("row")), ignorenulls=True)
+
+
+def _number_of(mark: int) -> Column:
+    return F.count(F.when(F.col("o") == mark, 1))
+
+
+def _other(row: Row, *, by_key: bool) -> OtherRow:
+    old, new = (None if row[name] is None else row[name].asDict(recursive=True) for name in ("old", "new"))
+    if not by_key and old and new:  # equal rows, more of them on one side
+        return OtherRow(old, None) if row["n_old"] > row["n_new"] else OtherRow(None, new)
+    return OtherRow(old, new)
 
 
 def _aligned(old: DataFrame, new: DataFrame) -> tuple[DataFrame, DataFrame]:

@@ -23,6 +23,9 @@ State = Literal[
     "retrying",
     "failed",
     "skipped",
+    "same",
+    "differs",
+    "cannot",
     "finished",
 ]
 

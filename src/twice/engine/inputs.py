@@ -94,7 +94,7 @@ def _moved(job: Job, pinned: Pinned, version: str | None) -> bool:
     if not before:
         return version != pinned.version
     # The version counts publishes; an edit by hand shows only in what the partitions hold.
-    after = _partitions(job, pinned.read, pinned.cut, version)
+    after = fingerprints(job, pinned.read, pinned.cut, version)
     return before.keys() != after.keys() or any(_differ(text, after[at]) for at, text in before.items())
 
 
@@ -153,13 +153,12 @@ def arrives_apart(pipeline: Pipeline, step: Step, read: Read) -> bool:
 
 def _pin(job: Job, name: str, read: Read) -> Pinned:
     found = _locate(job, name, read)
-    record = replace(found.record, partitions=_partitions(job, read, found.cut, found.version))
+    record = replace(found.record, partitions=fingerprints(job, read, found.cut, found.version))
     return replace(found, record=record, apart={unit: _apart(job, record, read, unit) for unit in job.units})
 
 
 def _locate(job: Job, name: str, read: Read) -> Pinned:
     store = job.stores.source(read.table)
-    assert job.scope.window is not None  # noqa: S101 - a run always has a window
     own = read.table.id == job.step.writes.id
     if not store.exists(job.session, read.table):
         if own:  # the first partition of a step that builds on its past
@@ -172,11 +171,17 @@ def _locate(job: Job, name: str, read: Read) -> Pinned:
     if own:
         _require_no_gap(job)
     version = store.version(job.session, read.table)
+    return Pinned(name, read, cut_of(job, read), version, InputRecord(name, read.table.name, read.mode, version, {}))
+
+
+def cut_of(job: Job, read: Read) -> Cut:
+    """Return what of an input a job sees."""
+    assert job.scope.window is not None  # noqa: S101 - a run always has a window
     cut = read.cut(job.scope.window, job.step.writes.lateness, job.pipeline.zone)
-    if own and cut.partitions:
+    if read.table.id == job.step.writes.id and cut.partitions:
         # A step that depends on its past sees what lies before its own partition.
-        cut = Cut(Window(cut.partitions.start, job.scope.window.start), None)
-    return Pinned(name, read, cut, version, InputRecord(name, read.table.name, read.mode, version, {}))
+        return Cut(Window(cut.partitions.start, job.scope.window.start), None)
+    return cut
 
 
 def _apart(job: Job, record: InputRecord, read: Read, unit: Window) -> InputRecord:
@@ -184,7 +189,7 @@ def _apart(job: Job, record: InputRecord, read: Read, unit: Window) -> InputReco
     cut = read.cut(unit, job.step.writes.lateness, job.pipeline.zone)
     if cut.partitions is None:
         seen = read.mode == "window" and cut.event is not None
-        return replace(record, partitions=_partitions(job, read, cut, record.version)) if seen else record
+        return replace(record, partitions=fingerprints(job, read, cut, record.version)) if seen else record
     low, high = cut.partitions.start.isoformat(), cut.partitions.end.isoformat()
     return replace(record, partitions={at: what for at, what in record.partitions.items() if low <= at < high})
 
@@ -205,7 +210,7 @@ def _require_no_gap(job: Job) -> None:
         )
 
 
-def _partitions(job: Job, read: Read, cut: Cut, version: str | None) -> dict[str, str]:
+def fingerprints(job: Job, read: Read, cut: Cut, version: str | None) -> dict[str, str]:
     """Fingerprint what is read, by partition: content where twice wrote it, else the files."""
     if cut.partitions is None and read.mode == "window" and cut.event is not None:
         seen = job.stores.source(read.table).seen(job.session, read.table, cut.event, job.pipeline.zone)

@@ -18,6 +18,7 @@ from twice.engine import gating
 from twice.engine.attempt import publish, record, recover
 from twice.engine.compute import batches
 from twice.engine.cost import priced
+from twice.engine.environment import environment
 from twice.engine.holding import held, noted
 from twice.engine.inputs import Pinned, bind, pin, records, require_unmoved
 from twice.engine.interrupts import plain_interrupts
@@ -121,7 +122,9 @@ def rebuild(workshop: Workshop, plan: Rebuild, *, command: str = "") -> RebuildR
     pipeline, step = plan.pipeline, plan.step
     scope = Scope(plan.hull)
     tags = {"rebuild": step.writes.name}
-    with recorded_run(workshop.ledger, pipeline.name, scope, command=command, tags=tags) as run, plain_interrupts():
+    made_with = environment(workshop, pipeline)
+    recorded = recorded_run(workshop.ledger, pipeline.name, scope, command=command, tags=tags, environment=made_with)
+    with recorded as run, plain_interrupts():
         stage = Stage(step, scope, Target.of(step.writes, scope, pipeline.zone))
         with noted(job_of(workshop, pipeline, stage, run)) as job:
             finding = _replace(job, plan)

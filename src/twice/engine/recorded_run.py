@@ -22,9 +22,10 @@ def recorded_run(
     *,
     command: str = "",
     tags: Mapping[str, str] | None = None,
+    environment: Mapping[str, object] | None = None,
 ) -> Iterator[str]:
     """Begin a run and yield its id; it is done when the block ends, and else ends as the error says."""
-    run = ledger.start_run(pipeline, scope, command=command, tags=tags)
+    run = ledger.start_run(pipeline, scope, command=command, tags=tags, environment=environment)
     try:
         yield run
     except BaseException as error:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import stamina
 
 from twice.engine.attempt import attempt
+from twice.engine.environment import environment
 from twice.engine.events import Event, Listener, State, ignore
 from twice.engine.fingerprint import fingerprint, keep_parts
 from twice.engine.holding import noted
@@ -123,7 +124,8 @@ def execute(
     `accept` names gates that may fail in this run, with the reason.
     """
     scope = stages[0].scope
-    run = workshop.ledger.start_run(pipeline.name, scope, command=command, tags=tags)
+    made_with = environment(workshop, pipeline)
+    run = workshop.ledger.start_run(pipeline.name, scope, command=command, tags=tags, environment=made_with)
     result = RunResult(run, pipeline.name, str(scope))
     one_step = partial(run_stage, skip_fresh=skip_fresh, wait=wait, accept_late=accept_late)
     _tell(workshop, result, "started")

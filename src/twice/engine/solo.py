@@ -5,27 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
-from math import isclose
 from typing import TYPE_CHECKING
-
-from pyspark.sql import functions as F
 
 from twice.content.digest import Digest
 from twice.content.filters import partition_filter, scope_filter
-from twice.content.profile import profile
-from twice.content.rows import column
-from twice.content.schema import order_sensitive, schema_fingerprint
+from twice.content.likeness import digest_of, nearly, shaped
+from twice.content.schema import order_sensitive
 from twice.engine.compute import batches
 from twice.engine.inputs import Pinned, bind, pin_unit, require_unmoved
 from twice.errors import NotSeparable
-from twice.model.names import quote
 from twice.model.scopes import Scope
 from twice.model.targets import Target
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
-
     from twice.engine.gating import Verdict
     from twice.engine.job import Job
     from twice.engine.staging import Staged
@@ -50,16 +42,16 @@ def _compare(job: Job, inputs: Sequence[Pinned], staged: Staged, verdict: Verdic
     # What a gate refused is not published, and its content not known.
     passed = reduce(lambda one, other: one | other, (partition_filter(alone.target, each) for each in parts))
     whole = not any(job.unit_of(partition) == unit for partition in verdict.refused)
-    rows = _shaped(computed, staged_rows.schema)
+    rows = shaped(computed, staged_rows.schema)
     rows = rows if whole else rows.where(passed)
     inexact = order_sensitive(staged_rows.schema)
     if inexact:
         # The last digits of such sums depend on how rows are spread over tasks: they are compared by and large.
         in_chunk = staged_rows.where(scope_filter(alone.target) if whole else passed)
-        mine, theirs = _exactly(rows.drop(*inexact)), _exactly(in_chunk.drop(*inexact))
-        same = mine == theirs and _nearly(rows, in_chunk, inexact)
+        mine, theirs = digest_of(rows.drop(*inexact)), digest_of(in_chunk.drop(*inexact))
+        same = mine == theirs and nearly(rows, in_chunk, inexact)
     else:
-        mine, theirs = _exactly(rows), reduce(lambda one, other: one + other, parts.values())
+        mine, theirs = digest_of(rows), reduce(lambda one, other: one + other, parts.values())
         same = mine == theirs or mine.rows == theirs.rows == 0
     if not same:
         require_unmoved(job, inputs)
@@ -81,39 +73,6 @@ def _unit(job: Job, verdict: Verdict) -> Window:
     nearest = sorted(range(len(units)), key=lambda place: (abs(place - middle), -place))
     able = [units[place] for place in nearest if units[place] in passed]
     return min(able, key=lambda unit: (unit not in filled, unit in refused))
-
-
-def _shaped(rows: DataFrame, schema: StructType) -> DataFrame:
-    """Give rows the columns and types that the table stores them with."""
-    known = {field.name: field.dataType for field in rows.schema.fields}
-    return rows.select(
-        *(
-            quote(field.name)
-            if known.get(field.name) == field.dataType
-            else (column(field.name) if field.name in known else F.lit(None)).cast(field.dataType).alias(field.name)
-            for field in schema.fields
-        )
-    )
-
-
-def _exactly(rows: DataFrame) -> Digest:
-    found = profile(rows, partition=(), key=())
-    return next((seen.digest for seen in found.values()), Digest.empty(schema_fingerprint(rows.schema)))
-
-
-def _nearly(rows: DataFrame, others: DataFrame, names: Sequence[str]) -> bool:
-    """Compare columns of float and double by how many values they have, and their sums."""
-    plain = [name for name in names if rows.schema[name].dataType.typeName() in {"float", "double"}]
-    asked = [
-        part
-        for name in plain
-        for part in (F.count(column(name)), F.sum(F.nanvl(column(name).cast("double"), F.lit(0.0))))
-    ]
-    if not asked:
-        return True
-    one, other = (each.agg(*asked).collect()[0] for each in (rows, others))
-    pairs = [(left or 0, right or 0) for left, right in zip(one, other, strict=True)]
-    return all(left == right or isclose(left, right, rel_tol=1e-9, abs_tol=1e-9) for left, right in pairs)
 
 
 def _different(job: Job, alone: Job, mine: Digest, theirs: Digest) -> NotSeparable:

@@ -14,8 +14,8 @@ import sqlalchemy as sa
 
 from twice.ledger.clock import Clock, ServerClock
 from twice.ledger.dialect import Database, insert_missing
-from twice.ledger.encoding import inputs_id, inputs_of, inputs_text
-from twice.ledger.schema import input_sets, runs, tokens
+from twice.ledger.encoding import content_id, details_text, inputs_of, inputs_text
+from twice.ledger.schema import environments, input_sets, runs, tokens
 from twice.ledger.values import InputRecord
 
 
@@ -43,7 +43,7 @@ def store_inputs(connection: sa.Connection, lists: Sequence[Sequence[InputRecord
     # The outputs of one attempt share one list: it is written as text once.
     written = {id(inputs): inputs_text(inputs) for inputs in {id(inputs): inputs for inputs in lists}.values()}
     texts = [written[id(inputs)] for inputs in lists]
-    found = {text: inputs_id(text) for text in texts}
+    found = {text: content_id(text) for text in texts}
     # In the order of their ids: two processes that store the same lists never wait for each other in a circle.
     rows = sorted((key, text) for text, key in found.items())
     insert_missing(connection, input_sets, [{"id": key, "content": text} for key, text in rows])
@@ -54,6 +54,15 @@ def load_inputs(connection: sa.Connection, ids: sa.Select[tuple[str]]) -> Mappin
     """Read the lists of pinned inputs that a query of their ids names, each distinct one once."""
     query = sa.select(input_sets.c.id, input_sets.c.content).where(input_sets.c.id.in_(ids))
     return {row.id: inputs_of(row.content) for row in connection.execute(query)}
+
+
+def store_environment(connection: sa.Connection, environment: Mapping[str, object] | None) -> str | None:
+    """Store what a run is made with, each distinct content once; return its id."""
+    if not environment:
+        return None
+    text = details_text(environment)
+    insert_missing(connection, environments, [{"id": content_id(text), "content": text}])
+    return content_id(text)
 
 
 def lock_table(connection: sa.Connection, table: str) -> int:

@@ -95,6 +95,6 @@ def inputs_of(text: str) -> tuple[InputRecord, ...]:
     return tuple(InputRecord(**record) for record in json.loads(text))
 
 
-def inputs_id(text: str) -> str:
-    """Name a list of inputs by its content."""
+def content_id(text: str) -> str:
+    """Name a stored text by its content."""
     return hashlib.sha256(text.encode()).hexdigest()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import cast
 
@@ -110,6 +110,8 @@ class RunInfo:
     started_at: datetime
     finished_at: datetime | None
     attempts: tuple[AttemptInfo, ...]
+    # Empty where nothing was computed, or nothing of it was recorded.
+    environment: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def accepted_gates(self) -> list[Mapping[str, str]]:
@@ -128,6 +130,7 @@ class RunInfo:
             "status": self.status,
             "error": self.error,
             "accepted_gates": [dict(each) for each in self.accepted_gates],
+            "environment": dict(self.environment),
             "started_at": _iso(self.started_at),
             "finished_at": _iso(self.finished_at),
             "attempts": [attempt.to_json() for attempt in self.attempts],

@@ -130,8 +130,13 @@ def touching(window: Window, table: sa.Table = outputs) -> sa.ColumnElement[bool
 
 def current_outputs(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list[Output]:
     """Read current outputs, in the order of their windows."""
-    query = sa.select(outputs).where(*conditions, IS_CURRENT)
-    inputs = load_inputs(connection, sa.select(outputs.c.inputs).where(*conditions, IS_CURRENT))
+    return read_outputs(connection, *conditions, IS_CURRENT)
+
+
+def read_outputs(connection: sa.Connection, *conditions: sa.ColumnElement[bool] | sa.TextClause) -> list[Output]:
+    """Read outputs of whichever state, in the order of their windows."""
+    query = sa.select(outputs).where(*conditions)
+    inputs = load_inputs(connection, sa.select(outputs.c.inputs).where(*conditions))
     rows = connection.execute(query.order_by(outputs.c.window_start.nulls_first(), outputs.c.scope)).all()
     return [_output(row, inputs) for row in rows]
 

@@ -17,6 +17,7 @@ from twice.ledger.outputs import (
     current_outputs,
     forget,
     output_row,
+    read_outputs,
     row_counts,
     supersede,
     touching,
@@ -112,6 +113,12 @@ class Publishing(Book):
         mine = outputs.c.dimensions == to_text(dict(scope.dimensions))
         with self._read() as connection:
             return current_outputs(connection, outputs.c.table_name == table, mine, within)
+
+    def recorded_by(self, table: str, token: int) -> list[Output]:
+        """List what a claim has recorded of a table, also where later runs have replaced it since."""
+        mine = (outputs.c.table_name == table, outputs.c.token == token, outputs.c.state != PENDING)
+        with self._read() as connection:
+            return read_outputs(connection, *mine)
 
     def built_until(self, table: str, scope: Scope) -> datetime | None:
         """Return where what was built before a scope ends, of dimensions that overlap the scope's."""

@@ -14,7 +14,7 @@ from twice.ledger.book import Book, load_inputs
 from twice.ledger.encoding import scope_of
 from twice.ledger.infos import AttemptInfo, RunInfo
 from twice.ledger.outputs import touching
-from twice.ledger.schema import LIVE, SETTLED, TAKEN, attempts, claims, runs
+from twice.ledger.schema import LIVE, SETTLED, TAKEN, attempts, claims, environments, runs
 from twice.ledger.values import Owner
 from twice.model.scopes import Scope
 from twice.model.windows import Window
@@ -94,6 +94,8 @@ class Reading(Book):
         tries: dict[str, list[AttemptInfo]] = {row.id: [] for row in rows}
         for attempt in reversed(self._attempts(connection, attempts.c.run.in_(list(tries)))):
             tries[attempt.run].append(attempt)
+        named = sa.select(environments).where(environments.c.id.in_(sorted({row.environment or "" for row in rows})))
+        made_with = {row.id: json.loads(row.content) for row in connection.execute(named)}
         return [
             RunInfo(
                 id=row.id,
@@ -107,6 +109,7 @@ class Reading(Book):
                 started_at=row.started_at,
                 finished_at=row.finished_at,
                 attempts=tuple(tries[row.id]),
+                environment=made_with.get(row.environment, {}),
             )
             for row in rows
         ]

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 import sqlalchemy as sa
 
 from twice.errors import LedgerError, UsageError
-from twice.ledger.book import Book, saw, store_inputs
+from twice.ledger.book import Book, saw, store_environment, store_inputs
 from twice.ledger.dialect import insert_new
 from twice.ledger.encoding import details_text, scope_columns, storable, to_text
 from twice.ledger.redaction import redacted_pairs
@@ -43,8 +43,9 @@ class Runs(Book):
         command: str = "",
         tags: Mapping[str, str] | None = None,
         owner: Owner | None = None,
+        environment: Mapping[str, object] | None = None,
     ) -> str:
-        """Begin a run and return its id; later runs have greater ids."""
+        """Begin a run and return its id; later runs have greater ids. `environment`: what its rows are made with."""
         owner = owner or Owner.here()
         with self._write() as connection:
             now = self._now(connection)
@@ -60,6 +61,7 @@ class Runs(Book):
                 "error": "",
                 "started_at": now,
                 "seen_at": now,
+                "environment": store_environment(connection, environment),
             }
             while not insert_new(connection, runs, row):
                 row["id"] = new_id(now)

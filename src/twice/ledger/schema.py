@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 # Every revision that this package understands, oldest first. Anything else was written by a newer one.
-REVISIONS = ("0001", "0002", "0003", "0004")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005")
 VERSION_TABLE = "twice_ledger_version"
 
 # States of a claim.
@@ -75,8 +75,18 @@ runs = sa.Table(
     sa.Column("started_at", Instant, nullable=False),
     sa.Column("seen_at", Instant, nullable=False),
     sa.Column("finished_at", Instant),
+    # Null where a run has computed nothing, or an earlier twice recorded it.
+    sa.Column("environment", _word(64)),
     sa.Index("runs_by_time", "started_at"),
     sa.Index("runs_by_pipeline", "pipeline", "started_at"),
+)
+
+# What runs were made with: nearly all runs share a few, so each distinct one is stored once.
+environments = sa.Table(
+    "environments",
+    metadata,
+    sa.Column("id", _word(64), primary_key=True),
+    sa.Column("content", _Text, nullable=False),
 )
 
 attempts = sa.Table(

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 # How the fingerprint of a partition begins that a source cannot compare; what follows never comes twice.
 CANNOT_TELL = "unknown:"
+# The version of a table whose source has no word for it.
+UNVERSIONED = "unversioned"
 
 
 @dataclass(frozen=True)

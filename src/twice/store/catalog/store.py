@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from twice.errors import StoreRefused
 from twice.model.names import quote
-from twice.store.protocol import CANNOT_TELL, Abilities
+from twice.store.protocol import CANNOT_TELL, UNVERSIONED, Abilities
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from twice.model.targets import Target
     from twice.model.windows import Window
 
-_UNVERSIONED = "unversioned"
 _BETTER = ("iceberg", "delta")
 
 
@@ -51,7 +50,7 @@ class CatalogSource:
 
     def version(self, session: SparkSession, table: Table) -> str | None:
         """Say that there is one, but not which: a catalog table cannot tell."""
-        return _UNVERSIONED if self.exists(session, table) else None
+        return UNVERSIONED if self.exists(session, table) else None
 
     def read(self, session: SparkSession, table: Table, version: str | None) -> DataFrame:
         """Read what the table holds now."""

@@ -1,0 +1,90 @@
+"""The inputs of a recorded run, found again: at their versions, or where they still hold what was read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from twice.engine.inputs import Pinned, cut_of, fingerprints
+from twice.engine.retries import is_transient
+from twice.errors import StoreRefused, TwiceError
+from twice.store.protocol import CANNOT_TELL, UNVERSIONED
+
+if TYPE_CHECKING:
+    from twice.engine.job import Job
+    from twice.ledger import InputRecord
+    from twice.model.tables import Read, Table
+
+_KEEP = "twice maintain --keep says how long versions stay readable"
+_LAND = "land it in a table with versions (Iceberg or Delta) and read that, so that later runs can be rebuilt"
+
+
+def pin_again(job: Job, recorded: Sequence[InputRecord]) -> list[Pinned]:
+    """Pin every input to what the run has read; refused where that is gone."""
+    known = {record.name: record for record in recorded}
+    if missing := [name for name in job.step.reads if name not in known]:
+        raise StoreRefused(f"the run recorded no version of its input {missing[0]}")
+    return [_again(job, name, read, known[name]) for name, read in job.step.reads.items()]
+
+
+def is_readable(job: Job, table: Table, version: str | None) -> bool:
+    """Tell whether a store still has a version of a table."""
+    source = job.stores.source(table)
+    if not source.exists(job.session, table):
+        return False
+    if version is None:
+        return True
+    if not source.abilities.history:
+        return False
+    try:
+        source.read(job.session, table, version).schema  # noqa: B018 - Spark looks the version up
+    except (PySparkException, Py4JError, TwiceError) as error:
+        if is_transient(error):
+            raise
+        return False
+    return True
+
+
+def _again(job: Job, name: str, read: Read, record: InputRecord) -> Pinned:
+    found = Pinned(name, read, cut_of(job, read), record.version, record)
+    own = read.table.id == job.step.writes.id
+    if is_readable(job, read.table, record.version) or (own and record.version is None):
+        return found
+    source = job.stores.source(read.table)
+    what = f"its input {name} ({read.table.name})"
+    if not source.exists(job.session, read.table):
+        raise StoreRefused(f"{what} no longer exists")
+    now = source.version(job.session, read.table)
+    if _holds_the_same(job, found, now):
+        return replace(found, version=now)
+    if source.abilities.history:
+        raise StoreRefused(
+            f"{what} is no longer kept at version {record.version}, and what was read of it has changed since",
+            to_go_on=_KEEP,
+        )
+    if _is_untold(record):
+        raise StoreRefused(
+            f"{what} has no versions: a {source.abilities.kind} source cannot tell whether its rows are those that "
+            "the run has read",
+            to_go_on=_LAND,
+        )
+    raise StoreRefused(f"{what} has no versions, and what the run has read of it has changed since", to_go_on=_LAND)
+
+
+def _holds_the_same(job: Job, pinned: Pinned, now: str | None) -> bool:
+    """Tell whether an input holds now, in what the run saw of it, exactly what it held then."""
+    if _is_untold(pinned.record):
+        return False
+    before = dict(pinned.record.partitions)
+    if not before:  # the whole table was read
+        return now == pinned.version
+    return before == fingerprints(job, pinned.read, pinned.cut, now)
+
+
+def _is_untold(record: InputRecord) -> bool:
+    """Tell whether nothing was recorded by which rows could be recognized."""
+    return record.version == UNVERSIONED or any(CANNOT_TELL in text for text in record.partitions.values())

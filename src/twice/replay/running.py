@@ -1,0 +1,86 @@
+"""A replay from its plan to its report."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from twice.engine.environment import changed_software, environment
+from twice.engine.events import Event
+from twice.engine.grouping import grouped
+from twice.engine.problems import explained
+from twice.engine.samples import LIMIT
+from twice.errors import StoreRefused, TransientError, TwiceError
+from twice.replay.comparing import compare
+from twice.replay.rebuilding import job_of, rebuild
+from twice.replay.recorded import Recorded
+from twice.replay.report import Report, StepReplay, cannot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from twice.engine.events import State
+    from twice.engine.job import Job
+    from twice.engine.run import Workshop
+    from twice.replay.recorded import Plan
+
+_UNRECORDED = "the run did not record its versions and settings: those of now were used"
+
+
+def replay(workshop: Workshop, plan: Plan, *, rows: int = LIMIT) -> Report:
+    """Rebuild the steps of a plan one after the other and compare them; nothing is published or recorded.
+
+    `rows` is how many of the rows that differ are shown for each step.
+    """
+    steps = [_tried(workshop, step, rows) if isinstance(step, Recorded) else step for step in plan.steps]
+    tried = next((step for step in plan.steps if isinstance(step, Recorded)), None)
+    if tried is None:
+        return Report(plan.run, steps)
+    made_with = plan.run.environment
+    remarks = changed_software(made_with, environment(workshop, tried.pipeline)) if made_with else [_UNRECORDED]
+    return Report(plan.run, steps, remarks)
+
+
+def _tried(workshop: Workshop, recorded: Recorded, rows: int) -> StepReplay:
+    started = time.monotonic()
+    _report(workshop, recorded, "computing")
+    try:
+        found = _rebuilt(workshop, recorded, rows)
+    except TransientError:
+        raise  # the same command may succeed later: that is no answer about the run
+    except TwiceError as error:
+        why = error.message if isinstance(error, StoreRefused) else f"it could not be computed: {error.message}"
+        found = cannot(recorded.attempt, why, error.to_go_on if isinstance(error, StoreRefused) else "")
+    took = {"seconds": time.monotonic() - started}
+    counted = {"rows": found.rebuilt_rows} if found.rebuilt_rows is not None else {}
+    _report(workshop, recorded, found.status, found.why if found.status != "same" else "", {**counted, **took})
+    return found
+
+
+def _rebuilt(workshop: Workshop, recorded: Recorded, rows: int) -> StepReplay:
+    job, refused = job_of(workshop, recorded)
+    try:
+        with grouped(job):
+            found = compare(job, recorded, rebuild(job, recorded), limit=rows)
+    except TwiceError:
+        raise
+    except Exception as error:
+        raise _of_ours(job, error) from error
+    finally:
+        workshop.stores.release(job.session)
+    return replace(found, remarks=[*found.remarks, *refused]) if refused else found
+
+
+def _of_ours(job: Job, error: Exception) -> TwiceError:
+    problem = explained(job, error)
+    if isinstance(problem, TransientError):
+        return TransientError(problem.message, safe="nothing was written", to_go_on="run the same command again later")
+    return problem
+
+
+def _report(
+    workshop: Workshop, recorded: Recorded, state: State, detail: str = "", data: Mapping[str, object] | None = None
+) -> None:
+    run, step = recorded.run, recorded.step.name
+    workshop.listener(Event(state, run.id, run.pipeline, str(recorded.attempt.scope), step, detail, data or {}))
