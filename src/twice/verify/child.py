@@ -141,3 +141,8 @@ def _join(port: int, secret: str) -> SparkSession:
     conf = SparkConf(_jvm=java, _jconf=context.getConf())
     # The session of the parent stays the one that Spark falls back on.
     return SparkSession(SparkContext(gateway=gateway, jsc=context, conf=conf)).newSession()
+
+
+def worker_start() -> dict[str, str]:
+    """Return the variable that lets Python workers begin with `worker_start/sitecustomize.py`."""
+    return {"PYTHONPATH": str(Path(__file__).parent / "worker_start")}

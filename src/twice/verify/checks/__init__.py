@@ -6,13 +6,26 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from twice.errors import UsageError, did_you_mean
+from twice.verify.checks.clock import Clock
+from twice.verify.checks.crash import Crash
 from twice.verify.checks.deterministic import Deterministic
+from twice.verify.checks.double_fire import DoubleFire
+from twice.verify.checks.environment import Environment
+from twice.verify.checks.reader import Reader
 from twice.verify.checks.run_twice import RunTwice
 
 if TYPE_CHECKING:
     from twice.verify.trial import Check
 
-ALL: tuple[Check, ...] = (RunTwice(), Deterministic())
+ALL: tuple[Check, ...] = (
+    RunTwice(),
+    Deterministic(),
+    Clock(),
+    Environment(),
+    Crash(),
+    DoubleFire(),
+    Reader(),
+)
 
 
 def chosen(names: Sequence[str], *, quick: bool) -> list[Check]:
