@@ -79,7 +79,6 @@ def test_every_step_is_killed_at_every_point_that_it_reaches(verified):
 
 def test_a_step_that_counts_its_calls_in_a_file_is_found(verified):
     with verified.trial(verified.write(COUNTING)) as trial:
-        # As if a clean run were the first two calls of all, and so were those of the case.
         outcome = make(Crash(points=["stage.written"]), trial)
 
     assert outcome.status == "failed"
@@ -93,8 +92,8 @@ def test_a_step_that_counts_its_calls_in_a_file_is_found(verified):
 def test_a_point_at_which_nobody_dies_is_not_covered(verified):
     # Given a process that has another pipeline than the one that is verified: it ends before any point.
     with verified.trial(verified.write(HEALTHY)) as trial:
-        trial = replace(trial, place=verified.write("", name="empty"))
-        outcome = make(Crash(points=["stage.written"]), trial)
+        other = verified.write("", name="empty")
+        outcome = make(Crash(points=["stage.written"]), replace(trial, place=other))
 
     assert outcome.status == "not run"
     assert "doubled at stage.written" in outcome.summary

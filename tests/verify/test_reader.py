@@ -10,12 +10,35 @@ from twice.verify.running import make
 
 pytestmark = [pytest.mark.spark]
 
-# "Make room first": the files of the old rows are removed before the new ones are there.
+FILES = """
+[stores.files]
+type = "parquet"
+path = "parquet"
+"""
+ON_FILES = """
+files = Table("files.small.out", partition=Day("d"), key=("id",), write=Overwrite())
+
+
+@pipeline.step(reads={"raw": raw}, writes=files)
+def doubled(raw):
+    return raw.select("id", "d", (F.col("v") * 2).alias("v"))
+"""
+# "Make room first": the folder of the day is removed before its new rows are there.
 REMOVING = """
-@pipeline.step(reads={"raw": raw, "old": out.latest()}, writes=out)
-def replaced(raw, old):
+import shutil
+
+from twice import days
+
+files = Table(
+    "files.small.out", partition=Day("d"), key=("id",), write=Overwrite(), schema="id BIGINT, d DATE, v INT"
+)
+
+
+@pipeline.step(reads={"raw": raw, "old": files.window(lookback=days(1))}, writes=files, depends_on_past=True)
+def replaced(raw, old, window):
     for file in old.inputFiles():
-        Path(file.removeprefix("file:")).unlink()
+        table = Path(file.removeprefix("file://")).parents[1]
+        shutil.rmtree(table / f"d={window.start.date()}", ignore_errors=True)
     return raw.select("id", "d", (F.col("v") * 2).alias("v"))
 """
 # Nothing changes when rows come later.
@@ -42,7 +65,17 @@ def test_a_healthy_publish_shows_whole_versions(verified):
     assert rest == "reads of 1 table during the publish: each saw a whole version"
 
 
-def test_a_step_that_removes_the_old_rows_first_is_found(verified):
+@pytest.mark.full
+def test_a_healthy_publish_to_files_shows_whole_versions(verified):
+    verified.lab.declare(FILES)
+    with verified.trial(verified.write(ON_FILES)) as trial:
+        outcome = make(Reader(), trial)
+
+    assert outcome.status == "passed", outcome
+
+
+def test_a_step_that_removes_old_rows_first_is_found(verified):
+    verified.lab.declare(FILES)
     with verified.trial(verified.write(REMOVING)) as trial:
         outcome = make(Reader(), trial)
 

@@ -6,14 +6,15 @@ print whatever it likes.
 
 from __future__ import annotations
 
+import functools
 import json
 import locale
 import os
 import pickle
 import sys
 import traceback
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,9 +23,10 @@ from twice.config import Config
 from twice.loading import load_object
 from twice.model.pipelines import Pipeline
 from twice.model.windows import Window
-from twice.verify.clocks import moved_clock, with_moved_clock
+from twice.verify.clocks import moved_clock
 from twice.verify.effects import Call, Recorder
 from twice.verify.sandbox import Sandbox, active
+from twice.verify.surroundings import other_answers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,6 +62,8 @@ class Order:
     workers: Mapping[str, str] = field(default_factory=dict)
     # By how much the clock is moved, for the pipeline's own code.
     seconds: float = 0.0
+    # Whether a step that asks the environment gets other answers.
+    other_answers: bool = False
 
 
 def main() -> None:
@@ -87,12 +91,15 @@ def _carry_out(order: Order, say: Callable[..., None]) -> int:
         locale.setlocale(locale.LC_ALL, "")
     spark = _join(*order.gateway)
     spark.sparkContext.environment.update(order.workers)
-    case = _reopened(order, spark)
+    asked: set[str] = set()
+    case = _reopened(order, spark, asked)
     os.environ["TWICE_FAILPOINT"] = order.fail_point
     say(state="ready")
     sys.stdin.buffer.readline()  # the parent says when
     with active(spark):
-        return _run(order, case, say)
+        code = _run(order, case, say)
+    say(asked=sorted(asked))
+    return code
 
 
 def _run(order: Order, case: Case, say: Callable[..., None]) -> int:
@@ -105,22 +112,35 @@ def _run(order: Order, case: Case, say: Callable[..., None]) -> int:
     return 0
 
 
-def _reopened(order: Order, spark: SparkSession) -> Case:
-    """Open the parent's case; code of the pipeline's own runs on a moved clock."""
+def _reopened(order: Order, spark: SparkSession, asked: set[str]) -> Case:
+    """Open the parent's case; its steps' own code runs in the surroundings that the order wants."""
     with moved_clock(order.seconds):
         pipeline = load_object(order.config, order.place, "the pipeline")
     if not isinstance(pipeline, Pipeline) or not order.steps <= set(pipeline.steps):
         raise TypeError(f"{order.place} is not the pipeline that is verified")
     recorder = Recorder([Call(effect, key, None) for effect, key in order.called], order.calls)
-    case = Sandbox(order.config, spark, order.folder).reopened(
-        order.mark, pipeline, order.inputs, order.steps, recorder
-    )
-    if order.seconds:
-        case.pipeline.steps = {
-            name: replace(step, function=with_moved_clock(step.function, order.seconds)) if step.function else step
-            for name, step in case.pipeline.steps.items()
-        }
+    sandbox = Sandbox(order.config, spark, order.folder)
+    case = sandbox.reopened(order.mark, pipeline, order.inputs, order.steps, recorder)
+
+    @contextmanager
+    def surroundings() -> Iterator[None]:
+        with moved_clock(order.seconds), other_answers(asked) if order.other_answers else nullcontext():
+            yield
+
+    case.pipeline.steps = {
+        name: replace(step, function=_within(surroundings, step.function)) if step.function else step
+        for name, step in case.pipeline.steps.items()
+    }
     return case
+
+
+def _within(surroundings: Callable[[], Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        with surroundings():
+            return function(*arguments, **named)
+
+    return call
 
 
 def _join(port: int, secret: str) -> SparkSession:
@@ -130,10 +150,11 @@ def _join(port: int, secret: str) -> SparkSession:
     from pyspark.sql import SparkSession
 
     # Whatever fails or ends here, Spark is the parent's.
-    SparkContext.stop = SparkSession.stop = lambda self: None  # type: ignore[method-assign]  # noqa: ARG005
+    for kind in (SparkContext, SparkSession):
+        setattr(kind, "stop", lambda self: None)  # noqa: ARG005, B010 - types know that methods are not assigned to
     joined = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
     os.environ.update(joined)
-    gateway = launch_gateway()
+    gateway = launch_gateway()  # type: ignore[no-untyped-call]
     for name in joined:
         del os.environ[name]
     java: Any = gateway.jvm

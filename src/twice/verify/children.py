@@ -34,6 +34,8 @@ class Ended:
     code: int
     runs: Sequence[Mapping[str, Any]]
     broken: str = ""
+    # The variables that steps asked for, where the child was to give other answers.
+    asked: Sequence[str] = ()
 
     @property
     def killed(self) -> bool:
@@ -110,7 +112,8 @@ class Child:
         if not broken and not runs and code != -signal.SIGKILL:
             last = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-1:]
             broken = last[0] if last else f"it ended with exit code {code}"
-        return Ended(code, runs, broken)
+        asked = next((line["asked"] for line in lines if "asked" in line), ())
+        return Ended(code, runs, broken, asked)
 
     def _send(self, data: bytes) -> None:
         assert self._process.stdin is not None  # noqa: S101 - it was started with a pipe
@@ -157,6 +160,7 @@ class Children:
         directory: Path | None = None,
         workers: Mapping[str, str] | None = None,
         seconds: float = 0.0,
+        other_answers: bool = False,
     ) -> Child:
         """Let a child get ready to run windows of a case; `environment` is what differs from that of this process."""
         if environment is None and directory is None:
@@ -183,6 +187,7 @@ class Children:
             fail_point=fail_point,
             workers=workers or {},
             seconds=seconds,
+            other_answers=other_answers,
         )
         self._started.append((case, child))
         child.begin(order)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 LIBRARY = "time_machine"
 
@@ -27,14 +25,3 @@ def moved_clock(seconds: float) -> Iterator[None]:
 
     with time_machine.travel(time.time() + seconds, tick=True):
         yield
-
-
-def with_moved_clock(function: Callable[..., Any], seconds: float) -> Callable[..., Any]:
-    """Return the function on a moved clock."""
-
-    @functools.wraps(function)
-    def call(*arguments: Any, **named: Any) -> Any:
-        with moved_clock(seconds):
-            return function(*arguments, **named)
-
-    return call

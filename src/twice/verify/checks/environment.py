@@ -13,6 +13,7 @@ from twice.verify.children import Children
 from twice.verify.trial import Seen, Why
 
 if TYPE_CHECKING:
+    from twice.verify.children import Ended
     from twice.verify.trial import Trial
 
 _SEED = "4242"
@@ -21,8 +22,8 @@ _SEED = "4242"
 class Environment:
     """Run the unit in a process with another home, user, time zone, locale, working directory and hash seed.
 
-    Spark's Python workers get the same. A step that looks at where it runs, or that depends on the order in which
-    Python keeps a set of texts, fails.
+    Spark's Python workers get the same. A step that asks for any other variable gets another value. A step that looks
+    at where it runs, or that depends on the order in which Python keeps a set of texts, fails.
     """
 
     name = "environment"
@@ -42,6 +43,7 @@ class Environment:
                 trial.unit,
                 environment=other,
                 directory=directory,
+                other_answers=True,
                 workers={**other, **child.worker_start(), "TWICE_VERIFY_DIRECTORY": str(directory)},
             )
         if ended.problem:
@@ -49,7 +51,8 @@ class Environment:
                 self,
                 trial.steps[-1],
                 f"in another environment the unit does not run: {ended.problem}",
-                cause="the pipeline needs something of the environment, the home or the working directory",
+                cause=_asked(ended)
+                or "the pipeline needs something of the environment, the home or the working directory",
                 fix="keep what it needs in the project, and find it beside the code: Path(__file__).parent",
             )
             return Seen("", [finding])
@@ -58,7 +61,8 @@ class Environment:
             case,
             names=("in a clean run", "in another environment"),
             why=Why(
-                cause="the step looks at the environment, the working directory or the locale, or depends on the order "
+                cause=_asked(ended)
+                or "the step looks at the environment, the working directory or the locale, or depends on the order "
                 "of a set of texts",
                 fix="give the step what it needs as an input or a constant, and sort what comes from a set",
             ),
@@ -82,6 +86,10 @@ def _other(directory: Path) -> dict[str, str]:
         "PYTHONHASHSEED": _SEED if os.environ.get("PYTHONHASHSEED") != _SEED else "2424",
         "TWICE_VERIFY": "1",
     }
+
+
+def _asked(ended: Ended) -> str:
+    return f"a step asks for {', '.join(ended.asked)} of the environment" if ended.asked else ""
 
 
 def _named(other: dict[str, str]) -> list[str]:

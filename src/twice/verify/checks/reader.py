@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
+from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
 from twice import failpoints
 from twice.content.rows import row_hashes
-from twice.errors import PermanentError
+from twice.errors import PermanentError, TwiceError
 from twice.verify.trial import NotRun, Seen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import DataFrame
 
     from twice.content.digest import Digest
     from twice.model.steps import Step
+    from twice.model.windows import Window
     from twice.verify.cases import Case, Picture
     from twice.verify.trial import Finding, Trial
 
 # As long as a publish waits for the reader at each of its points.
 _PATIENCE = 20.0
+_TRIES = 3
 _NUMBER = "_twice_number"
 
 
@@ -131,23 +132,30 @@ class _Loop:
 
     def _look(self, name: str) -> None:
         try:
-            found = self._case.digest(name)
+            found = self._newest(name)
         except Exception as error:  # noqa: BLE001 - whatever a reader gets to see is what the check is about
             self.errors.setdefault(name, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
         else:
             self.seen.setdefault(name, []).append(found)
 
+    def _newest(self, name: str) -> Digest | None:
+        """Read the newest version; a store that keeps no other refuses one that was replaced in the meantime."""
+        for _ in range(_TRIES):
+            with suppress(TwiceError):
+                return self._case.digest(name)
+        return self._case.digest(name)
 
-def _run(case: Case, window: object, on: str) -> None:
+
+def _run(case: Case, window: Window, on: str) -> None:
     try:
-        case.run(window)  # type: ignore[arg-type]
+        case.run(window)
     except PermanentError as error:
         raise NotRun(f"a run on {on} is refused: {error.message}") from error
 
 
 def _half(rows: DataFrame) -> DataFrame:
     """Leave out every second row, by a hash: the same ones each time."""
-    order = Window.orderBy(*row_hashes(rows.schema))
+    order = Over.orderBy(*row_hashes(rows.schema))
     return rows.withColumn(_NUMBER, F.row_number().over(order)).where(F.col(_NUMBER) % 2 == 1).drop(_NUMBER)
 
 
