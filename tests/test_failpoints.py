@@ -57,6 +57,16 @@ def test_a_point_may_act_at_a_later_visit(monkeypatch):
         fail_point("gate.passed")
 
 
+def test_a_watcher_sees_what_is_reached_until_it_goes():
+    seen: list[str] = []
+    fail_point("gate.passed")
+    with failpoints.watched(seen.append):
+        fail_point("stage.written")
+        fail_point("gate.passed")
+    fail_point("record.written")
+    assert seen == ["stage.written", "gate.passed"]
+
+
 @pytest.mark.parametrize("setting", ["gate.pased:kill", "gate.passed", "gate.passed:kil", "gate.passed:"])
 def test_a_typing_error_in_the_setting_is_loud(monkeypatch, setting):
     monkeypatch.setenv("TWICE_FAILPOINT", setting)

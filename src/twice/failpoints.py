@@ -4,13 +4,15 @@
 `raise` raises a `TransientError`, `pause` stops the process (SIGSTOP) until SIGCONT.
 `TWICE_FAILPOINT_AT=2` acts at the second time the point is reached. Without the variable a
 point costs one dictionary look-up. Every name stands in `FAIL_POINTS`, and a test fails if
-one of them has no crash test.
+one of them has no crash test. `watched` shows which points a run of this process reaches.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from twice.errors import TransientError
 
@@ -43,6 +45,7 @@ FAIL_POINTS = {
 
 _ACTIONS = ("kill", "raise", "pause")
 _reached: dict[str, int] = {}
+_watchers: tuple[Callable[[str], None], ...] = ()
 
 
 def reset() -> None:
@@ -50,8 +53,21 @@ def reset() -> None:
     _reached.clear()
 
 
+@contextmanager
+def watched(watcher: Callable[[str], None]) -> Iterator[None]:
+    """Call the watcher with the name of every point that is reached, by whichever thread, before the point acts."""
+    global _watchers  # noqa: PLW0603 - points stand all over the package, and so is what they ask
+    _watchers = (*_watchers, watcher)
+    try:
+        yield
+    finally:
+        _watchers = tuple(each for each in _watchers if each is not watcher)
+
+
 def fail_point(name: str) -> None:
     """Act as `TWICE_FAILPOINT` says if it names this point."""
+    for watcher in _watchers:
+        watcher(name)
     setting = os.environ.get("TWICE_FAILPOINT")
     if not setting:
         return

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twice.effects.calls import Answer
@@ -24,15 +26,25 @@ class Call:
 
 @dataclass
 class Recorder:
-    """The calls of a case, in the order in which they came."""
+    """The calls of a case, in the order in which they came; with a file each is a line there, too."""
 
     calls: list[Call] = field(default_factory=list)
+    file: Path | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def take(self, call: Call) -> None:
         """Record a call."""
         with self._lock:
             self.calls.append(call)
+            if self.file is not None:
+                with self.file.open("a", encoding="utf-8") as lines:
+                    lines.write(json.dumps(call.__dict__, default=str) + "\n")
+
+    def read(self, file: Path) -> None:
+        """Add the calls that another process wrote to its file."""
+        if file.exists():
+            for line in file.read_text(encoding="utf-8").splitlines():
+                self.take(Call(**json.loads(line)))
 
     def find(self, key: str) -> Call | None:
         """Return the call with a key, as a provider that is asked would."""

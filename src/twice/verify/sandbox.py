@@ -89,11 +89,24 @@ class Sandbox:
         """Make a case: the chosen steps of a pipeline on empty tables, reading copies of their inputs."""
         self.count += 1
         mark = f"c{self.count}"
-        recorder = Recorder()
+        self._new_ledger(mark)
+        case = self.reopened(mark, pipeline, folders, steps)
+        self._make_schemas(step.writes for step in case.pipeline.steps.values())
+        return case
+
+    def reopened(
+        self,
+        mark: str,
+        pipeline: Pipeline,
+        folders: Mapping[str, str],
+        steps: frozenset[str],
+        recorder: Recorder | None = None,
+    ) -> Case:
+        """Open a case by its mark, also in another process: the same tables, ledger and copies of inputs."""
+        recorder = recorder or Recorder()
         found = self._moved(pipeline, mark, folders, steps, recorder)
         source = CopiedSource({found.names.get(name, name): path for name, path in folders.items()})
-        self._make_schemas(step.writes for step in found.pipeline.steps.values())
-        ledger = open_ledger(f"sqlite:///{self._new_ledger(mark)}")
+        ledger = open_ledger(f"sqlite:///{self._ledger(mark)}")
         stores = Stores(replace(self.config, stores=self._stores(mark)), opened={INPUTS: source})
         workshop = Workshop(self.spark, stores, ledger, self.config.lease, after_step=pay)
         return Case(mark, found.pipeline, found.names, workshop, source, recorder)
@@ -184,12 +197,30 @@ class Sandbox:
             with open_database(self._twin_store(self.config.stores[name]), self.folder).change() as connection:
                 connection.execute(sa.schema.CreateSchema(table.id.namespace[0], if_not_exists=True))
 
-    def _new_ledger(self, mark: str) -> Path:
+    def _ledger(self, mark: str) -> Path:
+        return self.folder / f"ledger-{mark}.db"
+
+    def _new_ledger(self, mark: str) -> None:
         """Copy an empty ledger: to create one takes longer than many a step."""
         if self._template is None:
             self._template = self.folder / "empty.db"
             open_ledger(f"sqlite:///{self._template}")
-        return Path(shutil.copy(self._template, self.folder / f"ledger-{mark}.db"))
+        shutil.copy(self._template, self._ledger(mark))
+
+
+@contextmanager
+def active(session: SparkSession) -> Iterator[None]:
+    """Let Spark look for catalogs in a session's settings, on this thread, until the end of the block."""
+    sessions = session._jvm.org.apache.spark.sql.SparkSession  # type: ignore[union-attr]
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(session._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 @contextmanager

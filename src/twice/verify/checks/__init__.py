@@ -6,13 +6,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from twice.errors import UsageError, did_you_mean
+from twice.verify.checks.clock import Clock
+from twice.verify.checks.crash import Crash
 from twice.verify.checks.deterministic import Deterministic
+from twice.verify.checks.double_fire import DoubleFire
 from twice.verify.checks.duplicates import Duplicates
 from twice.verify.checks.effects import Effects
 from twice.verify.checks.empty import Empty
+from twice.verify.checks.environment import Environment
 from twice.verify.checks.gates import Gates
 from twice.verify.checks.late import Late
 from twice.verify.checks.order import Order
+from twice.verify.checks.reader import Reader
 from twice.verify.checks.restate import Restate
 from twice.verify.checks.run_twice import RunTwice
 from twice.verify.checks.schema import Schema
@@ -23,7 +28,12 @@ if TYPE_CHECKING:
 ALL: tuple[Check, ...] = (
     RunTwice(),
     Deterministic(),
+    Clock(),
+    Environment(),
     Order(),
+    Crash(),
+    DoubleFire(),
+    Reader(),
     Empty(),
     Restate(),
     Duplicates(),
