@@ -55,9 +55,12 @@ class Shrunk:
     @property
     def text(self) -> str:
         """Say which size was reached."""
+        size = f"{self.rows:,} of {self.of:,} input rows"
+        if not self.tries:
+            return size
         made = f"{self.tries} smaller {'one' if self.tries == 1 else 'ones'} tried in {self.seconds:.0f} s"
         left = "" if self.rows <= GOAL else "; none with fewer rows was found to fail"
-        return f"{self.rows:,} of {self.of:,} input rows ({made}{left})"
+        return f"{size} ({made}{left})"
 
 
 def shrink(
