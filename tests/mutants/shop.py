@@ -21,7 +21,7 @@ from twice.errors import TwiceError
 from twice.loading import find_pipeline
 from twice.model.contracts import contracts
 from twice.verify.checks import chosen
-from twice.verify.running import Request, make, prepared, trial_on
+from twice.verify.running import Request, make, on_copies, prepared
 from twice.verify.sandbox import Sandbox
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Shop:
         )
         if self._inputs is None:
             self._inputs = prepared(self.production, self.sandbox, self.healthy(), replace(asked, steps=())).inputs
-        return trial_on(self.sandbox, pipeline, asked, self._inputs)
+        return on_copies(self.sandbox, pipeline, asked, self._inputs)
 
     def catch(self, mutant: Mutant) -> Caught:
         """Say who finds a mutant."""

@@ -34,6 +34,7 @@ COMMANDS = {
     "replay": "twice.cli.replay:replay",
     "cost": "twice.cli.cost:cost",
     "contract": "twice.cli.contract:contract",
+    "verify": "twice.cli.verify:verify",
     "maintain": "twice.cli.maintain:maintain",
     "undo": "twice.cli.undo:undo",
     "rebuild": "twice.cli.rebuild:rebuild",
@@ -88,6 +89,7 @@ def cli(
     What would happen:      twice run sales --for 2026-04-25 --explain
     What is done or stale:  twice status
     A quarter, again:       twice backfill sales --from 2026-01-01 --to 2026-04-01
+    Is it safe, really:     twice verify sales --for 2026-04-25
     Jobs of before twice:   twice audit jobs/
     Something is wrong:     twice doctor
 

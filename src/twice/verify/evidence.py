@@ -22,7 +22,9 @@ from twice.engine.samples import hashed
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+# Cells that lines show, and cells that are kept for a file.
 _CELLS = 20
+_KEPT = 2_000
 _ROWS = 5
 # As many differing rows are looked at to tell which kinds of difference there are.
 _LOOKED_AT = 200
@@ -85,8 +87,10 @@ class Evidence:
         for name, share in self.matches.items():
             kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.get(name, {}).items())
             yield f"{name}: {share:.1%} agree; {kinds}"
-        for cell in self.cells:
+        for cell in self.cells[:_CELLS]:
             yield f"{cell.row}: {cell.column} {cell.left} | {cell.right}"
+        if len(self.cells) > _CELLS:
+            yield f"… and {len(self.cells) - _CELLS:,} more cells"
         yield from self.samples
 
     def to_json(self) -> dict[str, object]:
@@ -163,7 +167,7 @@ def compare(
         counts[4],
         {name: share for name, share in shares.items() if share < 1},
         kinds,
-        tuple(cells[:_CELLS]),
+        tuple(cells[:_KEPT]),
         tuple(samples),
         tuple(odd),
     )

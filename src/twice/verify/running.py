@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from twice.engine.plan import plan
-from twice.errors import TwiceError, UsageError
+from twice.errors import Interrupted, TwiceError, UsageError
 from twice.model.windows import Window
 from twice.verify.checks import chosen
-from twice.verify.preparing import Preparing
+from twice.verify.preparing import Inputs, Preparing
 from twice.verify.trial import Finding, NotRun, Outcome, Trial
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ class Request:
     command: tuple[str, ...] = ()
     place: str = ""
     tell: Callable[[str], None] = lambda _: None
+    # Called after each check, with what it was made on.
+    seen: Callable[[Trial, Outcome], None] = lambda _trial, _outcome: None
 
 
 @dataclass
@@ -83,34 +85,42 @@ def verify(production: Workshop, sandbox: Sandbox, pipeline: Pipeline, request: 
     """Make the checks; a pipeline that cannot run at all is reported once, by raising what stops it."""
     started = time.monotonic()
     checks = chosen(request.checks, quick=request.quick)
-    trial = prepared(production, sandbox, pipeline, request)
-    label = pipeline.grain.label(request.window.start, pipeline.zone)
-    report = Report(pipeline.name, label, request.seed)
+    report = make_all(checks, prepared(production, sandbox, pipeline, request), request)
+    report.seconds = time.monotonic() - started
+    return report
+
+
+def make_all(checks: Sequence[Check], trial: Trial, request: Request) -> Report:
+    """Make a clean run, then one check after the other."""
+    started = time.monotonic()
+    label = trial.pipeline.grain.label(trial.unit.start, trial.pipeline.zone)
+    report = Report(trial.pipeline.name, label, trial.seed)
     report.warnings, report.inputs = trial.inputs.warnings, trial.inputs.rows
     request.tell("a clean run")
     _ = trial.expected
     for check in checks:
         request.tell(check.name)
         report.outcomes.append(make(check, trial))
+        request.seen(trial, report.outcomes[-1])
     report.seconds = time.monotonic() - started
     return report
 
 
 def prepared(production: Workshop, sandbox: Sandbox, pipeline: Pipeline, request: Request) -> Trial:
     """Copy what the chosen steps read."""
+    trial = on_copies(sandbox, pipeline, request, Inputs())
+    request.tell("copying inputs")
+    span = Window(trial.before.start, request.window.end)
+    trial.inputs = Preparing(production, sandbox, pipeline, span, request.sample).prepare(trial.steps)
+    return trial
+
+
+def on_copies(sandbox: Sandbox, pipeline: Pipeline, request: Request, inputs: Inputs) -> Trial:
+    """Return a trial of the chosen steps on inputs that were copied, or made, before."""
     steps = _steps(pipeline, request.steps)
     plan(pipeline, request.window, steps=[step.name for step in steps])  # refuses what no run could do
-    request.tell("copying inputs")
-    span = Window(_before(pipeline, request.window).start, request.window.end)
-    inputs = Preparing(production, sandbox, pipeline, span, request.sample).prepare(steps)
-    return trial_on(sandbox, pipeline, request, inputs)
-
-
-def trial_on(sandbox: Sandbox, pipeline: Pipeline, request: Request, inputs: Inputs) -> Trial:
-    """Return a trial on inputs that were copied before."""
-    steps, before = _steps(pipeline, request.steps), _before(pipeline, request.window)
-    how = (request.seed, request.command, request.place)
-    return Trial(sandbox, pipeline, steps, request.window, before, inputs, *how)
+    before = _before(pipeline, request.window)
+    return Trial(sandbox, pipeline, steps, request.window, before, inputs, request.seed, request.command, request.place)
 
 
 def make(check: Check, trial: Trial) -> Outcome:
@@ -120,6 +130,8 @@ def make(check: Check, trial: Trial) -> Outcome:
         seen = check(trial)
     except NotRun as reason:
         return Outcome(check.name, check.promise, "not run", str(reason), (), time.monotonic() - started)
+    except Interrupted:
+        raise
     except TwiceError as error:
         step = trial.steps[-1]
         finding = trial.finding(

@@ -223,21 +223,6 @@ def active(session: SparkSession) -> Iterator[None]:
             sessions.clearActiveSession()
 
 
-@contextmanager
-def active(session: SparkSession) -> Iterator[None]:
-    """Let Spark look for catalogs in a session's settings, on this thread, until the end of the block."""
-    sessions = session._jvm.org.apache.spark.sql.SparkSession  # type: ignore[union-attr]
-    before = sessions.getActiveSession()
-    sessions.setActiveSession(session._jsparkSession)
-    try:
-        yield
-    finally:
-        if before.isDefined():
-            sessions.setActiveSession(before.get())
-        else:
-            sessions.clearActiveSession()
-
-
 @dataclass(frozen=True)
 class _Moved:
     pipeline: Pipeline

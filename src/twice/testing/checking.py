@@ -1,0 +1,96 @@
+"""The checks of `twice verify` on input rows of a test's own."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from twice import config as configuration
+from twice.engine import session
+from twice.errors import UsageError, did_you_mean
+from twice.verify.checks import chosen
+from twice.verify.literals import Literals, write_copies
+from twice.verify.preparing import Inputs
+from twice.verify.running import Report, Request, make_all, on_copies
+from twice.verify.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from twice.config import Config
+    from twice.model.pipelines import Pipeline
+    from twice.verify.trial import Trial
+
+
+def check(
+    pipeline: Pipeline,
+    *checks: str,
+    for_: str,
+    inputs: Mapping[str, Literals],
+    steps: Sequence[str] = (),
+    seed: int = 1,
+    spark: SparkSession | None = None,
+    config: Config | None = None,
+    raise_on_failure: bool = False,
+) -> Report:
+    """Make checks of `twice verify` on rows that the test holds: by table, its columns as DDL and its rows.
+
+    Without names, all checks are made. The tables of a sandbox are written, and no others; Spark is started as the
+    project's configuration says, if none runs yet. With `raise_on_failure`, what a check finds is an AssertionError,
+    and so is a check that cannot be made.
+    """
+    wanted = chosen(checks, quick=False)
+    found = config or _config(pipeline)
+    spark = spark or SparkSession.getActiveSession() or session.start(found)
+    place, command = place_of(pipeline), (pipeline.name, "--for", for_)
+    request = Request(pipeline.grain.unit(for_, pipeline.zone), steps, checks, seed=seed, command=command, place=place)
+    with Sandbox.open(found, spark) as sandbox:
+        trial = on_copies(sandbox, pipeline, request, Inputs())
+        _require(trial, inputs)
+        trial.inputs = write_copies(session.fresh(spark, pipeline.zone.key), sandbox.folder / "inputs", inputs)
+        report = make_all(wanted, trial, request)
+    if raise_on_failure:
+        require_passed(report)
+    return report
+
+
+def require_passed(report: Report) -> None:
+    """Raise an AssertionError that says what checks found, or why one was not made."""
+    texts = ["\n".join(finding.lines()) for finding in report.findings]
+    texts += [f"{each.check} was not run: {each.summary}" for each in report.outcomes if each.status == "not run"]
+    if texts:
+        raise AssertionError("\n\n".join(texts))
+
+
+def place_of(pipeline: Pipeline) -> str:
+    """Return `module:object` of a pipeline, as another process imports it; empty if no module has it."""
+    modules = dict.fromkeys(step.function.__module__ for step in pipeline.steps.values() if step.function is not None)
+    for name in modules:
+        for attribute, value in vars(sys.modules.get(name, object)).items():
+            if value is pipeline:
+                return f"{name}:{attribute}"
+    return ""
+
+
+def _config(pipeline: Pipeline) -> Config:
+    """Read the configuration of this folder, or else that of the pipeline's own."""
+    files = [inspect.getfile(step.function) for step in pipeline.steps.values() if step.function is not None]
+    here = Path.cwd()
+    known = (folder for folder in (here, *(Path(file).parent for file in files)) if configuration.find(folder))
+    return configuration.load(start=next(known, here))
+
+
+def _require(trial: Trial, inputs: Mapping[str, Literals]) -> None:
+    """Refuse inputs that no step reads, and steps without inputs."""
+    own = {step.writes.name for step in trial.steps}
+    read = {each.table.name for step in trial.steps for each in step.reads.values()} - own
+    for name in inputs:
+        if name not in read:
+            raise UsageError(f"no step reads {name}; inputs are: {', '.join(sorted(read))}{did_you_mean(name, read)}")
+    if missing := sorted(read - set(inputs)):
+        raise UsageError(
+            f'inputs lack {", ".join(missing)}: write inputs={{"{missing[0]}": ("id BIGINT, …", [(1, …)])}}'
+        )
