@@ -61,7 +61,10 @@ class Sandbox:
         sandbox = cls(config, spark, folder.resolve())
         try:
             with sandbox.settings(spark_settings(sandbox._twins().values(), folder.resolve())):
-                yield sandbox
+                # A session reads its settings when it is opened.
+                sandbox.spark = spark.newSession()
+                with active(sandbox.spark):
+                    yield sandbox
         finally:
             if not given:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -187,6 +190,21 @@ class Sandbox:
             self._template = self.folder / "empty.db"
             open_ledger(f"sqlite:///{self._template}")
         return Path(shutil.copy(self._template, self.folder / f"ledger-{mark}.db"))
+
+
+@contextmanager
+def active(session: SparkSession) -> Iterator[None]:
+    """Let Spark look for catalogs in a session's settings, on this thread, until the end of the block."""
+    sessions = session._jvm.org.apache.spark.sql.SparkSession  # type: ignore[union-attr]
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(session._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 @dataclass(frozen=True)

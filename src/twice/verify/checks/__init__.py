@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from twice.errors import UsageError, did_you_mean
 from twice.verify.checks.deterministic import Deterministic
 from twice.verify.checks.run_twice import RunTwice
+from twice.verify.checks.separable import Separable
 
 if TYPE_CHECKING:
     from twice.verify.trial import Check
 
-ALL: tuple[Check, ...] = (RunTwice(), Deterministic())
+ALL: tuple[Check, ...] = (RunTwice(), Deterministic(), Separable())
 
 
 def chosen(names: Sequence[str], *, quick: bool) -> list[Check]:
