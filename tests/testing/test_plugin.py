@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from tests.testing.conftest import PLUGIN
@@ -172,3 +175,30 @@ def test_checks_share_one_copy_of_the_inputs_and_report_in_words(pytester, inner
     assert "deterministic was not made: no input of faulty has rows for 2026-04-28" in text
     assert "Traceback" not in text
     assert "marks.py:" not in text.partition("short test summary")[0]
+
+
+@pytest.mark.spark
+@pytest.mark.full
+def test_the_tests_of_the_documentation_pass(pytester, inner, spark):
+    page = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    pytester.makepyfile(test_page="\n".join(blocks))
+    inner().assert_outcomes(passed=4)
+
+
+@pytest.mark.spark
+def test_the_fixtures_are_of_the_project(pytester, inner, spark):
+    (pytester.path / "conf").mkdir()
+    (pytester.path / "conf" / "twice.toml").write_text('[stores.warehouse]\ntype = "parquet"\npath = "tables"\n')
+    pytester.makeini("[pytest]\ntwice_config = conf/twice.toml\n")
+    pytester.makepyfile(
+        """
+        def test_them(twice_sandbox, twice_spark, twice_project):
+            assert list(twice_project.stores) == ["warehouse"]
+            assert twice_sandbox.config == twice_project
+            assert twice_spark.range(3).count() == 3
+            assert twice_sandbox.folder.is_dir()
+        """
+    )
+    inner().assert_outcomes(passed=1)
+    assert not (pytester.path / "conf" / "tables").exists()

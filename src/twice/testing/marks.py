@@ -68,7 +68,7 @@ def asked(mark: pytest.Mark, test: str, *, quick: bool) -> list[Asked]:
         checks = [check for check in chosen(names, quick=False) if check.quick or not quick]
     except TwiceError as error:
         known = ", ".join(check.name for check in chosen((), quick=False))
-        raise _refused(test, f"{error.message}; there are: {known}") from None
+        raise _refused(test, f"{error.message} (there are: {known})") from None
     return [Asked(mark.args[0], day, check.name, steps) for day in dates for check in checks]
 
 

@@ -173,7 +173,7 @@ def _instant(kind: T.DataType, value: Any, zone: ZoneInfo) -> datetime:
 
 
 def _wrong(kind: T.DataType, value: object, place: str) -> UsageError:
-    return UsageError(f"{place}: {value!r} is not a {kind.simpleString()}")
+    return UsageError(f"{place}: {value!r} does not fit {kind.simpleString()}")
 
 
 # Decimals are fractional numbers to Spark, so they come first.

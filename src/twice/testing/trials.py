@@ -102,8 +102,8 @@ def config_for(pipeline: Pipeline, stores: Mapping[str, str] | None = None, proj
     for name, kind in named.items():
         if kind not in _TYPES:
             raise UsageError(
-                f"stores: {name} has the type {kind!r}{did_you_mean(kind, _TYPES)}; it must be one of: "
-                f"{', '.join(_TYPES)}"
+                f"stores: {name} has the type {kind!r}; it must be one of: {', '.join(_TYPES)}"
+                f"{did_you_mean(kind, _TYPES)}"
             )
         if name not in written:
             raise UsageError(f"stores: no table of {pipeline.name} lies in {name!r}{did_you_mean(name, written)}")
@@ -170,8 +170,8 @@ class _Given:
             if name not in tables and name not in by_name:
                 known = [*by_name, *tables]
                 raise UsageError(
-                    f"inputs: nothing of {self.pipeline.name} reads {name!r}{did_you_mean(name, known)}; "
-                    f"it reads {', '.join(tables) or 'nothing'}"
+                    f"inputs: nothing of {self.pipeline.name} reads {name!r}; it reads "
+                    f"{', '.join(tables) or 'nothing'}{did_you_mean(name, known)}"
                 )
             found = {name: tables[name]} if name in tables else by_name[name]
             if len(found) > 1:
