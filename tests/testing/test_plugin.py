@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.testing.conftest import PLUGIN
 from twice.testing import marks  # noqa: F401 - imported by this process, before a run inside it forgets it again
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[2]
 JOBS = """
 from pyspark.sql import functions as F
 from twice import Day, Overwrite, Pipeline, Table
@@ -32,14 +39,27 @@ def add_up(orders):
     return orders.groupBy("d").agg(F.sum("n").alias("n"))
 
 faulty = Pipeline("faulty", grain=Day)
+other = Table("lake.raw.others", partition=Day("d"), key=["id"], write=Overwrite(), schema="id BIGINT, n INT, d DATE")
 
-@faulty.step(reads={"orders": raw}, writes=numbered)
-def number(orders):
-    return orders.groupBy("d").agg((F.sum("n") + next(calls)).alias("n"))
+@faulty.extract(writes=other)
+def others(window):
+    yield {"id": 1, "n": 1, "d": window.start.date()}
+
+@faulty.step(reads={"others": other}, writes=numbered)
+def number(others):
+    return others.groupBy("d").agg((F.sum("n") + next(calls)).alias("n"))
 """
 
 
-def test_a_project_that_does_not_use_it_imports_nothing_of_it(pytester):
+def test_a_project_that_does_not_use_it_imports_nothing_of_it(pytester, monkeypatch):
+    """Installed, the package is found by its entry point; here only that part of its metadata is."""
+    entries = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
+    metadata = pytester.mkdir("installed") / "twice_entry-0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: twice-entry\nVersion: 0\n")
+    lines = [f"{name} = {module}" for name, module in entries.items()]
+    (metadata / "entry_points.txt").write_text("\n".join(["[pytest11]", *lines, ""]))
+    monkeypatch.setenv("PYTHONPATH", str(metadata.parent), prepend=os.pathsep)
     pytester.makepyfile(
         """
         import sys
@@ -53,7 +73,7 @@ def test_a_project_that_does_not_use_it_imports_nothing_of_it(pytester):
             } == set()
         """
     )
-    done = pytester.runpytest_subprocess(*PLUGIN, "--strict-markers")
+    done = pytester.runpytest_subprocess("--strict-markers")
     done.assert_outcomes(passed=1)
 
 
@@ -148,6 +168,9 @@ def test_checks_share_one_copy_of_the_inputs_and_report_in_words(pytester, inner
         def test_shop(twice_spark):
             # The extract was asked for the unit and the unit before, once for both checks.
             assert len(jobs.fetched) == 2
+
+        @pytest.mark.twice("faulty", dates=["2026-04-25"], checks=["run-twice"], steps=["number"])
+        def test_numbered(): raise AssertionError("its own code runs only after a check that passed")
         """,
         test_given="""
         import jobs
@@ -155,12 +178,9 @@ def test_checks_share_one_copy_of_the_inputs_and_report_in_words(pytester, inner
 
         @pytest.fixture(scope="module")
         def twice_inputs():
-            return {"orders": [(1, 10, "2026-04-24"), (2, 20, "2026-04-25")]}
+            return {"others": [(1, 10, "2026-04-24"), (2, 20, "2026-04-25")]}
 
-        @pytest.mark.twice(jobs.number, dates=["2026-04-25"], checks=["run-twice"])
-        def test_numbered(): raise AssertionError("its own code runs only after a check that passed")
-
-        @pytest.mark.twice(jobs.faulty, dates=["2026-04-28"], checks=["run-twice", "deterministic"])
+        @pytest.mark.twice(jobs.number, dates=["2026-04-28"], checks=["run-twice", "deterministic"])
         def test_no_rows(): pass
         """,
     )
@@ -170,6 +190,7 @@ def test_checks_share_one_copy_of_the_inputs_and_report_in_words(pytester, inner
     assert "test_shop[2026-04-25-run-twice] PASSED" in text
     assert "number (lake.mart.numbered): its rows differ after the second run" in text
     assert "likely cause: " in text
+    assert "repeat: twice verify faulty --for 2026-04-25 --step number --check run-twice --seed 1" in text
     assert "its own code runs" not in text
     assert "no input of faulty has rows for 2026-04-28" in text
     assert "deterministic was not made: no input of faulty has rows for 2026-04-28" in text
@@ -180,7 +201,7 @@ def test_checks_share_one_copy_of_the_inputs_and_report_in_words(pytester, inner
 @pytest.mark.spark
 @pytest.mark.full
 def test_the_tests_of_the_documentation_pass(pytester, inner, spark):
-    page = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     pytester.makepyfile(test_page="\n".join(blocks))
     inner().assert_outcomes(passed=4)
