@@ -17,6 +17,8 @@ def inner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("TWICE_PROFILE", raising=False)
 
     def run(*arguments: str) -> pytest.RunResult:
-        return pytester.runpytest_inprocess(*PLUGIN, "-p", "no:cacheprovider", "-rs", *arguments)
+        # Hypothesis is imported anew by each run, which takes longer than most of them.
+        without = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+        return pytester.runpytest_inprocess(*PLUGIN, *without, "-rs", *arguments)
 
     return run

@@ -88,24 +88,23 @@ def test_the_marker_the_options_and_the_fixtures_describe_themselves(inner):
         assert name in fixtures
 
 
-@pytest.mark.parametrize(
-    ("marker", "said"),
-    [
-        ("shop", "it names a pipeline and dates"),
-        ("dates=['2026-04-25']", "it names a pipeline and dates"),
-        ("shop, dates='2026-04-25'", "dates='2026-04-25' must be a list"),
-        ("shop, dates=[]", "there are no dates"),
-        ("shop, dates=['2026-04-25'], check=['x']", "check is not one of checks, dates, steps"),
-        ("shop, dates=['2026-04-25'], checks=['run-twise']", "there is no check 'run-twise'"),
-    ],
-)
-def test_a_marker_that_cannot_be_read_is_refused_in_one_sentence(pytester, inner, marker, said):
-    pytester.makepyfile(f"import pytest\nshop = object()\n@pytest.mark.twice({marker})\ndef test_shop(): pass\n")
+def test_a_marker_that_cannot_be_read_is_refused_in_one_sentence(pytester, inner):
+    refused = {
+        "shop": "it names a pipeline and dates: write @pytest.mark.twice(pipeline, dates=",
+        "dates=['2026-04-25']": "it names a pipeline and dates: write @pytest.mark.twice(pipeline, dates=",
+        "shop, dates='2026-04-25'": "dates='2026-04-25' must be a list",
+        "shop, dates=[]": "there are no dates",
+        "shop, dates=['2026-04-25'], check=['x']": "check is not one of checks, dates, steps",
+        "shop, dates=['2026-04-25'], checks=['run-twise']": "there is no check 'run-twise'. Did you mean run-twice?",
+    }
+    for number, marker in enumerate(refused):
+        code = f"import pytest\nshop = object()\n@pytest.mark.twice({marker})\ndef test_shop_{number}(): pass\n"
+        (pytester.path / f"test_{number}.py").write_text(code)
     done = inner()
-    done.assert_outcomes(errors=1)
+    done.assert_outcomes(errors=len(refused))
     text = done.stdout.str()
-    assert "the marker twice of test_shop cannot be read: " in text
-    assert said in text
+    for number, said in enumerate(refused.values()):
+        assert f"the marker twice of test_shop_{number} cannot be read: {said}" in text
     assert "Traceback" not in text
     assert "marks.py" not in text
 
