@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 _numbers = itertools.count(1)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Know the marker that docs/testing.md shows, also where `twice` was installed before it had a plugin."""
+    if not config.pluginmanager.has_plugin("twice"):
+        config.addinivalue_line("markers", "twice: of the plugin twice.testing.plugin")
+
+
 @pytest.fixture(scope="session")
 def lakehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that holds the catalog and the warehouse of this test process."""

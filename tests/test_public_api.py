@@ -82,6 +82,22 @@ def test_star_import_brings_the_public_names():
     assert set(PUBLIC) <= set(names)
 
 
+def test_the_names_for_tests_are_these_and_resolve():
+    import twice.testing
+
+    assert twice.testing.__all__ == [
+        "assert_deterministic",
+        "assert_idempotent",
+        "assert_same_table",
+        "assert_separable",
+        "run",
+        "table_of",
+    ]
+    assert all(inspect.getdoc(getattr(twice.testing, name)) for name in twice.testing.__all__)
+    with pytest.raises(AttributeError, match=r"module 'twice\.testing' has no attribute 'assert_safe'"):
+        _ = twice.testing.assert_safe
+
+
 def test_defining_a_pipeline_imports_neither_spark_nor_a_database():
     code = """
 import sys

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from twice.engine.run import Workshop
     from twice.model.pipelines import Pipeline
     from twice.model.steps import Step
-    from twice.verify.preparing import Inputs
     from twice.verify.sandbox import Sandbox
     from twice.verify.trial import Check
 

@@ -103,7 +103,7 @@ def _still_fails(check: Check, shrunk: Shrunk, case: _Case) -> bool:
     trial = shrunk.trial
     folder = Path(tempfile.mkdtemp(prefix="saved-", dir=trial.sandbox.folder))
     inputs = write_copies(fresh(trial.sandbox.spark, trial.pipeline.zone.key), folder, case.tables)
-    found = make(check, replace(trial, inputs=inputs, _variants={}))
+    found = make(check, replace(trial, inputs=inputs))
     return any(same(shrunk.finding, each) for each in found.findings)
 
 

@@ -181,7 +181,7 @@ class _Shrinking:
 
     def _on(self, folders: Mapping[str, str], rows: Mapping[str, int]) -> Trial:
         inputs = Inputs(dict(folders), {name: rows[name] for name in folders})
-        return replace(self.trial, steps=self.steps, inputs=inputs, _variants={})
+        return replace(self.trial, steps=self.steps, inputs=inputs)
 
     def _made(self, smaller: Trial) -> Finding | None:
         """Return what the check finds there, if it is the same fault."""

@@ -21,6 +21,7 @@ from twice.verify.checks.reader import Reader
 from twice.verify.checks.restate import Restate
 from twice.verify.checks.run_twice import RunTwice
 from twice.verify.checks.schema import Schema
+from twice.verify.checks.separable import Separable
 
 if TYPE_CHECKING:
     from twice.verify.trial import Check
@@ -31,6 +32,7 @@ ALL: tuple[Check, ...] = (
     Clock(),
     Environment(),
     Order(),
+    Separable(),
     Crash(),
     DoubleFire(),
     Reader(),
