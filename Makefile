@@ -1,7 +1,7 @@
 # Every target does its own set-up. `make` alone lists them.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup python postgres demo test test-full test-kafka crash-matrix audit-score docs-rules lint types imports format bench lock clean
+.PHONY: help setup python postgres demo test test-full test-kafka crash-matrix mutants audit-score docs-rules lint types imports format bench lock clean
 
 BIN := .venv/bin
 SPARK := scripts/with-spark
@@ -36,6 +36,9 @@ test-kafka: setup ## streams and messages on a real Kafka broker
 
 crash-matrix: setup postgres ## kill every store at every point, by signal and by system call; ends with one JSON line
 	@scripts/crash-matrix
+
+mutants: setup postgres ## who finds which mutant of the shop, and what healthy pipelines pass; ends with one JSON line
+	@$(SPARK) $(BIN)/python -u -m tests.mutants
 
 audit-score: python ## precision and recall of `twice audit` over the labelled jobs; ends with one JSON line
 	@$(BIN)/python tests/audit/score.py

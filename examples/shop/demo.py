@@ -31,8 +31,11 @@ from examples.shop import pipeline
 from examples.unsafe import append
 from twice import config as configuration
 from twice import run
+from twice.api import workshop
 from twice.engine import session
 from twice.ledger import open_ledger
+from twice.verify.running import Request, verify
+from twice.verify.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,7 +112,9 @@ class Demo:
         self.say(f"The application sees {self.served(SUNDAY)}.")
         self.chapter("5. The same day by a job that appends, killed and retried")
         self.unsafe(rows, revenue)
-        self.chapter("6. What twice knows")
+        self.chapter("6. Prove it: one step, run twice, shuffled, in every order and on an empty day, in a sandbox")
+        self.prove()
+        self.chapter("7. What twice knows")
         self.status()
         self.say(f"\nDone in {time.monotonic() - started:.0f} s. To look around: twice --config {self.file} runs")
 
@@ -180,6 +185,23 @@ class Demo:
             f"It ends with {rows:,} orders instead of {right_rows:,} and reports revenue {revenue:,.2f}: "
             f"{revenue - right_revenue:,.2f} too much ({revenue / right_revenue - 1:+.0%})."
         )
+
+    def prove(self) -> None:
+        """Verify one step on a sample of Saturday, and show what the checks saw."""
+        self.out.print(f"\n  [bold]$ twice verify shop --for {SATURDAY} --step orders --quick --sample 2000[/bold]")
+        unit = self.shop.grain.unit(SATURDAY, self.shop.zone)
+        with (
+            self.out.status("checking …"),
+            workshop(self.config, spark=self.spark) as production,
+            Sandbox.open(self.config, self.spark) as sandbox,
+        ):
+            report = verify(production, sandbox, self.shop, Request(unit, steps=["orders"], quick=True, sample=2000))
+        grid = Grid(box=None, padding=(0, 2), header_style="dim")
+        for name in ("", "check", "result", "what was seen"):
+            grid.add_column(name)
+        for outcome in report.outcomes:
+            grid.add_row("", outcome.check, outcome.status, outcome.summary)
+        self.out.print(grid)
 
     def status(self) -> None:
         """Show `twice status` as the command line prints it."""
