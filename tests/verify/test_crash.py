@@ -34,6 +34,33 @@ def summed(out):
     return out.groupBy("d").agg(F.sum("v").alias("v"))
 """
 )
+STORES = """
+[stores.database]
+type = "sql"
+url = "sqlite:///database.db"
+[stores.files]
+type = "parquet"
+path = "parquet"
+"""
+ELSEWHERE = """
+elsewhere = Table("%s", partition=Day("d"), key=("id",), write=Overwrite())
+
+
+@pipeline.step(reads={"raw": raw}, writes=elsewhere)
+def doubled(raw):
+    return raw.select("id", "d", (F.col("v") * 2).alias("v"))
+"""
+SENDING = (
+    HEALTHY
+    + """
+from twice.effects import Webhook
+
+
+@pipeline.effect(after=out, to=Webhook("http://127.0.0.1:9/hook", marker="ref {key}"), on_unknown="ask")
+def report(rows):
+    return f"{rows.count()} rows"
+"""
+)
 ICEBERG = ["claim.leased", "claim.fenced", "stage.written", "gate.passed", "publish.ready", "publish.committed",
            "record.written", "recover.dropped"]  # fmt: skip
 
@@ -77,6 +104,34 @@ def test_every_step_is_killed_at_every_point_that_it_reaches(verified):
     assert set(ICEBERG) <= set(FAIL_POINTS)
 
 
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("table", "point"),
+    [
+        ("database.main.out", "sql.deleted"),
+        ("files.small.out", "parquet.moved_in"),
+        ("warehouse.small.out", "delta.ready"),
+    ],
+)
+def test_a_stores_own_points_are_found_and_covered(verified, table, point):
+    verified.lab.declare(STORES)
+    with verified.trial(verified.write(ELSEWHERE % table)) as trial:
+        outcome = make(Crash(points=[point]), trial)
+
+    assert outcome.status == "passed", outcome
+    assert deaths(outcome.summary) == [point]
+
+
+@pytest.mark.full
+def test_effects_are_killed_too_and_are_sent_to_nobody(verified):
+    points = ["effect.claimed", "effect.answered", "effect.recorded"]
+    with verified.trial(verified.write(SENDING)) as trial:
+        outcome = make(Crash(points=points), trial)
+
+    assert outcome.status == "passed", outcome
+    assert deaths(outcome.summary) == points
+
+
 def test_a_step_that_counts_its_calls_in_a_file_is_found(verified):
     with verified.trial(verified.write(COUNTING)) as trial:
         outcome = make(Crash(points=["stage.written"]), trial)
@@ -89,6 +144,7 @@ def test_a_step_that_counts_its_calls_in_a_file_is_found(verified):
     assert "outside of its tables" in finding.cause
 
 
+@pytest.mark.full
 def test_a_point_at_which_nobody_dies_is_not_covered(verified):
     # Given a process that has another pipeline than the one that is verified: it ends before any point.
     with verified.trial(verified.write(HEALTHY)) as trial:

@@ -25,13 +25,15 @@ STEP = """
 def placed(raw):
     return raw.select("id", "d", F.lit(%s).alias("v"))
 """
-IN_WORKERS = """
+EVERYWHERE = """
 @pipeline.step(reads={"raw": raw}, writes=out)
 def placed(raw):
     seed = F.udf(lambda _: str(hash("a")))
     home = F.udf(lambda _: __import__("os").path.expanduser("~"))
     place = F.udf(lambda _: __import__("os").path.abspath("."))
-    return raw.select("id", "d", seed("id").alias("v"), home("id").alias("home"), place("id").alias("place"))
+    region = __import__("os").environ.get("SHOP_REGION", "none")
+    found = {"v": seed("id"), "home": home("id"), "place": place("id"), "region": F.lit(region)}
+    return raw.select("id", "d", *(each.alias(name) for name, each in found.items()))
 """
 
 
@@ -50,9 +52,8 @@ def test_a_healthy_step_is_the_same_elsewhere(verified):
     assert dict(os.environ) == before
 
 
-@pytest.mark.parametrize(
-    "place", ["variable", *(pytest.param(each, marks=pytest.mark.full) for each in PLACES if each != "variable")]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("place", PLACES)
 def test_a_step_that_looks_at_its_surroundings_is_found(verified, place):
     with verified.trial(verified.write(STEP % PLACES[place])) as trial:
         outcome = make(Environment(), trial)
@@ -63,13 +64,14 @@ def test_a_step_that_looks_at_its_surroundings_is_found(verified, place):
     assert ("a step asks for SHOP_REGION" in finding.cause) == (place == "variable")
 
 
-def test_workers_are_elsewhere_too(verified):
-    with verified.trial(verified.write(IN_WORKERS)) as trial:
+def test_a_step_that_looks_around_is_found_in_the_driver_and_in_workers(verified):
+    with verified.trial(verified.write(EVERYWHERE)) as trial:
         outcome = make(Environment(), trial)
 
     assert outcome.status == "failed", outcome
     (finding,) = outcome.findings
-    assert {*finding.evidence.suspects} == {"v", "home", "place"}
+    assert "a step asks for SHOP_REGION" in finding.cause
+    assert {*finding.evidence.suspects} == {"v", "home", "place", "region"}
 
 
 def test_a_pipeline_that_does_not_even_run_elsewhere_is_found(verified):

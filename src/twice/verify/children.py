@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from twice.engine.grouping import cancel_run
 from twice.verify.child import START, Order
 from twice.verify.trial import NotRun
 
@@ -39,7 +40,7 @@ class Ended:
 
     @property
     def killed(self) -> bool:
-        """Tell whether it died at its fail point."""
+        """Tell whether it was killed: at its fail point, unless it is `broken`."""
         return self.code == -signal.SIGKILL
 
     @property
@@ -69,6 +70,7 @@ class Child:
                 env=environment,
                 cwd=directory,
             )
+        self.pid = self._process.pid
 
     def begin(self, order: Order) -> None:
         """Give the child its order; it gets ready, and waits."""
@@ -91,7 +93,7 @@ class Child:
             code = self._process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:
             self.stop()
-            return Ended(1, [], f"it did not end within {_PATIENCE:g} seconds")
+            return Ended(-signal.SIGKILL, [], f"it did not end within {_PATIENCE:g} seconds")
         return self._ended(code)
 
     def stop(self) -> None:
@@ -205,8 +207,15 @@ class Children:
         case = next(case for case, each in self._started if each is child)
         case.recorder.read(child.folder / "calls.jsonl")
         if ended.killed:
-            self._clear()
+            self._forget(case, child)
         return ended
+
+    def _forget(self, case: Case, child: Child) -> None:
+        """Stop the Spark jobs that a dead process no longer waits for, and drop what it cached."""
+        for run in case.workshop.ledger.runs():
+            if run.owner.pid == child.pid:
+                cancel_run(self._trial.sandbox.spark, run.id)
+        self._clear()
 
     def _new(self, environment: Mapping[str, str], directory: Path) -> Child:
         place = self._trial.sandbox.folder / "children"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ from twice.errors import PermanentError, TwiceError
 from twice.verify.trial import NotRun, Seen
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import DataFrame
 
     from twice.content.digest import Digest
@@ -32,9 +35,9 @@ _NUMBER = "_twice_number"
 class Reader:
     """Read every written table in a loop while the unit is published with other rows.
 
-    The unit is first run on half of its input rows, then on all of them. At each point of the publish the reader reads
-    all tables once more; it must find what a table held before or what it holds afterwards, in this order. A step that
-    removes or changes what readers see before twice publishes fails.
+    The unit is first run on half of its input rows, then on all of them. At each point of a publish the table is read
+    once more, and the others in turn; a read must find what a table held before or what it holds afterwards, in this
+    order. A step that removes or changes what readers see before twice publishes fails.
     """
 
     name = "reader"
@@ -49,7 +52,9 @@ class Reader:
         old = case.picture()
         case.read_from({**case.folders, **trial.inputs.folders})
         with _Loop(case) as loop, failpoints.watched(loop.at):
-            _run(case, trial.unit, "restated input")
+            for step in trial.steps:
+                loop.focus = step.writes.name
+                _run(case, trial.unit, "restated input", [step.name])
         new = case.picture()
         changed = [step for step in trial.steps if old[step.writes.name] != new[step.writes.name]]
         if not changed:
@@ -84,10 +89,11 @@ class Reader:
 
 
 class _Loop:
-    """A thread that reads all tables of a case, again and again."""
+    """A thread that reads the tables of a case, again and again: the one in focus each time, and another in turn."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
+        self.focus = next(iter(case.tables))
         self._thread = threading.Thread(target=self._read, name="twice-verify-reader", daemon=True)
         self._turn = threading.Condition()
         self._begun = self._ended = 0
@@ -114,7 +120,7 @@ class _Loop:
         self._thread.join(_PATIENCE)
 
     def at(self, point: str) -> None:  # noqa: ARG002 - what a watcher of fail points is given
-        """Wait until every table was read once more."""
+        """Wait until the table in focus was read once more."""
         if threading.current_thread() is self._thread:
             return
         with self._turn:
@@ -122,9 +128,10 @@ class _Loop:
             self._turn.wait_for(lambda: self._ended >= wanted or not self._thread.is_alive(), _PATIENCE)
 
     def _read(self) -> None:
+        others = itertools.cycle(self._case.tables)
         while not self._stopped:
             self._begun += 1
-            for name in self._case.tables:
+            for name in dict.fromkeys([self.focus, next(others)]):
                 self._look(name)
             with self._turn:
                 self._ended = self._begun
@@ -146,9 +153,9 @@ class _Loop:
         return self._case.digest(name)
 
 
-def _run(case: Case, window: Window, on: str) -> None:
+def _run(case: Case, window: Window, on: str, steps: Sequence[str] | None = None) -> None:
     try:
-        case.run(window)
+        case.run(window, steps=steps)
     except PermanentError as error:
         raise NotRun(f"a run on {on} is refused: {error.message}") from error
 
@@ -160,4 +167,4 @@ def _half(rows: DataFrame) -> DataFrame:
 
 
 def _rows(digest: Digest | None) -> str:
-    return "no table" if digest is None else f"{digest.rows:,} rows"
+    return "no table" if digest is None else f"{digest.rows:,} row{'s' * (digest.rows != 1)}"
