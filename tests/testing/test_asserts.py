@@ -54,6 +54,7 @@ def growing():
     return pipeline
 
 
+@pytest.mark.slow(reason="three assertions, each with runs of its own")
 def test_a_healthy_step_keeps_all_three_promises_without_any_project(spark, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pipeline, add_up = total()
