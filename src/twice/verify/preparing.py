@@ -152,7 +152,9 @@ class Preparing:
         kept = rows.drop(*(name for name in rows.columns if name in FRAMEWORK_COLUMNS))
         if self.sample is not None:
             kept = kept.orderBy(*row_hashes(kept.schema)).limit(self.sample)
-        folder = str(self.sandbox.folder / "inputs" / f"{len(self.found.folders)}-as-is")
+        inputs = self.sandbox.folder / "inputs"
+        number = sum(1 for _ in inputs.glob("*-as-is")) if inputs.exists() else 0
+        folder = str(inputs / f"{number}-as-is")
         kept.write.parquet(folder)
         self.found.folders[table.name] = folder
         self.found.rows[table.name] = kept.sparkSession.read.parquet(folder).count()

@@ -132,7 +132,7 @@ def make(check: Check, trial: Trial) -> Outcome:
     except Interrupted:
         raise
     except TwiceError as error:
-        step = trial.steps[-1]
+        step = next((each for each in trial.steps if f"step {each.name} " in f"{error.message} "), trial.steps[-1])
         finding = trial.finding(
             check,
             step,
