@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -132,7 +133,7 @@ def make(check: Check, trial: Trial) -> Outcome:
     except Interrupted:
         raise
     except TwiceError as error:
-        step = next((each for each in trial.steps if f"step {each.name} " in f"{error.message} "), trial.steps[-1])
+        step = next((each for each in trial.steps if _is_about(error, each)), trial.steps[-1])
         finding = trial.finding(
             check,
             step,
@@ -144,6 +145,10 @@ def make(check: Check, trial: Trial) -> Outcome:
     status = "failed" if seen.findings else "passed"
     summary = seen.summary if not seen.findings else f"{len(seen.findings)} found"
     return Outcome(check.name, check.promise, status, summary, tuple(seen.findings), time.monotonic() - started)  # type: ignore[arg-type]
+
+
+def _is_about(error: TwiceError, step: Step) -> bool:
+    return re.search(rf"\bstep {re.escape(step.name)}(?![\w-])", error.message) is not None
 
 
 def _steps(pipeline: Pipeline, names: Sequence[str]) -> tuple[Step, ...]:
