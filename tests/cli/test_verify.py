@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -13,13 +14,15 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from rich.console import Console
 
 from tests.verify.modules import DAY, FAULTY, Modules
 from twice.cli.settings import Settings
 from twice.cli.verify import Order, verify_all
+from twice.cli.verifying import Board, watching
 from twice.errors import Interrupted
 from twice.verify.checks import ALL, chosen
-from twice.verify.trial import NotRun
+from twice.verify.trial import NotRun, Outcome
 
 MENDED = FAULTY.replace("next(calls)", "0")
 
@@ -61,7 +64,10 @@ BAD = {
     ),
     "quick and a check": (["verify", "shop", "--for", DAY, "--quick", "--check", "run-twice"], "give one of --quick"),
     "no sample": (["verify", "shop", "--for", DAY, "--sample", "0"], "x>=1"),
-    "production": (["verify", "shop", "--for", DAY, "--sandbox", ".twice"], "of production"),
+    "the ledger's folder": (["verify", "shop", "--for", DAY, "--sandbox", ".twice"], "holds the ledger of production"),
+    "production": (["verify", "shop", "--for", DAY, "--sandbox", "lake"], "holds store lake of production"),
+    "a default place": (["verify", "shop", "--for", DAY, "--sandbox", ".twice/files"], "store files of production"),
+    "in production": (["verify", "shop", "--for", DAY, "--sandbox", "lake/new"], "lies in store lake of production"),
     "around production": (["verify", "shop", "--for", DAY, "--sandbox", "."], "of production"),
     "a file as a folder": (["verify", "shop", "--for", DAY, "--save-case", "twice.toml"], "is a file"),
     "below a file": (["verify", "shop", "--for", DAY, "--junit", "twice.toml/x.xml"], "cannot be written to"),
@@ -71,12 +77,67 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_answered_with_a_sentence_before_spark_starts(project, case):
     words, sentence = BAD[case]
+    project.toml('[stores.lake]\ntype = "iceberg"\nwarehouse = "lake"\ncatalog = "sqlite:///.twice/catalog.db"\n'
+                 '[stores.files]\ntype = "parquet"\n')  # fmt: skip
     before = sorted(project.folder.iterdir())
     said = project.call(*words)
     assert (said.code, said.out) == (2, "")
     assert sentence in said.err
     assert "Traceback" not in said.err
     assert [path for path in sorted(project.folder.iterdir()) if path.name != "__pycache__"] == before
+
+
+def outcome(status="passed"):
+    return Outcome("run-twice", "a promise", status, "same rows in verify_lake.c1_core.facts", (), 1.26)
+
+
+def shown(board):
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(board.draw())
+    return [line.split() for line in console.export_text().splitlines()]
+
+
+def test_a_terminal_shows_what_is_done_now_and_what_came_of_the_rest():
+    board = Board(["run-twice", "order", "empty"])
+    assert shown(board)[0][:2] == ["starting", "Spark"]
+    board.tell("copying inputs")
+    assert shown(board)[0][:2] == ["copying", "inputs"]
+    board.tell("run-twice")
+    board.seen(outcome("failed"))
+    board.tell("order")
+    lines = shown(board)
+    assert lines[0] == ["1", "of", "3", "checks"]
+    assert lines[2] == ["run-twice", "failed", "1.3"]
+    assert lines[3][:2] == ["order", "running"]
+    assert lines[4] == ["empty"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (Settings(), ["a clean run", "run-twice  passed  1.3 s  same rows in lake.core.facts"]),
+        (Settings(verbosity=1), ["a clean run", "run-twice", "run-twice  passed  1.3 s  same rows in lake.core.facts"]),
+        (Settings(verbosity=-1), []),
+    ],
+)
+def test_elsewhere_progress_is_one_line_for_each_check(settings, said, capsys):
+    with watching(settings, ["run-twice"]) as watcher:
+        watcher.tell("a clean run")
+        watcher.tell("run-twice")
+        watcher.seen(outcome())
+    assert capsys.readouterr().err.splitlines() == said
+
+
+def test_progress_can_be_json_lines(capsys):
+    with watching(Settings(log_format="json"), ["run-twice"]) as watcher:
+        watcher.tell("a clean run")
+        watcher.tell("run-twice")
+        watcher.seen(outcome())
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [(line["state"], line.get("check")) for line in lines] == [
+        ("a clean run", None), ("checking", "run-twice"), ("passed", "run-twice"),
+    ]  # fmt: skip
+    assert lines[-1]["data"] == {"seconds": 1.26}
 
 
 class Verified:

@@ -36,6 +36,12 @@ if TYPE_CHECKING:
     from twice.model.tables import Table
 
 _PREFIX = "verify_"
+# Where tables of a store lie if its section does not say it, by its type.
+_DEFAULTS = {
+    "iceberg": ("warehouse", ".twice/warehouse"),
+    "delta": ("path", ".twice/delta"),
+    "parquet": ("path", ".twice/{name}"),
+}
 # What a twin of a store lies in, by its type.
 _FOLDER = {"iceberg": "warehouse", "delta": "delta", "parquet": "parquet"}
 
@@ -230,11 +236,13 @@ class _Moved:
 
 
 def refuse_production(config: Config, folder: Path) -> None:
-    """Refuse a sandbox in which production tables or the ledger lie, and stores of a sandbox that are production's."""
+    """Refuse a sandbox that holds production tables or lies among them, and stores of it that are production's."""
     inside = folder.resolve()
-    places: dict[str, str] = {"the ledger": config.ledger}
+    places = [("the ledger", config.ledger)]
     for store in config.stores.values():
-        places |= {f"store {store.name}": str(value) for value in store.options.values()}
+        option, default = _DEFAULTS.get(store.type, ("", ""))
+        defaults = {option: default.format(name=store.name)} if option else {}
+        places += [(f"store {store.name}", str(value)) for value in {**defaults, **store.options}.values()]
         twin = config.verify_stores.get(store.name)
         if twin is not None and any(
             store.options.get(name) == value for name, value in twin.options.items() if name != "format"
@@ -244,13 +252,15 @@ def refuse_production(config: Config, folder: Path) -> None:
                 safe="nothing was written",
                 to_go_on="name another place, or leave the section out",
             )
-    for what, place in places.items():
-        if "://" in place.removeprefix("sqlite:///"):
+    for what, text in places:
+        place = text.removeprefix("sqlite:///").removeprefix("file://")
+        if "://" in place:
             continue
-        path = (config.root / place.removeprefix("sqlite:///")).resolve()
-        if path == inside or inside in path.parents:
+        path = (config.root / place).resolve()
+        if path == inside or inside in path.parents or path in inside.parents:
+            how = "lies in" if path in inside.parents else "holds"
             raise ConfigError(
-                f"the sandbox {inside} holds {what} of production, {path}",
+                f"the sandbox {inside} {how} {what} of production, {path}",
                 safe="nothing was written",
                 to_go_on="choose an empty folder: --sandbox FOLDER",
             )
