@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window as Over
@@ -12,7 +11,7 @@ from pyspark.sql import functions as F
 
 from twice import failpoints
 from twice.content.rows import row_hashes
-from twice.errors import PermanentError, TwiceError
+from twice.errors import PermanentError
 from twice.verify.trial import NotRun, Seen
 
 if TYPE_CHECKING:
@@ -72,15 +71,15 @@ class Reader:
         torn = [digest for digest in seen if digest not in (before, after)]
         whole = [digest for digest in seen if digest in (before, after)]
         what = ""
-        if error := loop.errors.get(table):
-            what = f"a read during the publish failed: {error}"
-        elif torn:
+        if torn:
             what = (
                 f"{len(torn)} of {len(seen)} reads during the publish saw neither version: {_rows(torn[0])}, "
                 f"where it had {_rows(before)} before and {_rows(after)} afterwards"
             )
         elif after in whole and before in whole[whole.index(after) :]:
             what = "a reader saw the new version, and then the old one again"
+        elif error := loop.errors.get(table):
+            what = f"a read during the publish failed {_TRIES} times in a row: {error}"
         if not what:
             return []
         cause = "the step changes what readers see before twice publishes: it removes files or rows by itself"
@@ -138,19 +137,16 @@ class _Loop:
                 self._turn.notify_all()
 
     def _look(self, name: str) -> None:
-        try:
-            found = self._newest(name)
-        except Exception as error:  # noqa: BLE001 - whatever a reader gets to see is what the check is about
-            self.errors.setdefault(name, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
-        else:
-            self.seen.setdefault(name, []).append(found)
-
-    def _newest(self, name: str) -> Digest | None:
-        """Read the newest version; a store that keeps no other refuses one that was replaced in the meantime."""
+        """Read a table; what was replaced while it was read is read again, as readers of plain files must."""
         for _ in range(_TRIES):
-            with suppress(TwiceError):
-                return self._case.digest(name)
-        return self._case.digest(name)
+            try:
+                found = self._case.digest(name)
+            except Exception as error:  # noqa: BLE001 - whatever a reader gets to see is what the check is about
+                failed = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            else:
+                self.seen.setdefault(name, []).append(found)
+                return
+        self.errors.setdefault(name, failed)
 
 
 def _run(case: Case, window: Window, on: str, steps: Sequence[str] | None = None) -> None:
