@@ -25,6 +25,8 @@ from twice.verify.running import Request, make, on_copies, prepared
 from twice.verify.sandbox import Sandbox
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from twice.engine.run import Workshop
     from twice.model.pipelines import Pipeline
     from twice.verify.preparing import Inputs
@@ -96,8 +98,13 @@ class Shop:
 
     @classmethod
     @contextmanager
-    def open(cls, root: Path, postgres: str = "postgresql://127.0.0.1/sandbox") -> Iterator[Shop]:
-        """Start Spark; its Python workers find the company's library. `postgres` is an empty database."""
+    def open(
+        cls, root: Path, postgres: str = "postgresql://127.0.0.1/sandbox", spark: SparkSession | None = None
+    ) -> Iterator[Shop]:
+        """Start Spark, whose Python workers find the company's library; or use one that runs, without it.
+
+        `postgres` is an empty database.
+        """
         os.environ.update(SIZES)
         # Where packages are installed, nobody reads the code of a step.
         library = shutil.copytree(LIBRARY, root / "lib" / "python3" / "site-packages")
@@ -106,7 +113,7 @@ class Shop:
         os.environ["PYTHONPATH"] = os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])
         (root / "twice.toml").write_text(TOML.format(postgres=postgres))
         config = configuration.load(root / "twice.toml")
-        with workshop(config) as production, Sandbox.open(config, production.spark) as sandbox:
+        with workshop(config, spark=spark) as production, Sandbox.open(config, production.spark) as sandbox:
             yield cls(production, sandbox, root)
 
     def healthy(self) -> Pipeline:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import json
+import subprocess
+import sys
 
 import pytest
 
 from tests.mutants.catalogue import CONTRACT, MUTANTS, REFUSED
-from tests.mutants.shop import PIPELINE
+from tests.mutants.shop import PIPELINE, Shop
 from twice.verify.checks import ALL
 
 
@@ -19,6 +22,30 @@ def test_the_catalogue_is_well_formed():
         ast.parse(mutant.edit(PIPELINE.read_text()))
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_mutant_is_an_edit_of_its_own(mutant):
-    assert mutant.edit(PIPELINE.read_text()).count(mutant.new) >= 1
+# One of each kind; `make mutants` and the full lane take them all.
+FEW = ("append instead of overwrite", "any of the deliveries", "a gate that says yes", "a dropped gate")
+
+
+@pytest.fixture(scope="module")
+def shop(spark, tmp_path_factory):
+    with Shop.open(tmp_path_factory.mktemp("shop"), spark=spark) as found:
+        yield found
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", FEW)
+def test_a_mutant_is_found_by_the_check_that_is_about_it(shop, name):
+    mutant = next(each for each in MUTANTS if each.name == name)
+    found = shop.catch(mutant)
+    assert (found.by, found.right) == (mutant.caught, True), found.said
+
+
+@pytest.mark.full
+@pytest.mark.spark
+@pytest.mark.slow("36 mutants and six healthy pipelines, in a Spark of its own")
+def test_every_mutant_is_found_and_no_healthy_pipeline_is_suspected():
+    said = subprocess.run(
+        [sys.executable, "-m", "tests.mutants"], capture_output=True, text=True, check=False, cwd=PIPELINE.parents[2]
+    )
+    found = json.loads(said.stdout.splitlines()[-1])
+    assert (found["caught"], found["false_alarms"]) == (len(MUTANTS), 0), said.stdout
