@@ -50,7 +50,8 @@ class World:
 
     def trial(self, pipeline: Pipeline, **how: Any) -> Trial:
         """Copy what the pipeline reads."""
-        asked = Request(pipeline.grain.unit(DAY, pipeline.zone), **{"command": (pipeline.name, "--for", DAY), **how})
+        day = how.pop("day", DAY)
+        asked = Request(pipeline.grain.unit(day, pipeline.zone), **{"command": (pipeline.name, "--for", day), **how})
         return prepared(self.lab.workshop, self.sandbox, pipeline, asked)
 
     def check(self, name: str, pipeline: Pipeline, **how: Any) -> Outcome:

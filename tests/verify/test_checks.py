@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from twice import InsertOnly, Pipeline, days, gates
+from twice.errors import UsageError
 from twice.verify.checks import ALL
 from twice.verify.running import make
 
@@ -72,8 +73,8 @@ def test_a_declared_step_is_not_compared(world):
 
     pipeline = world.pipeline(sampled, world.table(), nondeterministic="a preview")
     found = world.check("deterministic", pipeline)
-    assert found.status == "passed"
-    assert "declared as not repeatable: sampled" in found.summary
+    assert found.status == "not run"
+    assert "declared as not repeatable" in found.summary
 
 
 def test_s27_rows_that_depend_on_which_unit_is_run_first(world):
@@ -99,7 +100,20 @@ def test_a_step_that_fails_on_an_empty_day(world):
 def test_an_empty_day_that_a_gate_refuses(world):
     found = world.check("empty", world.pipeline(per_customer, world.table(gates=[gates.row_count(min=1)])))
     assert found.status == "passed"
-    assert found.summary.startswith("refused: ")
+    assert found.summary.startswith("per_customer refused: ")
+
+
+def test_an_empty_day_that_only_a_later_gate_refuses(world):
+    pipeline, sales = world.pipeline(per_customer, world.table()), world.table()
+    best = world.table("best", key=["d"], gates=[gates.row_count(min=1)])
+
+    @pipeline.step(reads={"sales": sales}, writes=best)
+    def follows(sales):
+        return sales.groupBy("d").agg(F.max("most").alias("most"))
+
+    found = world.check("empty", pipeline)
+    assert found.status == "passed", found.findings
+    assert found.summary.startswith("1 steps leave nothing of the emptied unit; follows refused: ")
 
 
 def test_a_unit_that_does_not_change_back(world):
@@ -168,6 +182,45 @@ def test_effects_are_recorded_and_say_the_same(world, healthy):
         assert found.summary == "2 calls, none of them again in a second run"
     else:
         assert "two clean runs say different things" in found.findings[0].what
+
+
+def test_a_function_of_on_change_is_not_called_either(world):
+    called = []
+    pipeline = world.pipeline(per_customer, world.table())
+
+    class Receiver:
+        honours_keys = True
+
+        def send(self, payload, *, key, timeout):
+            called.append((payload, key, timeout))
+
+    def correct(old, response, new):
+        called.append((old, response, new))
+
+    @pipeline.effect(after=world.table(), to=Receiver(), on_unknown="ask", on_change=correct)
+    def post(rows):
+        return {"rows": rows.count()}
+
+    assert world.check("restate", pipeline).status == "passed"
+    assert called == []
+
+
+def test_a_unit_without_rows_is_refused_though_the_one_before_has_some(world):
+    pipeline = world.pipeline(per_customer, world.table())
+    with pytest.raises(UsageError, match="no input of sales has rows for 2026-04-27") as error:
+        world.trial(pipeline, day="2026-04-27")
+    assert error.value.to_go_on == "choose one that has: --for 2026-04-26 or --for 2026-04-25 or --for 2026-04-24"
+
+
+def test_gates_on_dimensions_on_wide_bounds_and_with_code_that_breaks(world):
+    def sound(rows):
+        return rows.agg(F.sum("orders")).first()[0] > 0
+
+    wide = gates.range("most", max=10**12)
+    table = world.table(dimensions=["customer"], gates=[gates.accepted("customer", ["a", "b", "c"]), wide])
+    assert world.check("gates", world.pipeline(per_customer, table)).findings == ()
+    found = world.check("gates", world.pipeline(per_customer, world.table(gates=[gates.check(sound)])))
+    assert (found.status, found.summary) == ("passed", "1 gates, each of which refuses a broken result")
 
 
 def test_gates_that_cannot_fail(world):

@@ -68,7 +68,7 @@ def require_passed(report: Report) -> None:
 def place_of(pipeline: Pipeline) -> str:
     """Return `module:object` of a pipeline, as another process imports it; empty if no module has it."""
     modules = dict.fromkeys(step.function.__module__ for step in pipeline.steps.values() if step.function is not None)
-    for name in modules:
+    for name in (name for name in modules if name != "__main__"):
         for attribute, value in vars(sys.modules.get(name, object)).items():
             if value is pipeline:
                 return f"{name}:{attribute}"

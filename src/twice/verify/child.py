@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twice.config import Config
+from twice.failpoints import watched
 from twice.loading import load_object
 from twice.model.pipelines import Pipeline
 from twice.model.windows import Window
@@ -96,7 +97,7 @@ def _carry_out(order: Order, say: Callable[..., None]) -> int:
     os.environ["TWICE_FAILPOINT"] = order.fail_point
     say(state="ready")
     sys.stdin.buffer.readline()  # the parent says when
-    with active(spark):
+    with active(spark), watched(lambda point: say(point=point)):
         code = _run(order, case, say)
     say(asked=sorted(asked))
     return code

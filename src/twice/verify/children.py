@@ -8,6 +8,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -37,6 +38,8 @@ class Ended:
     broken: str = ""
     # The variables that steps asked for, where the child was to give other answers.
     asked: Sequence[str] = ()
+    # The last fail point that it came to.
+    point: str = ""
 
     @property
     def killed(self) -> bool:
@@ -82,8 +85,10 @@ class Child:
 
     def until_ready(self) -> None:
         """Wait until the child could run at once; or has ended."""
-        report = self.folder / "report.jsonl"
+        report, end = self.folder / "report.jsonl", time.monotonic() + _PATIENCE
         while self._process.poll() is None and not (report.exists() and report.stat().st_size):
+            if time.monotonic() > end:
+                self.stop()
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(0.02)
 
@@ -115,7 +120,8 @@ class Child:
             last = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-1:]
             broken = last[0] if last else f"it ended with exit code {code}"
         asked = next((line["asked"] for line in lines if "asked" in line), ())
-        return Ended(code, runs, broken, asked)
+        points = [line["point"] for line in lines if "point" in line]
+        return Ended(code, runs, broken, asked, points[-1] if points else "")
 
     def _send(self, data: bytes) -> None:
         assert self._process.stdin is not None  # noqa: S101 - it was started with a pipe

@@ -69,15 +69,22 @@ class RecordingTarget:
 def recorded(effect: Effect, after: Table, recorder: Recorder) -> Effect:
     """Return the effect with a recorder as its receiver; what it would ask its provider it asks the recorder.
 
-    The function of an effect without `to=` makes the call itself, so it is not called: its key alone is recorded.
+    The function of an effect without `to=` makes the call itself, so it is not called: its key alone is recorded. The
+    same holds for a function of `on_change=`.
     """
 
     def ask(key: str, payload: Any = None) -> Any:  # noqa: ARG001 - as every provider is asked
         return "recorded" if recorder.find(key) else None
 
+    def correct(key: str, *_: Any, **__: Any) -> Any:
+        recorder.take(Call(effect.name, key, "corrected"))
+        return "recorded"
+
+    # A declared refusal of a changed payload is no fault of the pipeline, and stops no check.
+    on_change = correct if callable(effect.on_change) else "keep" if effect.on_change == "fail" else effect.on_change
     target = RecordingTarget(effect.name, recorder, effect.to.honours_keys if effect.to is not None else False)
     function = effect.function if effect.to is not None else _silent
-    return replace(effect, after=after, to=target, on_unknown=ask, function=function, rate=None)
+    return replace(effect, after=after, to=target, on_unknown=ask, on_change=on_change, function=function, rate=None)
 
 
 def _silent(rows: Any) -> str:  # noqa: ARG001 - what an effect's function takes

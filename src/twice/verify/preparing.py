@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from twice.verify.sandbox import Sandbox
 
 _OFFERED = 3
+_LOOKED_AT = 1000
 # More extracted units than that are not fetched for one verification.
 _MOST_UNITS = 40
 
@@ -72,11 +74,26 @@ class Preparing:
                 f"each input was sampled to {self.sample:,} rows by itself: joins may find no partner, and a step that "
                 "needs one is checked on fewer rows than it seems"
             )
-        windowed = {read.table.name for step in steps for read in step.reads.values() if read.mode == "window"}
-        asked = [self.found.rows[name] for name in windowed if name in self.found.rows]
-        if asked and not any(asked):
+        windowed = [
+            (step, read)
+            for step in steps
+            for read in step.reads.values()
+            if read.mode == "window" and read.table.name in self.found.folders
+        ]
+        if windowed and not any(self._has_rows(step, read) for step, read in windowed):
             raise self._no_data(steps)
         return self.found
+
+    @property
+    def _unit(self) -> Window:
+        return [*self.pipeline.grain.partitions(self.window, self.pipeline.zone)][-1]
+
+    def _has_rows(self, step: Step, read: Read) -> bool:
+        """Tell whether a step sees any row of an input in the unit itself."""
+        job = job_of(self.production, self.pipeline, self._stage(step), "verify")
+        cut = read.cut(self._unit, step.writes.lateness, self.pipeline.zone)
+        rows = job.session.read.parquet(self.found.folders[read.table.name])
+        return not cut_rows(job, read, cut, rows).isEmpty()
 
     def _copy_inputs(self, steps: Sequence[Step]) -> None:
         own = {step.writes.id for step in steps}
@@ -171,11 +188,13 @@ class Preparing:
                 if read.mode == "window" and not offered:
                     offered = self._units_with_rows(read.table)
         grain, zone = self.pipeline.grain, self.pipeline.zone
-        asked = [grain.label(unit.start, zone) for unit in grain.partitions(self.window, zone)][-1]
+        asked = grain.label(self._unit.start, zone)
         return UsageError(
             f"no input of {self.pipeline.name} has rows for {asked}",
             safe="nothing was written",
-            to_go_on=f"choose one that has: --for {', '.join(offered)}" if offered else "deliver its inputs first",
+            to_go_on=f"choose one that has: --for {' or --for '.join(offered)}"
+            if offered
+            else "deliver its inputs first",
         )
 
     def _units_with_rows(self, table: Table) -> list[str]:
@@ -185,9 +204,11 @@ class Preparing:
         if name is None or not source.exists(session, table):
             return []
         rows = source.read(session, table, source.version(session, table))
-        days = rows.select(F.to_date(column(name)).alias("d")).where("d is not null").distinct()
-        last = days.orderBy(F.desc("d")).limit(_OFFERED).collect()
-        return [str(row["d"]) for row in last]
+        hours = rows.select(F.date_trunc("HOUR", column(name)).alias("at")).where("at is not null").distinct()
+        last = hours.orderBy(F.desc("at")).limit(_LOOKED_AT).select(F.unix_seconds("at")).collect()
+        grain, zone = self.pipeline.grain, self.pipeline.zone
+        moments = (datetime.fromtimestamp(row[0], tz=timezone.utc) for row in last)
+        return [*dict.fromkeys(grain.label(grain.floor(moment, zone), zone) for moment in moments)][:_OFFERED]
 
 
 def _around(windows: Sequence[Window | None]) -> Window | None:

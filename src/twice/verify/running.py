@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from twice.engine.plan import plan
-from twice.errors import Interrupted, TwiceError, UsageError
+from twice.errors import (
+    ConfigError,
+    DefinitionError,
+    EnvironmentProblem,
+    Interrupted,
+    RetriesExhausted,
+    TransientError,
+    TwiceError,
+    UsageError,
+)
 from twice.model.windows import Window
 from twice.verify.checks import chosen
 from twice.verify.preparing import Inputs, Preparing
@@ -126,29 +134,33 @@ def on_copies(sandbox: Sandbox, pipeline: Pipeline, request: Request, inputs: In
 def make(check: Check, trial: Trial) -> Outcome:
     """Make one check; what it cannot do is reported as not run, never as passed."""
     started = time.monotonic()
+
+    def not_run(reason: str) -> Outcome:
+        return Outcome(check.name, check.promise, "not run", reason, (), time.monotonic() - started)
+
     try:
         seen = check(trial)
     except NotRun as reason:
-        return Outcome(check.name, check.promise, "not run", str(reason), (), time.monotonic() - started)
+        return not_run(str(reason))
     except Interrupted:
         raise
     except TwiceError as error:
-        step = next((each for each in trial.steps if _is_about(error, each)), trial.steps[-1])
+        if isinstance(error, TransientError | RetriesExhausted | EnvironmentProblem | ConfigError | DefinitionError):
+            return not_run(f"it could not be made here: {error.message}")
         finding = trial.finding(
             check,
-            step,
+            trial.step_of(error),
             f"a run of this check was refused: {error.message}",
             cause="the step cannot do what a clean run of it can",
             fix=error.to_go_on or "see the message",
         )
         return Outcome(check.name, check.promise, "failed", finding.what, (finding,), time.monotonic() - started)
+    except Exception as error:  # noqa: BLE001 - one check that cannot be made must not keep the others from it
+        said = (str(error).splitlines() or [""])[0]
+        return not_run(f"it ended with {type(error).__name__}: {said}")
     status = "failed" if seen.findings else "passed"
     summary = seen.summary if not seen.findings else f"{len(seen.findings)} found"
     return Outcome(check.name, check.promise, status, summary, tuple(seen.findings), time.monotonic() - started)  # type: ignore[arg-type]
-
-
-def _is_about(error: TwiceError, step: Step) -> bool:
-    return re.search(rf"\bstep {re.escape(step.name)}(?![\w-])", error.message) is not None
 
 
 def _steps(pipeline: Pipeline, names: Sequence[str]) -> tuple[Step, ...]:

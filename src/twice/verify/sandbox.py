@@ -7,10 +7,11 @@ sandbox is find the catalogs of the twins.
 from __future__ import annotations
 
 import copy
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from twice.config import Config, StoreConfig
 from twice.effects.paying import pay
 from twice.engine.run import Workshop
 from twice.engine.stores import Stores, spark_settings
-from twice.errors import ConfigError, StoreRefused
+from twice.errors import ConfigError, StoreRefused, TwiceError
 from twice.ledger import open_ledger
 from twice.model.names import TableName
 from twice.store.sql import open_database
@@ -54,6 +55,9 @@ class Sandbox:
     spark: SparkSession
     folder: Path
     count: int = 0
+    # Tells the cases of this sandbox from those of others in a place that both are given.
+    token: str = field(default_factory=lambda: secrets.token_hex(3))
+    _schemas: set[tuple[str, str]] = field(default_factory=set, repr=False)
     _template: Path | None = field(default=None, repr=False)
 
     @classmethod
@@ -61,17 +65,26 @@ class Sandbox:
     def open(cls, config: Config, spark: SparkSession, folder: Path | None = None) -> Iterator[Sandbox]:
         """Open a sandbox; a folder that is not given is removed at the end."""
         given = folder is not None
+        master = spark.sparkContext.master or ""
+        if not given and not master.startswith("local"):
+            raise ConfigError(
+                f"Spark runs on {master}, and the sandbox would be a folder of this machine",
+                safe="nothing was written",
+                to_go_on="verify with a local profile, or name a folder that every machine sees: --sandbox FOLDER",
+            )
         folder = folder or Path(tempfile.mkdtemp(prefix="twice-verify-"))
         refuse_production(config, folder)
         folder.mkdir(parents=True, exist_ok=True)
         sandbox = cls(config, spark, folder.resolve())
         try:
-            with sandbox.settings(spark_settings(sandbox._twins().values(), folder.resolve())):
+            with sandbox.settings(spark_settings(sandbox._twins().values(), config.root)):
                 # A session reads its settings when it is opened.
                 sandbox.spark = spark.newSession()
                 with active(sandbox.spark):
                     yield sandbox
         finally:
+            with suppress(TwiceError):
+                sandbox._drop_schemas()
             if not given:
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -94,7 +107,7 @@ class Sandbox:
     def case(self, pipeline: Pipeline, folders: Mapping[str, str], steps: frozenset[str]) -> Case:
         """Make a case: the chosen steps of a pipeline on empty tables, reading copies of their inputs."""
         self.count += 1
-        mark = f"c{self.count}"
+        mark = f"c{self.count}x{self.token}"
         self._new_ledger(mark)
         case = self.reopened(mark, pipeline, folders, steps)
         self._make_schemas(step.writes for step in case.pipeline.steps.values())
@@ -200,8 +213,15 @@ class Sandbox:
                     safe="nothing was written",
                     to_go_on=f"name an empty database in twice.toml: [verify.stores.{name}] url = …",
                 )
-            with open_database(self._twin_store(self.config.stores[name]), self.folder).change() as connection:
+            with open_database(self._twin_store(self.config.stores[name]), self.config.root).change() as connection:
                 connection.execute(sa.schema.CreateSchema(table.id.namespace[0], if_not_exists=True))
+            self._schemas.add((name, table.id.namespace[0]))
+
+    def _drop_schemas(self) -> None:
+        """Remove what the cases left on database servers."""
+        for name, schema in self._schemas:
+            with open_database(self._twin_store(self.config.stores[name]), self.config.root).change() as connection:
+                connection.execute(sa.schema.DropSchema(schema, cascade=True, if_exists=True))
 
     def _ledger(self, mark: str) -> Path:
         return self.folder / f"ledger-{mark}.db"
@@ -243,12 +263,18 @@ def refuse_production(config: Config, folder: Path) -> None:
         option, default = _DEFAULTS.get(store.type, ("", ""))
         defaults = {option: default.format(name=store.name)} if option else {}
         places += [(f"store {store.name}", str(value)) for value in {**defaults, **store.options}.values()]
-        twin = config.verify_stores.get(store.name)
-        if twin is not None and any(
-            store.options.get(name) == value for name, value in twin.options.items() if name != "format"
-        ):
+    known = {_normal(config.root, text) for _, text in places}
+    for name, twin in config.verify_stores.items():
+        if twin.type == "iceberg" and "catalog" not in twin.options:
             raise ConfigError(
-                f"[verify.stores.{store.name}] is the place of production: verification would write to it",
+                f"[verify.stores.{name}] names no catalog, and would share that of production",
+                safe="nothing was written",
+                to_go_on='add catalog = "sqlite:///…"',
+            )
+        asked = [value for option, value in twin.options.items() if option in ("warehouse", "catalog", "path", "url")]
+        if any(_normal(config.root, value) in known for value in asked):
+            raise ConfigError(
+                f"[verify.stores.{name}] is the place of production: verification would write to it",
                 safe="nothing was written",
                 to_go_on="name another place, or leave the section out",
             )
@@ -264,3 +290,13 @@ def refuse_production(config: Config, folder: Path) -> None:
                 safe="nothing was written",
                 to_go_on="choose an empty folder: --sandbox FOLDER",
             )
+
+
+def _normal(root: Path, text: str) -> str:
+    """Say a place in one way: a path from the root of the disk, a database by machine, port and name."""
+    if text.startswith(("postgresql", "postgres:")):
+        url = sa.make_url(text)
+        host = "127.0.0.1" if url.host in (None, "localhost", "::1") else url.host
+        return f"postgresql {host} {url.port or 5432} {url.database}"
+    place = text.removeprefix("sqlite:///").removeprefix("file://")
+    return place.rstrip("/") if "://" in place else str((root / place).resolve())

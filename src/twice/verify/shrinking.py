@@ -181,6 +181,9 @@ class _Shrinking:
 
     def _on(self, folders: Mapping[str, str], rows: Mapping[str, int]) -> Trial:
         inputs = Inputs(dict(folders), {name: rows[name] for name in folders})
+        # Changed copies of an input that is the same are the same.
+        known, before = self.trial.inputs.variants, self.trial.inputs.folders
+        inputs.variants = {which: path for which, path in known.items() if folders[which[1]] == before[which[1]]}
         return replace(self.trial, steps=self.steps, inputs=inputs)
 
     def _made(self, smaller: Trial) -> Finding | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import shlex
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +20,7 @@ from twice.verify.evidence import Evidence, compare
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from twice.errors import TwiceError
     from twice.model.pipelines import Pipeline
     from twice.model.steps import Step
     from twice.model.tables import Read
@@ -240,6 +242,32 @@ class Trial:
         chosen = self.inputs.folders if tables is None else tables
         return {table: self.variant(name, table, change) for table in chosen}
 
+    def step_of(self, error: TwiceError) -> Step:
+        """Return the step that an error is about."""
+        about = (step for step in self.steps if re.search(rf"\bstep {re.escape(step.name)}(?![\w-])", error.message))
+        return next(about, self.steps[-1])
+
+    def run_each(self, case: Case, *windows: Window) -> dict[str, TwiceError]:
+        """Run step by step, and go on with those that read nothing of a refused one; return what was refused."""
+        refused: dict[str, TwiceError] = {}
+        for window in windows:
+            for step in self.steps:
+                if step.name in refused or any(step.name == each.name for each in self.behind(refused)):
+                    continue
+                if (error := case.try_run(window, steps=[step.name]).error) is not None:
+                    refused[step.name] = error
+        return refused
+
+    def behind(self, names: Container[str]) -> tuple[Step, ...]:
+        """Return the steps that read, directly or not, what some steps write; without these."""
+        tables = {step.writes.name for step in self.steps if step.name in names}
+        found = []
+        for step in self.steps:
+            if step.name not in names and any(read.table.name in tables for read in step.reads.values()):
+                tables.add(step.writes.name)
+                found.append(step)
+        return tuple(found)
+
     def repeat(self, check: str) -> str:
         """Return the command that makes just this check, with the same seed."""
         return shlex.join(["twice", "verify", *self.command, "--check", check, "--seed", str(self.seed)])
@@ -257,6 +285,8 @@ class Trial:
         """Compare a case with a clean run, table by table; what only follows from another difference is left out."""
         other = against or self.clean
         chosen = self.compared if steps is None else steps
+        if not chosen:
+            raise NotRun("no table can be compared: each is declared as not repeatable, or keeps rows by design")
         tables_asked = [step.writes.name for step in chosen]
         expected = {name: other.digest(name) for name in tables_asked} if against is not None else self.expected
         wrong = [step for step in chosen if case.digest(step.writes.name) != expected[step.writes.name]]

@@ -52,6 +52,8 @@ class Clock:
                 workers={**child.worker_start(), "TZ": zone, "TWICE_VERIFY_CLOCK": str(seconds)},
                 seconds=seconds,
             )
+        if ended.broken:
+            raise NotRun(f"another process could not be made ready: {ended.broken}")
         if ended.problem:
             finding = trial.finding(
                 self,

@@ -95,7 +95,7 @@ class _Deaths:
 
     def _kill(self, case: Case, step: str, point: str) -> None:
         ended = self.children.run(case, self.trial.unit, steps=[step], fail_point=f"{point}:kill")
-        if ended.killed and not ended.broken:
+        if ended.killed and not ended.broken and ended.point == point:
             self.died.append((step, point))
         else:
             self.missed.append(f"{step} at {point} ({ended.problem or 'the run did not come to it'})")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from twice.content.rows import row_hashes
 from twice.verify.trial import Seen, Why
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Deterministic:
         def shuffled(rows: DataFrame) -> DataFrame:
             # By a hash and not by chance, so that the same seed shuffles alike.
             seed = zlib.crc32(str(trial.seed).encode())
-            return rows.repartition(_FILES).sortWithinPartitions(F.xxhash64(F.lit(seed), *rows.columns))
+            return rows.repartition(_FILES).sortWithinPartitions(F.xxhash64(F.lit(seed), *row_hashes(rows.schema)))
 
         ways = {
             "again": ({}, {}),

@@ -31,6 +31,8 @@ class Effects:
         case = trial.case()
         case.run(trial.before, trial.unit)
         first = list(case.recorder.calls)
+        if not first:
+            raise NotRun("no effect was due in these units")
         case.run(trial.unit)
         again = case.recorder.calls[len(first) :]
         findings: list[Finding] = []
@@ -39,7 +41,8 @@ class Effects:
         for effect in {call.effect for call in first}:
             one, other = _said(trial.clean.recorder.calls, effect), _said(first, effect)
             if one != other and effect not in {call.effect for call in again}:
-                difference = next(iter((one - other) + (other - one)))
+                private = bool(trial.pipeline.effects[effect].after.personal)
+                difference = "(personal)" if private else next(iter((one - other) + (other - one)))
                 findings.append(self._finding(trial, effect, f"two clean runs say different things: {difference}"))
         return Seen(f"{len(first):,} calls, none of them again in a second run", findings)
 

@@ -6,20 +6,23 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from twice.errors import GateFailed, StepFailed
+from twice.errors import GateFailed
 from twice.verify.trial import NotRun, Seen, Why
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from twice.verify.trial import Trial
+    from twice.errors import TwiceError
+    from twice.verify.cases import Case
+    from twice.verify.trial import Finding, Trial
 
 
 class Empty:
-    """Take all rows out of the inputs of a unit that was published, and run it again.
+    """Take all rows out of the inputs of a unit that was published, and run it again, step by step.
 
     Either a gate refuses the empty unit and the last good version stays, or the unit holds what a first run on empty
-    inputs makes. Rows that stay behind, and steps that cannot handle an empty input, are found.
+    inputs makes. Rows that stay behind, and steps that cannot handle an empty input, are found. Steps that read what
+    was refused are not run.
     """
 
     name = "empty"
@@ -36,43 +39,55 @@ class Empty:
         def nothing(rows: DataFrame) -> DataFrame:
             return rows.where(F.lit(False))
 
-        empty = trial.variants("empty", nothing, cut)
+        empty = {**trial.inputs.folders, **trial.variants("empty", nothing, cut)}
         was_full, never_full = trial.case(), trial.case()
         was_full.run(trial.before, trial.unit)
         never_full.run(trial.before)
+        refused: dict[str, TwiceError] = {}
         for case in (was_full, never_full):
-            case.read_from({**trial.inputs.folders, **empty})
-        second = never_full.try_run(trial.unit)
-        first = was_full.try_run(trial.unit)
-        for error in (first.error, second.error):
-            if isinstance(error, StepFailed):
-                step = trial.pipeline.find(trial.steps[len(first.steps)].name)
-                finding = trial.finding(
-                    self,
-                    step,
-                    f"it fails on an empty input: {error.message.splitlines()[0]}",
-                    cause="the step reads a value out of its input, such as first()[0] or a division by a count",
-                    fix="return an empty DataFrame with the same columns",
-                    inputs=was_full.folders,
-                )
-                return Seen("", [finding])
-        if isinstance(first.error, GateFailed):
-            findings = trial.differences(self, was_full, names=("before", "after an empty unit was refused"))
-            return Seen(f"refused: {first.error.message.splitlines()[0]}", findings)
-        for error in (first.error, second.error):
-            if error is not None:
-                raise error
-        why = Why(
-            what="rows of the unit stayed behind after its input became empty",
-            cause="the write replaces only what it has new rows for",
-            fix="replace the whole unit: write=Overwrite()",
+            case.read_from(empty)
+            refused |= trial.run_each(case, trial.unit)
+        by_gate = {name: error for name, error in refused.items() if isinstance(error, GateFailed)}
+        findings = [self._fails(trial, name, error) for name, error in refused.items() if name not in by_gate]
+        findings += self._left_behind(trial, was_full, never_full, refused)
+        said = [f"{name} refused: {error.message.splitlines()[0]}" for name, error in by_gate.items()]
+        behind = [step.name for step in trial.behind(refused)]
+        if behind:
+            said.append(f"not run behind it: {', '.join(behind)}")
+        count = len(trial.steps) - len(refused) - len(behind)
+        return Seen(
+            "; ".join([*([f"{count} steps leave nothing of the emptied unit"] if count else []), *said]), findings
         )
-        findings = trial.differences(
+
+    def _left_behind(
+        self, trial: Trial, was_full: Case, never_full: Case, refused: dict[str, TwiceError]
+    ) -> list[Finding]:
+        """Compare what was published with a unit that was never full, and what was refused with what it was."""
+        still = {*refused, *(step.name for step in trial.behind(refused))}
+        published = [step for step in trial.replacing if step.name not in still]
+        kept = [step for step in trial.compared if step.name in still]
+        findings: list[Finding] = []
+        if published:
+            why = Why(
+                what="rows of the unit stayed behind after its input became empty",
+                cause="the write replaces only what it has new rows for",
+                fix="replace the whole unit: write=Overwrite()",
+            )
+            names = ("never full", "emptied")
+            findings += trial.differences(self, was_full, against=never_full, names=names, why=why, steps=published)
+        if kept:
+            names = ("before", "after an empty unit was refused")
+            findings += trial.differences(self, was_full, names=names, steps=kept)
+        if not published and not kept:
+            raise NotRun("every table keeps merged or inserted rows by design")
+        return findings
+
+    def _fails(self, trial: Trial, name: str, error: TwiceError) -> Finding:
+        return trial.finding(
             self,
-            was_full,
-            against=never_full,
-            names=("never full", "emptied"),
-            why=why,
-            steps=trial.replacing,
+            trial.pipeline.find(name),
+            f"it fails on an empty input: {error.message.splitlines()[0]}",
+            cause="the step reads a value out of its input, such as first()[0] or a division by a count",
+            fix="return an empty DataFrame with the same columns",
+            inputs=trial.inputs.folders,
         )
-        return Seen(f"{len(trial.replacing)} tables hold nothing of the emptied unit", findings)

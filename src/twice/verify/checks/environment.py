@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from twice.verify import child
 from twice.verify.children import Children
-from twice.verify.trial import Seen, Why
+from twice.verify.trial import NotRun, Seen, Why
 
 if TYPE_CHECKING:
     from twice.verify.children import Ended
@@ -22,8 +22,9 @@ _SEED = "4242"
 class Environment:
     """Run the unit in a process with another home, user, time zone, locale, working directory and hash seed.
 
-    Spark's Python workers get the same. A step that asks for any other variable gets another value. A step that looks
-    at where it runs, or that depends on the order in which Python keeps a set of texts, fails.
+    Spark's Python workers get the same. The project's own code that asks for any other variable while a step's function
+    runs gets another value; what it reads when it is imported, and what libraries and workers ask for, stays as it is.
+    A step that looks at where it runs, or that depends on the order in which Python keeps a set of texts, fails.
     """
 
     name = "environment"
@@ -46,6 +47,8 @@ class Environment:
                 other_answers=True,
                 workers={**other, **child.worker_start(), "TWICE_VERIFY_DIRECTORY": str(directory)},
             )
+        if ended.broken:
+            raise NotRun(f"another process could not be made ready: {ended.broken}")
         if ended.problem:
             finding = trial.finding(
                 self,

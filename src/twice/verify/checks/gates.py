@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from twice.content.rows import column
 from twice.engine.gating import judge
 from twice.engine.plan import plan
 from twice.engine.run import job_of
-from twice.errors import TwiceError
+from twice.errors import GateFailed
 from twice.model import gates as g
 from twice.verify.trial import NotRun, Seen
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from twice.engine.plan import Stage
     from twice.model.tables import Table
     from twice.verify.trial import Trial
+
+log = logging.getLogger("twice")
 
 _MOST = 1_000_000
 _ODD_TEXT = "twice: not a value that anyone expects"
@@ -45,6 +48,7 @@ class Gates:
     def __call__(self, trial: Trial) -> Seen:
         """Hand broken rows to every gate."""
         case, count, findings = trial.clean, 0, []
+        silent: list[str] = []
         stages = {stage.step.name: stage for stage in plan(case.pipeline, trial.unit)}
         for step in trial.steps:
             for gate in step.writes.gates:
@@ -53,7 +57,9 @@ class Gates:
                 job = job_of(case.workshop, case.pipeline, stage, "verify")
                 rows = case.rows(step.writes.name, job.session)
                 assert rows is not None  # noqa: S101 - the clean run has ended
-                if not self._can_fail(_with_gate(job, stage, gate), gate, rows):
+                if rows.where(scope_filter(job.target)).isEmpty():
+                    silent.append(step.name)
+                elif not self._can_fail(_with_gate(job, stage, gate), gate, rows):
                     findings.append(
                         trial.finding(
                             self,
@@ -65,14 +71,21 @@ class Gates:
                     )
         if not count:
             raise NotRun("the chosen steps' tables declare no gates")
-        return Seen(f"{count} gates, each of which refuses a broken result", findings)
+        if len(silent) == count:
+            raise NotRun(f"the unit has no rows to break in {', '.join(dict.fromkeys(silent))}")
+        aside = (
+            f"; not shown, because the unit has no rows: those of {', '.join(dict.fromkeys(silent))}" if silent else ""
+        )
+        return Seen(f"{count - len(silent)} gates, each of which refuses a broken result{aside}", findings)
 
     def _can_fail(self, job: Job, gate: g.Gate, rows: DataFrame) -> bool:
         for broken in _broken(gate, rows.where(scope_filter(job.target)), job.step.writes):
             try:
                 judge(job, broken)
-            except TwiceError:
+            except GateFailed:
                 return True
+            except Exception as error:  # noqa: BLE001 - broken rows may break the gate's own code: it has not answered
+                log.debug("gate %s on a broken result: %s", gate.text, error)
         return False
 
 
@@ -86,11 +99,15 @@ def _with_gate(job: Job, stage: Stage, gate: g.Gate) -> Job:
 
 def _broken(gate: g.Gate, rows: DataFrame, table: Table) -> Iterator[DataFrame]:
     """Yield broken results, those first that the gate is about."""
-    kept = {name.lower() for name in table.partition_columns}
+    kept = {table.partition.column.lower()} if table.partition is not None else set()
     if isinstance(gate, g.NotNull | g.Accepted | g.Range):
         if gate.column.lower() in kept:
             return
         yield from _with_values(rows, gate.column)
+        if isinstance(gate, g.Range) and isinstance(rows.schema[gate.column].dataType, T.NumericType):
+            bounds = [F.lit(gate.min).cast("double") - 1, F.lit(gate.max).cast("double") + 1]
+            for value in bounds:
+                yield rows.withColumn(gate.column, value.try_cast(rows.schema[gate.column].dataType))
         return
     yield rows.where(F.lit(False))
     yield rows.unionByName(rows)

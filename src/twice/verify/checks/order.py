@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from twice.engine.lateness import brings_late_rows
 from twice.verify.trial import NotRun, Seen, Why
 
 if TYPE_CHECKING:
@@ -38,8 +39,9 @@ _ORDERS = {"newer unit first": _newer_first, "older unit once more": _older_agai
 class Order:
     """Run two units in the other order, the older one after the newer one, and both at once.
 
-    A step that declares `depends_on_past=True` has one order, and a step that reads a table as it is at the moment of
-    the run (`.latest()`) is about that moment: neither is compared, nor what reads of them.
+    A step that declares `depends_on_past=True` has one order. A step that reads another step's table as it is at the
+    moment of the run (`.latest()`), looks back in it or waits for its late rows is about that moment. Neither is
+    compared, nor what reads of them.
     """
 
     name = "order"
@@ -51,8 +53,10 @@ class Order:
         made = {step.writes.id for step in trial.steps}
 
         def moment(step: Step) -> bool:
-            latest = any(read.mode == "latest" and read.table.id in made for read in step.reads.values())
-            return step.depends_on_past or latest
+            return step.depends_on_past or any(
+                read.table.id in made and (read.mode == "latest" or read.lookback or brings_late_rows(read))
+                for read in step.reads.values()
+            )
 
         steps = trial.untouched_by(moment)
         if not steps:

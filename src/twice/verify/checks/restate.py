@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from twice.content.rows import row_hashes
 from twice.errors import GateFailed
 from twice.verify.trial import NotRun, Seen, Why
 
@@ -37,7 +38,7 @@ class Restate:
             raise NotRun("no input is cut to the window")
 
         def fewer(rows: DataFrame) -> DataFrame:
-            return rows.where(F.pmod(F.xxhash64(F.lit(trial.seed), *rows.columns), F.lit(_SHARE)) != 0)
+            return rows.where(F.pmod(F.xxhash64(F.lit(trial.seed), *row_hashes(rows.schema)), F.lit(_SHARE)) != 0)
 
         smaller = {**trial.inputs.folders, **trial.variants(f"fewer-{trial.seed}", fewer, cut)}
         case, clean = trial.case(), trial.case()

@@ -37,14 +37,15 @@ class Schema:
             return rows.select(F.lit("added").alias(_ADDED), *rows.columns)
 
         case = trial.case(trial.variants("wider", wider))
-        for window in (trial.before, trial.unit):
-            error = case.try_run(window).error
-            if isinstance(error, SchemaRefused):
-                return Seen(f"refused: {error.message.splitlines()[0]}")
-            if error is not None:
+        refused = trial.run_each(case, trial.before, trial.unit)
+        for error in refused.values():
+            if not isinstance(error, SchemaRefused):
                 raise error
+        left_out = {*refused, *(step.name for step in trial.behind(refused))}
+        said = "".join(f"; {name} refused: {error.message.splitlines()[0]}" for name, error in refused.items())
         findings, passed_on = [], []
-        for step in trial.compared:
+        steps = [step for step in trial.compared if step.name not in left_out]
+        for step in steps:
             table = step.writes
             wide, narrow = case.rows(table.name), trial.clean.rows(table.name)
             assert wide is not None and narrow is not None  # noqa: S101, PT018 - both runs have ended
@@ -67,7 +68,7 @@ class Schema:
                 )
             )
         on = f"; handed on by {', '.join(passed_on)}" if passed_on else ""
-        return Seen(f"{len(trial.compared)} tables keep their values{on}", findings)
+        return Seen(f"{len(steps)} tables keep their values{on}{said}", findings)
 
 
 def _content(rows: DataFrame) -> object:

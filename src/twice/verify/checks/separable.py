@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from twice.engine.lateness import brings_late_rows
 from twice.model.patterns import Whole
 from twice.model.windows import Window
 from twice.verify.trial import NotRun, Seen, Why
@@ -69,12 +70,14 @@ def _run_together(trial: Trial, case: Case, apart: dict[str, str]) -> tuple[Step
 def _unit_by_unit(trial: Trial) -> Case | None:
     """Return what to compare with; None: the clean run.
 
-    A step that reads the current state of another step's table sees, in one job, what that table holds after both
-    units. It is compared with runs that see the same.
+    A step that reads the current state or late rows of another step's table sees, in one job, what that table holds
+    after both units. It is compared with runs that see the same.
     """
     written = {step.writes.id for step in trial.steps}
     if not any(
-        read.mode == "latest" and read.table.id in written for step in trial.steps for read in step.reads.values()
+        read.table.id in written and (read.mode == "latest" or brings_late_rows(read))
+        for step in trial.steps
+        for read in step.reads.values()
     ):
         return None
     case = trial.case()

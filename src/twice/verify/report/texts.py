@@ -8,8 +8,8 @@ from twice.ledger.redaction import redact
 from twice.verify.sources import INPUTS
 
 # What `sandbox.py` calls the twins of a store: one namespace for each case, or one database file for each case.
-_NAMESPACE = re.compile(r"(`?)\bverify_(\w+)\1\.(`?)c\d+_")
-_FILE = re.compile(r"\bverify_c\d+_(?=\w)")
+_NAMESPACE = re.compile(r"(`?)\bverify_(\w+)\1\.(`?)c\d+(?:x[0-9a-f]+)?_")
+_FILE = re.compile(r"\bverify_c\d+(?:x[0-9a-f]+)?_(?=\w)")
 _COPY = re.compile(rf"`?\b{INPUTS}\b`?\.")
 # What XML cannot hold, and what would steer a terminal.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
