@@ -90,6 +90,7 @@ def test_the_names_for_tests_are_these_and_resolve():
         "assert_idempotent",
         "assert_same_table",
         "assert_separable",
+        "check",
         "run",
         "table_of",
     ]

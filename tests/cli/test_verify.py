@@ -236,6 +236,7 @@ def per_customer(orders, customers):
 """
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_sampling_that_may_break_joins_is_warned_of(verified):
     verified.lab.sql("create table {space}.customers using iceberg as select concat('c', id) customer from range(10)")

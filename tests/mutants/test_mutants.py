@@ -22,8 +22,8 @@ def test_the_catalogue_is_well_formed():
         ast.parse(mutant.edit(PIPELINE.read_text()))
 
 
-# One of each kind; `make mutants` and the full lane take them all.
-FEW = ("append instead of overwrite", "any of the deliveries", "a gate that says yes", "a dropped gate")
+# Two that need few runs; `make mutants` and the full lane take them all.
+FEW = ("append instead of overwrite", "a dropped gate")
 
 
 @pytest.fixture(scope="module")

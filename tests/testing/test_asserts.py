@@ -77,6 +77,7 @@ def test_a_step_that_numbers_its_runs_is_not_idempotent(spark):
     assert not any(line.startswith("  repeat:") for line in rest)
 
 
+@pytest.mark.full
 def test_a_step_whose_rows_depend_on_their_order_is_not_deterministic(spark):
     pipeline = Pipeline("lists", grain=Day)
     lists = Table("lake.mart.lists", partition=Day("d"), key=["d"], write=Overwrite())

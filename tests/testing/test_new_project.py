@@ -20,6 +20,7 @@ def new_project(folder):
     assert "python -m pytest" in done.stdout
 
 
+@pytest.mark.full
 @pytest.mark.slow(reason="makes the checks that a new project has")
 def test_the_tests_of_a_new_project_pass(pytester, inner, spark):
     new_project(pytester.path)

@@ -67,6 +67,7 @@ def test_s23_rows_that_depend_on_their_order(world):
     assert "shuffled input" in finding.what
 
 
+@pytest.mark.full
 def test_a_declared_step_is_not_compared(world):
     def sampled(orders):
         return orders.groupBy("d").agg(F.collect_list("order_id").alias("ids"), F.lit("all").alias("customer"))
@@ -97,12 +98,14 @@ def test_a_step_that_fails_on_an_empty_day(world):
     assert "it fails on an empty input" in found.findings[0].what
 
 
+@pytest.mark.full
 def test_an_empty_day_that_a_gate_refuses(world):
     found = world.check("empty", world.pipeline(per_customer, world.table(gates=[gates.row_count(min=1)])))
     assert found.status == "passed"
     assert found.summary.startswith("per_customer refused: ")
 
 
+@pytest.mark.full
 def test_an_empty_day_that_only_a_later_gate_refuses(world):
     pipeline, sales = world.pipeline(per_customer, world.table()), world.table()
     best = world.table("best", key=["d"], gates=[gates.row_count(min=1)])
@@ -116,6 +119,7 @@ def test_an_empty_day_that_only_a_later_gate_refuses(world):
     assert found.summary.startswith("1 steps leave nothing of the emptied unit; follows refused: ")
 
 
+@pytest.mark.full
 def test_a_unit_that_does_not_change_back(world):
     calls = itertools.count(1)
 
@@ -127,7 +131,7 @@ def test_a_unit_that_does_not_change_back(world):
     assert "not what a clean run makes of it" in found.findings[0].what
 
 
-@pytest.mark.parametrize("healthy", [True, False])
+@pytest.mark.parametrize("healthy", [pytest.param(True, marks=pytest.mark.full), False])
 def test_rows_that_are_delivered_twice(world, healthy):
     def counted(orders):
         return per_customer(orders.dropDuplicates(["order_id"]) if healthy else orders)
@@ -139,7 +143,7 @@ def test_rows_that_are_delivered_twice(world, healthy):
         assert "delivered twice" in found.findings[0].what
 
 
-@pytest.mark.parametrize("healthy", [True, False])
+@pytest.mark.parametrize("healthy", [pytest.param(True, marks=pytest.mark.full), False])
 def test_rows_that_come_late(world, healthy):
     def by_day(orders):
         return orders.groupBy(F.to_date("ordered_at").alias("d")).agg(F.count("*").alias("orders"))
@@ -159,7 +163,7 @@ def test_a_hash_of_all_columns_moves_when_one_is_added(world):
     assert list(found.findings[0].evidence.matches) == ["hash"]
 
 
-@pytest.mark.parametrize("healthy", [True, False])
+@pytest.mark.parametrize("healthy", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_effects_are_recorded_and_say_the_same(world, healthy):
     calls = itertools.count(1)
     pipeline = world.pipeline(per_customer, world.table())
@@ -184,6 +188,7 @@ def test_effects_are_recorded_and_say_the_same(world, healthy):
         assert "two clean runs say different things" in found.findings[0].what
 
 
+@pytest.mark.full
 def test_a_function_of_on_change_is_not_called_either(world):
     called = []
     pipeline = world.pipeline(per_customer, world.table())
@@ -212,6 +217,7 @@ def test_a_unit_without_rows_is_refused_though_the_one_before_has_some(world):
     assert error.value.to_go_on == "choose one that has: --for 2026-04-26 or --for 2026-04-25 or --for 2026-04-24"
 
 
+@pytest.mark.full
 def test_gates_on_dimensions_on_wide_bounds_and_with_code_that_breaks(world):
     def sound(rows):
         return rows.agg(F.sum("orders")).first()[0] > 0

@@ -38,6 +38,7 @@ def saved(modules, body=FAULTY):
         return save_case(trial, chosen(["run-twice"], quick=False)[0], finding, modules.lab.folder / "tests")
 
 
+@pytest.mark.full
 @pytest.mark.slow(reason="makes the check four times: it is found, saved, failed and passed")
 def test_s23_a_saved_case_fails_until_the_fault_is_mended(modules):
     there = modules.lab.folder / "tests" / "test_verify_sales_run_twice.py"

@@ -26,6 +26,7 @@ def outcome(pipeline, spark):
         return make(Separable(), trial)
 
 
+@pytest.mark.full
 @pytest.mark.slow(reason="three steps in three cases")
 def test_the_current_state_of_another_table_is_no_finding_and_a_step_on_its_past_is_left_out(spark):
     pipeline = Pipeline("people", grain=Day)

@@ -41,6 +41,7 @@ def shrunk(modules, body, **bounds):
         return found, rows
 
 
+@pytest.mark.full
 def test_rows_that_the_differing_rows_come_from_are_tried_first(modules):
     found, rows = shrunk(modules, FAULTY, goal=5)
     assert {row["customer"] for row in rows} == {"c7"}

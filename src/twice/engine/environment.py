@@ -43,19 +43,29 @@ _SETTINGS = (
 )
 # Each of them brings back what an earlier Spark computed.
 _LEGACY = "spark.sql.legacy."
+_known: dict[tuple[str, str], dict[str, object]] = {}
 
 
 def environment(workshop: Workshop, pipeline: Pipeline) -> dict[str, object]:
     """Describe what a run of a pipeline is made with now; no Spark job is started."""
     found: dict[str, object] = {}
     with suppress(Py4JError, OSError):  # a Spark that is gone is for the run itself to report
-        session = fresh(workshop.spark, pipeline.zone.key)
-        found = {"versions": _versions(session.version), "settings": settings(session)}
-        if jars := _jars(session):
-            found["jars"] = jars
+        found |= _of_spark(workshop.spark, pipeline.zone.key)
     if commit := commit_at(_folder(pipeline)):
         found |= {"commit": commit.id, "dirty": commit.dirty}
     return found
+
+
+def _of_spark(spark: SparkSession, zone: str) -> dict[str, object]:
+    """Describe the Spark that steps run on; sessions of one application begin with the same settings, so once is enough."""
+    application = (str(spark.sparkContext.applicationId), zone)
+    if application not in _known:
+        session = fresh(spark, zone)
+        found: dict[str, object] = {"versions": _versions(session.version), "settings": settings(session)}
+        if jars := _jars(session):
+            found["jars"] = jars
+        _known[application] = found
+    return _known[application]
 
 
 def settings(session: SparkSession) -> dict[str, str]:
