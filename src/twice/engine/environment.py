@@ -57,7 +57,7 @@ def environment(workshop: Workshop, pipeline: Pipeline) -> dict[str, object]:
 
 
 def _of_spark(spark: SparkSession, zone: str) -> dict[str, object]:
-    """Describe the Spark that steps run on; sessions of one application begin with the same settings, so once is enough."""
+    """Describe the Spark that steps run on, once: all sessions of one application begin with the same settings."""
     application = (str(spark.sparkContext.applicationId), zone)
     if application not in _known:
         session = fresh(spark, zone)
