@@ -65,7 +65,8 @@ def test_a_run_that_something_unexpected_stops_has_failed_and_is_not_running(mon
     stores = SimpleNamespace(of=refuse(problem) if where == "stores" else lambda _table: None)
     monkeypatch.setattr("twice.engine.session.activate", lambda _session: None)
     heard: list[Event] = []
-    shop = Workshop(SimpleNamespace(newSession=refuse(problem)), stores, ledger, listener=heard.append)
+    spark = SimpleNamespace(newSession=refuse(problem), sparkContext=SimpleNamespace(applicationId="of this test"))
+    shop = Workshop(spark, stores, ledger, listener=heard.append)
     with pytest.raises(Py4JNetworkError):
         execute(shop, pipeline, planned)
     assert ended(ledger) == ("failed", "the JVM does not answer")
