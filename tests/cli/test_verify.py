@@ -268,7 +268,7 @@ def test_a_unit_without_data_is_refused_with_one_that_has(verified):
     with pytest.raises(Exception, match="no input of sales has rows for 2026-05-25") as failure:
         verified.call(verified.order(MENDED, "run-twice", unit="2026-05-25"))
     assert failure.value.exit_code == 2
-    assert failure.value.to_go_on == "choose one that has: --for 2026-04-25, 2026-04-24"
+    assert failure.value.to_go_on == "choose one that has: --for 2026-04-25 or --for 2026-04-24"
 
 
 @pytest.mark.spark

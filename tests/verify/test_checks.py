@@ -242,6 +242,7 @@ def test_gates_that_cannot_fail(world):
     ]
 
 
+@pytest.mark.full
 def test_steps_of_a_pipeline_are_blamed_apart(world):
     calls = itertools.count(1)
     pipeline = Pipeline("sales", grain=world.pipeline(per_customer, world.table("x")).grain)

@@ -42,6 +42,7 @@ def verified(lab, monkeypatch):
     return Verified(lab, monkeypatch)
 
 
+@pytest.mark.full
 def test_a_healthy_step_is_the_same_at_another_time(verified):
     zones = verified.lab.spark._jvm.java.util.TimeZone
     before = zones.getDefault().getID(), verified.lab.spark.conf.get("spark.sql.session.timeZone")

@@ -29,6 +29,7 @@ def verified(lab, monkeypatch):
     return Verified(lab, monkeypatch)
 
 
+@pytest.mark.full
 def test_a_healthy_unit_is_published_once(verified):
     with verified.trial(verified.write(HEALTHY)) as trial:
         outcome = make(DoubleFire(), trial)

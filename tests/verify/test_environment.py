@@ -42,6 +42,7 @@ def verified(lab, monkeypatch):
     return Verified(lab, monkeypatch)
 
 
+@pytest.mark.full
 def test_a_healthy_step_is_the_same_elsewhere(verified):
     before = dict(os.environ)
     with verified.trial(verified.write(HEALTHY)) as trial:

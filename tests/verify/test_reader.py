@@ -54,6 +54,7 @@ def verified(lab, monkeypatch):
     return Verified(lab, monkeypatch)
 
 
+@pytest.mark.full
 def test_a_healthy_publish_shows_whole_versions(verified):
     with verified.trial(verified.write(HEALTHY)) as trial:
         outcome = make(Reader(), trial)

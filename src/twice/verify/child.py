@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twice.config import Config
+from twice.errors import ConfigError
 from twice.failpoints import watched
 from twice.loading import load_object
 from twice.model.pipelines import Pipeline
@@ -93,7 +94,11 @@ def _carry_out(order: Order, say: Callable[..., None]) -> int:
     spark = _join(*order.gateway)
     spark.sparkContext.environment.update(order.workers)
     asked: set[str] = set()
-    case = _reopened(order, spark, asked)
+    try:
+        case = _reopened(order, spark, asked)
+    except ConfigError as error:  # the pipeline's own code fails where it is imported: that is for the check
+        say(status="failed", problem=error.message, steps=[])
+        return error.exit_code
     os.environ["TWICE_FAILPOINT"] = order.fail_point
     say(state="ready")
     sys.stdin.buffer.readline()  # the parent says when
