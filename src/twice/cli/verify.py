@@ -337,7 +337,7 @@ def _print(order: Order, done: Done, *, as_json: bool) -> None:
     folder = order.sandbox or order.settings.config.root / ".twice" / "verify"
     try:
         findings = write_rest(report, folder)
-    except OSError:  # what the terminal shows is enough to go on
+    except OSError:  # the terminal shows the finding anyway
         findings = [(finding, None) for finding in report.findings]
     for finding, rest in findings:
         print_text("\n" + "\n".join(finding_lines(finding, rest)))

@@ -63,7 +63,7 @@ def _again(job: Job, name: str, read: Read, record: InputRecord) -> Pinned:
         return replace(found, version=now)
     if source.abilities.history:
         raise StoreRefused(
-            f"{what} is no longer kept at version {record.version}, and what was read of it has changed since",
+            f"version {record.version} of {what} has expired, and the rows that the run read have changed since",
             to_go_on=_KEEP,
         )
     if _is_untold(record):

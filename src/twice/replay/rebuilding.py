@@ -61,7 +61,7 @@ def rebuild(job: Job, recorded: Recorded) -> DataFrame:
 
 
 def _require_base(job: Job, recorded: Recorded) -> None:
-    """Refuse a merge into what is no longer there."""
+    """Refuse a merge into a version that has expired."""
     table, base = job.step.writes, recorded.attempt.base_version
     if is_readable(job, table, base):
         return
@@ -76,7 +76,7 @@ def _require_base(job: Job, recorded: Recorded) -> None:
 def _merged(job: Job, recorded: Recorded, rows: DataFrame) -> DataFrame:
     """Merge rows into the table as it was at the claim, outside of the table."""
     base = job.store.read(job.session, job.step.writes, recorded.attempt.base_version).where(scope_filter(job.target))
-    # Read several times: a lost block must fail the replay, not be computed anew.
+    # Read several times: a lost block must fail the replay, not be recomputed.
     written, _ = compare_by_key(job, rows.localCheckpoint(), base)
     matched = matched_columns(job.step.writes)
     keys = written.select(*(column(name).alias(f"_twice_k{place}") for place, name in enumerate(matched)))

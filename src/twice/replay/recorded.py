@@ -112,7 +112,7 @@ def _judged(ledger: Ledger, info: RunInfo, pipeline: Pipeline | None, attempt: A
 def _no_pipeline(info: RunInfo) -> tuple[str, str]:
     name, at, backfill = info.pipeline.partition("@")
     if at:
-        return f"the run built a shadow of {name} for backfill {backfill}, which is no table of its own any more", ""
+        return f"the run built a shadow of {name} for backfill {backfill}, and that shadow does not exist any more", ""
     return (
         f"the pipeline {name} is not configured here",
         f"add it to [pipelines] in twice.toml, or check out the code that had it{_commit(info, ': git checkout ')}",

@@ -48,7 +48,7 @@ def _tried(workshop: Workshop, recorded: Recorded, rows: int) -> StepReplay:
     try:
         found = _rebuilt(workshop, recorded, rows)
     except TransientError:
-        raise  # the same command may succeed later: that is no answer about the run
+        raise  # transient: the same command may succeed later
     except TwiceError as error:
         why = error.message if isinstance(error, StoreRefused) else f"it could not be computed: {error.message}"
         found = cannot(recorded.attempt, why, error.to_go_on if isinstance(error, StoreRefused) else "")

@@ -107,7 +107,7 @@ def assert_same_table(
     for name in columns:
         for side, frame in zip(names, (left, right), strict=True):
             if name not in frame.columns:
-                raise UsageError(f"the key {name} is no column {side}{did_you_mean(name, frame.columns)}")
+                raise UsageError(f"the key column {name} is missing {side}{did_you_mean(name, frame.columns)}")
     types = [
         f"{name} is {left.schema[name].dataType.simpleString()} {names[0]}, "
         f"{right.schema[name].dataType.simpleString()} {names[1]}"
@@ -148,7 +148,7 @@ def _outcome(
     configured = config_for(pipeline, stores, config or project_config())
     session = spark or _session_of(inputs or {}) or running_or_started(configured)
     with trial_of(pipeline, window, inputs, session, configured, steps) as trial:
-        _ = trial.expected  # a pipeline that cannot run at all is no finding of a check
+        _ = trial.expected  # a pipeline that cannot run at all raises here, before the check
         outcome = make(chosen([check], quick=False)[0], trial)
     if outcome.status == "not run":
         raise UsageError(f"{check} cannot be checked: {outcome.summary}", safe="nothing was asserted")

@@ -77,7 +77,7 @@ class Clock:
 
 @contextmanager
 def _moved_zone(trial: Trial) -> Iterator[str]:
-    """Move the time zone of Java, and of sessions for which nobody sets one, until the end of the block."""
+    """Move the time zone of Java, and of sessions that set none, until the end of the block."""
     spark = trial.sandbox.spark
     zones: Any = spark._jvm.java.util.TimeZone  # type: ignore[union-attr]
     machine, session = zones.getDefault(), spark.conf.get(_ZONE)

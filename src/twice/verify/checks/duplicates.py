@@ -17,7 +17,7 @@ class Duplicates:
     """Deliver every row of the inputs twice, where they declare a key that nothing enforces.
 
     Tables that a step or an extract of the pipeline writes have each key once: publishing refuses others. Of an input
-    without a key nobody can say which rows are repeats.
+    without a key, repeats cannot be told from other rows.
     """
 
     name = "duplicates"

@@ -54,7 +54,7 @@ class Effects:
             self,
             step,
             f"effect {effect}: {what}",
-            cause="its key or its payload is made from the moment of the run, or from something that is no input",
+            cause="its key or its payload is made from the moment of the run, or from something other than the inputs",
             fix="make key and payload from the rows of the unit alone",
         )
 
