@@ -138,7 +138,8 @@ def test_s58_an_expired_input_cannot_be_read_unless_it_holds_the_same(lab):
         gone, kept = only(replayed(lab, pipeline, monday)), only(replayed(lab, pipeline, tuesday))
     assert (gone.status, kept.status) == ("cannot", "same")
     assert gone.why == (
-        f"its input raw ({raw.name}) is no longer kept at version {version}, and what was read of it has changed since"
+        f"version {version} of its input raw ({raw.name}) has expired, "
+        "and the rows that the run read have changed since"
     )
     assert "twice maintain --keep" in gone.next_step
     lab.sql("drop table {space}.raw")

@@ -203,5 +203,5 @@ def test_tables_of_other_columns_or_types_differ(spark):
         assert_same_table(left, left.drop("paid"))
     with pytest.raises(AssertionError, match="no column in common"):
         assert_same_table(left, spark.range(1).withColumnRenamed("id", "other"))
-    with pytest.raises(UsageError, match=r"the key idd is no column on the left\. Did you mean id"):
+    with pytest.raises(UsageError, match=r"the key column idd is missing on the left\. Did you mean id"):
         assert_same_table(left, left, key="idd")

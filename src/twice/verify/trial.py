@@ -195,6 +195,20 @@ class Trial:
         return tuple(step for step in self.compared if step.writes.name not in left_out)
 
     @property
+    def windowed(self) -> list[str]:
+        """The copied inputs that steps see a window of; a check that changes a unit's input changes these."""
+        cut = {read.table.name for step in self.steps for read in step.reads.values() if read.mode == "window"}
+        found = [name for name in self.inputs.folders if name in cut]
+        if not found:
+            raise NotRun("no input is cut to the window")
+        return found
+
+    def reads_made(self, step: Step, how: Callable[[Read], bool]) -> bool:
+        """Tell whether a step reads another step's table in a certain way."""
+        made = {each.writes.id for each in self.steps if each is not step}
+        return any(read.table.id in made and how(read) for read in step.reads.values())
+
+    @property
     def replacing(self) -> tuple[Step, ...]:
         """The steps whose tables hold what the last run of each unit made, and nothing of runs before it.
 

@@ -31,15 +31,11 @@ class Empty:
 
     def __call__(self, trial: Trial) -> Seen:
         """Publish a unit, empty its inputs, publish it again; compare with a unit that was never full."""
-        windowed = {read.table.name for step in trial.steps for read in step.reads.values() if read.mode == "window"}
-        cut = [name for name in trial.inputs.folders if name in windowed]
-        if not cut:
-            raise NotRun("no input is cut to the window")
 
         def nothing(rows: DataFrame) -> DataFrame:
             return rows.where(F.lit(False))
 
-        empty = {**trial.inputs.folders, **trial.variants("empty", nothing, cut)}
+        empty = {**trial.inputs.folders, **trial.variants("empty", nothing, trial.windowed)}
         was_full, never_full = trial.case(), trial.case()
         was_full.run(trial.before, trial.unit)
         never_full.run(trial.before)

@@ -60,10 +60,7 @@ class Late:
             fix="read with event_time= and lateness=, and replace the unit: write=Overwrite()",
         )
         # What is computed from the current state of another step's table was computed after both units here.
-        made = {step.writes.id for step in trial.steps}
-        steps = trial.untouched_by(
-            lambda step: any(read.mode == "latest" and read.table.id in made for read in step.reads.values())
-        )
+        steps = trial.untouched_by(lambda step: trial.reads_made(step, lambda read: read.mode == "latest"))
         names = ("all rows on time", "some rows late")
         findings = trial.differences(self, case, names=names, why=why, steps=steps)
         moved = [name for name, digest in early.items() if digest != trial.expected[name]]

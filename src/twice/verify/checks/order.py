@@ -50,12 +50,10 @@ class Order:
 
     def __call__(self, trial: Trial) -> Seen:
         """Run the unit and the one before it in every order."""
-        made = {step.writes.id for step in trial.steps}
 
         def moment(step: Step) -> bool:
-            return step.depends_on_past or any(
-                read.table.id in made and (read.mode == "latest" or read.lookback or brings_late_rows(read))
-                for read in step.reads.values()
+            return step.depends_on_past or trial.reads_made(
+                step, lambda read: read.mode == "latest" or bool(read.lookback) or brings_late_rows(read)
             )
 
         steps = trial.untouched_by(moment)

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from twice.content.rows import row_hashes
 from twice.errors import GateFailed
-from twice.verify.trial import NotRun, Seen, Why
+from twice.verify.trial import Seen, Why
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,15 +32,11 @@ class Restate:
 
     def __call__(self, trial: Trial) -> Seen:
         """Restate a unit, and take it back."""
-        windowed = {read.table.name for step in trial.steps for read in step.reads.values() if read.mode == "window"}
-        cut = [name for name in trial.inputs.folders if name in windowed]
-        if not cut:
-            raise NotRun("no input is cut to the window")
 
         def fewer(rows: DataFrame) -> DataFrame:
             return rows.where(F.pmod(F.xxhash64(F.lit(trial.seed), *row_hashes(rows.schema)), F.lit(_SHARE)) != 0)
 
-        smaller = {**trial.inputs.folders, **trial.variants(f"fewer-{trial.seed}", fewer, cut)}
+        smaller = {**trial.inputs.folders, **trial.variants(f"fewer-{trial.seed}", fewer, trial.windowed)}
         case, clean = trial.case(), trial.case()
         case.run(trial.before, trial.unit)
         clean.run(trial.before)
