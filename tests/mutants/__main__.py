@@ -49,15 +49,20 @@ def false_alarms(shop: Shop) -> list[str]:
     """Make every check on every healthy pipeline; return what they find."""
     alarms = []
     healthy.deliver(shop.production.spark)
-    trials = {"shop": shop.trial(shop.healthy(), place="examples.shop.pipeline:shop")}
+    trials = {}
     for name, pipeline in healthy.PIPELINES.items():
         unit = pipeline.grain.unit(healthy.UNITS[name], pipeline.zone)
         asked = Request(unit, place=f"tests.mutants.healthy:{name}")
         trials[name] = prepared(shop.production, shop.sandbox, pipeline, asked)
+    trials["shop"] = shop.trial(shop.healthy(), place="examples.shop.pipeline:shop")
     print("\n| Pipeline | Passed | Not run | Seconds |\n|---|---|---|---|", flush=True)
     for name, trial in trials.items():
         started = time.monotonic()
-        outcomes = [make(check, trial) for check in ALL]
+        outcomes = []
+        for check in ALL:
+            outcomes.append(make(check, trial))
+            done = outcomes[-1]
+            print(f"{name}: {done.check} {done.status} {time.monotonic() - started:.0f} s", file=sys.stderr)
         alarms += [f"{name}: {finding.what}" for outcome in outcomes for finding in outcome.findings]
         by = {status: [each.check for each in outcomes if each.status == status] for status in ("passed", "not run")}
         took = time.monotonic() - started
