@@ -397,6 +397,7 @@ def test_days_that_are_worth_a_task_each_are_made_without_a_shuffle_and_one_file
     assert (again.status, seen) == ("unchanged", [True, False])
 
 
+@pytest.mark.full
 def test_one_chunk_that_was_compared_speaks_for_the_others_and_so_does_one_that_failed(chunks):
     vouch = Vouch()
     chunks.run(chunks.pipeline(), days_of(2), solo=Scope(day(1)), vouch=vouch)

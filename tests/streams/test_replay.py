@@ -37,6 +37,7 @@ def again(clicks, pipeline, first, end):
     return replay(clicks.lab.workshop, pipeline, pipeline.find_stream(None), clicks.lab.config.checkpoints, batches)
 
 
+@pytest.mark.full
 @ON_EVERY_STORE
 def test_s59_batches_are_restated_while_the_stream_goes_on(clicks):
     # Given two batches that were written by code with a bug

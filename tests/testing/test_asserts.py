@@ -54,15 +54,18 @@ def growing():
     return pipeline
 
 
-@pytest.mark.slow(reason="three assertions, each with runs of its own")
-def test_a_healthy_step_keeps_all_three_promises_without_any_project(spark, tmp_path, monkeypatch):
+def test_a_healthy_step_is_idempotent_without_any_project(spark, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    pipeline, add_up = total()
-    inputs = {"orders": table_of(RAW, ROWS, spark=spark)}
-    assert_idempotent(pipeline, DAY, inputs, spark=spark)
-    assert_deterministic(add_up, DAY, inputs={"lake.raw.orders": ROWS})
-    assert_separable(pipeline.find("add_up"), DAY, inputs)
+    pipeline, _ = total()
+    assert_idempotent(pipeline, DAY, {"orders": table_of(RAW, ROWS, spark=spark)}, spark=spark)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.full
+def test_a_healthy_step_is_deterministic_and_separable(spark):
+    pipeline, add_up = total()
+    assert_deterministic(add_up, DAY, inputs={"lake.raw.orders": ROWS})
+    assert_separable(pipeline.find("add_up"), DAY, {"orders": table_of(RAW, ROWS, spark=spark)})
 
 
 def test_a_step_that_numbers_its_runs_is_not_idempotent(spark):

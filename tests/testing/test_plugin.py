@@ -164,7 +164,7 @@ def test_checks_share_one_copy_of_the_inputs_and_report_in_words(pytester, inner
         import jobs
         import pytest
 
-        @pytest.mark.twice(jobs.shop, dates=["2026-04-25"], checks=["run-twice", "separable"])
+        @pytest.mark.twice(jobs.shop, dates=["2026-04-25"], checks=["run-twice", "empty"])
         def test_shop(twice_spark):
             # The extract was asked for the unit and the unit before, once for both checks.
             assert len(jobs.fetched) == 2

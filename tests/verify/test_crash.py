@@ -132,6 +132,7 @@ def test_effects_are_killed_too_and_are_sent_to_nobody(verified):
     assert deaths(outcome.summary) == points
 
 
+@pytest.mark.full
 def test_a_step_that_counts_its_calls_in_a_file_is_found(verified):
     with verified.trial(verified.write(COUNTING)) as trial:
         outcome = make(Crash(points=["stage.written"]), trial)
