@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
@@ -16,7 +17,8 @@ from datetime import datetime
 
 import company
 from pyspark.sql import Window as Rows
-from twice import InsertOnly
+from twice import InsertOnly, hours
+from twice.effects import Retry
 """
 
 
@@ -29,6 +31,8 @@ class Mutant:
     old: str
     new: str
     steps: tuple[str, ...] = ("orders",)
+    # What the run is for, as `--set` gives it.
+    dimensions: Mapping[str, str] = field(default_factory=dict)
 
     def edit(self, text: str) -> str:
         """Return the pipeline with the fault in it."""

@@ -17,6 +17,7 @@ from tests.mutants.catalogue import CONTRACT, REFUSED, Mutant
 from twice import config as configuration
 from twice.api import workshop
 from twice.engine.guard import code_facts
+from twice.engine.plan import plan
 from twice.errors import TwiceError
 from twice.loading import find_pipeline
 from twice.model.contracts import contracts
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from twice.engine.run import Workshop
     from twice.model.pipelines import Pipeline
+    from twice.model.windows import Window
     from twice.verify.preparing import Inputs
     from twice.verify.trial import Trial
 
@@ -128,11 +130,13 @@ class Shop:
         importlib.invalidate_caches()
         return importlib.import_module(self.module).shop
 
+    def unit(self, pipeline: Pipeline) -> Window:
+        """The day that is verified."""
+        return pipeline.grain.unit(DAY, pipeline.zone)
+
     def trial(self, pipeline: Pipeline, steps: tuple[str, ...] = (), place: str = "") -> Trial:
         """Return a trial of some steps; the inputs of all trials are the same copies."""
-        asked = Request(
-            pipeline.grain.unit(DAY, pipeline.zone), steps=steps, command=("shop", "--for", DAY), place=place
-        )
+        asked = Request(self.unit(pipeline), steps=steps, command=("shop", "--for", DAY), place=place)
         if self._inputs is None:
             self._inputs = prepared(self.production, self.sandbox, self.healthy(), replace(asked, steps=())).inputs
         return on_copies(self.sandbox, pipeline, asked, self._inputs)
@@ -146,6 +150,7 @@ class Shop:
 
         try:
             pipeline = self.mutated(mutant)
+            plan(pipeline, self.unit(pipeline), dimensions=mutant.dimensions, steps=mutant.steps)
             trial = self.trial(pipeline, mutant.steps, f"{self.module}:shop")
             _ = trial.expected
         except TwiceError as error:

@@ -51,3 +51,18 @@ def hashed(text: str) -> int:
 
 def call_number() -> int:
     return next(_calls)
+
+
+def batch_number() -> int:
+    """Count the processes that have started a batch."""
+    return _batch
+
+
+def _next_batch() -> int:
+    log = Path(__file__).with_suffix(".log")
+    with log.open("a") as lines:
+        lines.write(f"{os.getpid()}\n")
+    return len(log.read_text().splitlines())
+
+
+_batch = _next_batch()
