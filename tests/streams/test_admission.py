@@ -16,6 +16,7 @@ from twice.errors import (
     DefinitionError,
     GateFailed,
     KeyViolation,
+    SchemaRefused,
     ScopeHeld,
     StepFailed,
     StoreRefused,
@@ -203,6 +204,33 @@ def test_bad_rows_stop_the_stream_and_are_read_again_once_it_is_repaired(clicks)
                               "happened_at", "received_at", "to_date(happened_at) AS d"))  # fmt: skip
     clicks.run(repaired)
     assert clicks.ids() == ["e1", "e2", "e3"]
+
+
+def test_a_schema_change_in_the_source_stops_the_stream_or_adds_a_column(clicks):
+    lab, raw = clicks.lab, clicks.lab.name("raw")
+    lab.sql("create table {space}.raw (event_id string, page string, happened_at timestamp, received_at bigint)")
+    lab.sql("insert into {space}.raw values ('e1', 'home', timestamp'2026-04-25 12:00:00', 1)")
+    clicks.source = Table(raw)
+    pipeline = clicks.declare(make=lambda rows: rows.selectExpr("*", "to_date(happened_at) AS d"), options={})
+    clicks.run(pipeline)
+    # A column that the table has is gone from the source
+    lab.sql("alter table {space}.raw drop column page")
+    lab.sql("insert into {space}.raw values ('e2', timestamp'2026-04-25 12:00:00', 1)")
+    with pytest.raises(SchemaRefused, match="page"):
+        clicks.run(pipeline)
+    assert clicks.ids() == ["e1"]
+    # It is back, with another type
+    lab.sql("alter table {space}.raw add column page bigint")
+    with pytest.raises(SchemaRefused, match="page"):
+        clicks.run(pipeline)
+    # The function says what becomes of it, and one more column comes with it
+    lab.sql("alter table {space}.raw add column browser string")
+    lab.sql("insert into {space}.raw values ('e3', timestamp'2026-04-25 12:00:00', 1, 7, 'lynx')")
+    mended = "CAST(page AS STRING) AS page"
+    columns = ("event_id", mended, "happened_at", "received_at", "browser", "to_date(happened_at) AS d")
+    clicks.run(clicks.declare(make=lambda rows: rows.selectExpr(*columns), options={}))
+    found = clicks.place.rows("clicks", "event_id", "page", "browser")
+    assert found == [("e1", "home", None), ("e2", None, None), ("e3", "7", "lynx")]
 
 
 def test_gates_judge_each_batch(clicks):

@@ -40,6 +40,29 @@ HEALTHY = """
 def doubled(raw):
     return raw.select("id", "d", (F.col("v") * 2).alias("v"))
 """
+FILES = """
+[stores.files]
+type = "parquet"
+path = "parquet"
+"""
+# "Make room first": the folder of the day is removed before its new rows are there.
+REMOVING = """
+import shutil
+
+from twice import days
+
+files = Table(
+    "files.small.out", partition=Day("d"), key=("id",), write=Overwrite(), schema="id BIGINT, d DATE, v INT"
+)
+
+
+@pipeline.step(reads={"raw": raw, "old": files.window(lookback=days(1))}, writes=files, depends_on_past=True)
+def replaced(raw, old, window):
+    for file in old.inputFiles():
+        table = Path(file.removeprefix("file://")).parents[1]
+        shutil.rmtree(table / f"d={window.start.date()}", ignore_errors=True)
+    return raw.select("id", "d", (F.col("v") * 2).alias("v"))
+"""
 
 
 @dataclass

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.verified import HEALTHY, Verified
+from tests.support.verified import FILES, HEALTHY, REMOVING, Verified
 from twice.failpoints import FAIL_POINTS
 from twice.verify.checks.crash import Crash
 from twice.verify.running import make
@@ -143,6 +143,17 @@ def test_a_step_that_counts_its_calls_in_a_file_is_found(verified):
     assert "killed at stage.written (rows are staged on the branch" in finding.what
     assert finding.evidence.suspects == ("v",)
     assert "outside of its tables" in finding.cause
+
+
+@pytest.mark.full
+def test_a_step_that_removes_old_rows_first_is_found_by_who_reads_after_its_death(verified):
+    verified.lab.declare(FILES)
+    with verified.trial(verified.write(REMOVING)) as trial:
+        # Of the unit itself nothing is there to be removed: the step is killed when it replaces a unit.
+        outcome = make(Crash(points=["stage.written"]), trial)
+
+    assert outcome.status == "failed", outcome
+    assert "after a death at stage.written a reader sees neither version: " in outcome.findings[0].what
 
 
 @pytest.mark.full

@@ -37,6 +37,8 @@ def test_a_healthy_unit_is_published_once(verified):
     assert outcome.status == "passed", outcome
     assert "one published 1 table" in outcome.summary
     assert "one ended held" in outcome.summary or "one had nothing to change" in outcome.summary
+    assert " reads meanwhile saw whole versions" in outcome.summary
+    assert " 0 reads" not in outcome.summary
 
 
 def test_a_step_that_gives_each_process_its_own_number_is_found(verified):

@@ -4,41 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.verified import HEALTHY, Verified
+from tests.support.verified import FILES, HEALTHY, REMOVING, Verified
 from twice.verify.checks.reader import Reader
 from twice.verify.running import make
 
 pytestmark = [pytest.mark.spark]
 
-FILES = """
-[stores.files]
-type = "parquet"
-path = "parquet"
-"""
 ON_FILES = """
 files = Table("files.small.out", partition=Day("d"), key=("id",), write=Overwrite())
 
 
 @pipeline.step(reads={"raw": raw}, writes=files)
 def doubled(raw):
-    return raw.select("id", "d", (F.col("v") * 2).alias("v"))
-"""
-# "Make room first": the folder of the day is removed before its new rows are there.
-REMOVING = """
-import shutil
-
-from twice import days
-
-files = Table(
-    "files.small.out", partition=Day("d"), key=("id",), write=Overwrite(), schema="id BIGINT, d DATE, v INT"
-)
-
-
-@pipeline.step(reads={"raw": raw, "old": files.window(lookback=days(1))}, writes=files, depends_on_past=True)
-def replaced(raw, old, window):
-    for file in old.inputFiles():
-        table = Path(file.removeprefix("file://")).parents[1]
-        shutil.rmtree(table / f"d={window.start.date()}", ignore_errors=True)
     return raw.select("id", "d", (F.col("v") * 2).alias("v"))
 """
 # Nothing changes when rows come later.

@@ -123,20 +123,11 @@ def compare(
     odd = sorted(set(left.columns) ^ set(right.columns))
     key = [name for name in key if name in both] or both
     values = [name for name in both if name not in key]
-    paired = (
-        _numbered(left, both, key)
-        .alias("l")
-        .join(
-            _numbered(right, both, key).alias("r"),
-            reduce(lambda one, other: one & other, (_same(name) for name in [*key, _COPY])),
-            "full_outer",
-        )
-    )
     there = {side: F.col(f"{side}.{_COPY}").isNotNull() for side in "lr"}
     pairs = there["l"] & there["r"]
     equal = {name: _same(name) for name in values}
     differs = pairs & ~reduce(lambda one, other: one & other, equal.values(), F.lit(True))
-    held = paired.persist()
+    held = _paired(left, right, both, key).persist()
     try:
         counts = held.agg(
             F.count(F.when(there["l"], 1)),
@@ -171,6 +162,12 @@ def compare(
         tuple(samples),
         tuple(odd),
     )
+
+
+def _paired(left: DataFrame, right: DataFrame, names: Sequence[str], key: Sequence[str]) -> DataFrame:
+    """Put the rows of both tables side by side, by key."""
+    same = reduce(lambda one, other: one & other, (_same(name) for name in [*key, _COPY]))
+    return _numbered(left, names, key).alias("l").join(_numbered(right, names, key).alias("r"), same, "full_outer")
 
 
 def _numbered(rows: DataFrame, names: Sequence[str], key: Sequence[str]) -> DataFrame:

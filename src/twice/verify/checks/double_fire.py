@@ -6,12 +6,13 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from twice.verify.children import Children
+from twice.verify.reading import CAUSE, FIX, ReaderLoop
 from twice.verify.trial import NotRun, Seen, Why
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from twice.verify.cases import Case
+    from twice.verify.cases import Case, Picture
     from twice.verify.children import Ended
     from twice.verify.trial import Finding, Trial
 
@@ -20,7 +21,8 @@ class DoubleFire:
     """Start two processes for the same unit at the same moment, as a scheduler that triggers twice does.
 
     The tables must be those of a clean run, with one new version each; one of the two works, the other one ends held
-    or finds nothing to change. A step whose rows depend on how often or in which process it was called fails.
+    or finds nothing to change. Meanwhile the tables are read in a loop, and every read must see a whole version. A step
+    whose rows depend on how often or in which process it was called fails.
     """
 
     name = "double-fire"
@@ -33,17 +35,23 @@ class DoubleFire:
             children.prepare()
             case = trial.case()
             case.run(trial.before)
+            old = case.picture()
             pair = [children.start(case, trial.unit) for _ in range(2)]
             for child in pair:
                 child.until_ready()
-            for child in pair:
-                child.go()
-            ends = [children.end(child) for child in pair]
+            with ReaderLoop(case) as loop:
+                for child in pair:
+                    child.go()
+                ends = [children.end(child) for child in pair]
         if broken := next((ended.broken for ended in ends if ended.broken), ""):
             raise NotRun(f"a second process could not run the pipeline: {broken}")
         names = ("in a clean run", "after two runs at once")
         findings = trial.differences(self, case, names=names, why=_WHY) + self._twice(trial, case, ends)
-        return Seen(f"two processes at once: {' and '.join(map(_text, ends))}; the rows are those of a clean run",
+        if not findings:
+            findings = self._seen(trial, loop, old)
+        how = " and ".join(map(_text, ends))
+        reads = f"{loop.count} reads meanwhile saw whole versions"
+        return Seen(f"two processes at once: {how}; the rows are those of a clean run, and {reads}",
                     findings + self._failed(trial, ends))  # fmt: skip
 
     def _twice(self, trial: Trial, case: Case, ends: Sequence[Ended]) -> list[Finding]:
@@ -60,6 +68,12 @@ class DoubleFire:
             for step in trial.compared
             if count[case.names[step.writes.name]] > 1
         ]
+
+    def _seen(self, trial: Trial, loop: ReaderLoop, old: Picture) -> list[Finding]:
+        """Report tables of which a reader saw something in between."""
+        problems = {step: loop.problem(name := step.writes.name, old[name], trial.expected[name])
+                    for step in trial.compared}  # fmt: skip
+        return [trial.finding(self, step, what, cause=CAUSE, fix=FIX) for step, what in problems.items() if what]
 
     def _failed(self, trial: Trial, ends: Sequence[Ended]) -> list[Finding]:
         """Report a run that ended otherwise than done or held."""
