@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 # A status is a word and a sign; colour only repeats it.
 _SIGNS: dict[Status, str] = {"passed": "✓", "failed": "✗", "not run": "–"}
 _CLASSES: dict[Status, str] = {"passed": "passed", "failed": "failed", "not run": "not-run"}
+# Columns of numbers, which stand below their names.
+_NUMBERS = ("Seconds", "Agree", "Rows")
+_NUMBER = ' class="number"'
 
 
 def as_html(report: Report, problem: str = "") -> str:
@@ -97,7 +100,7 @@ def _evidence(evidence: Evidence) -> Iterable[str]:
 
 def _table(heads: Sequence[str], rows: Iterable[str], caption: str, kind: str = "") -> str:
     """Draw a table that scrolls by itself where the screen is narrow; keys can scroll it, too."""
-    columns = "".join(f'<th scope="col">{_text(head)}</th>' for head in heads)
+    columns = "".join(f'<th scope="col"{_NUMBER * (head in _NUMBERS)}>{_text(head)}</th>' for head in heads)
     return (
         f'<div class="wide" role="region" aria-label="{_text(caption)}" tabindex="0"><table class="{kind}">'
         f"<caption>{_text(caption)}</caption><thead><tr>{columns}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
