@@ -20,20 +20,22 @@ if TYPE_CHECKING:
 # As long as a publish waits for the reader at each of its points.
 _PATIENCE = 20.0
 _TRIES = 3
+# Between two reads that no publish waits for.
+_PAUSE = 0.2
 _NUMBER = "_twice_number"
 CAUSE = "the step changes what readers see before twice publishes: it removes files or rows by itself"
 FIX = "let the step only return rows; twice replaces the old ones in one commit"
 
 
 class ReaderLoop:
-    """A thread that reads the tables of a case, again and again: the one in focus each time, and another in turn."""
+    """A thread that reads the tables of a case, again and again: the one in focus, and the others in turn."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
         self.focus = next(iter(case.tables))
         self._thread = threading.Thread(target=self._read, name="twice-verify-reader", daemon=True)
         self._turn = threading.Condition()
-        self._begun = self._ended = 0
+        self._asked = self._answered = 0
         self._stopped = False
         self.seen: dict[str, list[Digest | None]] = {}
         self.errors: dict[str, str] = {}
@@ -61,8 +63,9 @@ class ReaderLoop:
         if threading.current_thread() is self._thread:
             return
         with self._turn:
-            wanted = self._begun + 1
-            self._turn.wait_for(lambda: self._ended >= wanted or not self._thread.is_alive(), _PATIENCE)
+            self._asked = wanted = self._asked + 1
+            self._turn.notify_all()
+            self._turn.wait_for(lambda: self._answered >= wanted or not self._thread.is_alive(), _PATIENCE)
 
     def problem(self, table: str, before: Digest | None, after: Digest | None) -> str:
         """Say what is wrong with the reads of a table: one failed, saw neither version, or the old after the new."""
@@ -81,12 +84,15 @@ class ReaderLoop:
     def _read(self) -> None:
         others = itertools.cycle(self._case.tables)
         while not self._stopped:
-            self._begun += 1
-            for name in dict.fromkeys([self.focus, next(others)]):
-                self._look(name)
+            asked = self._asked
+            self._look(self.focus)
             with self._turn:
-                self._ended = self._begun
+                waited, self._answered = asked > self._answered, asked
                 self._turn.notify_all()
+            if not waited:
+                self._look(next(others))
+                with self._turn:
+                    self._turn.wait_for(lambda: self._stopped or self._asked > self._answered, _PAUSE)
 
     def _look(self, name: str) -> None:
         """Read a table; what was replaced while it was read is read again, as readers of plain files must."""
