@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from twice import Day, Hour, InsertOnly, Merge, Month, Overwrite, Pipeline, Table, Whole, days, gates, key_of
+from twice.effects import Webhook
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,14 +33,19 @@ def _source(**contract: object) -> Table:
 
 
 def _hourly() -> Pipeline:
-    """Iceberg, Overwrite, by the hour."""
+    """Iceberg, Overwrite, by the hour; events may be delivered twice, and the hour is reported once."""
     found = Pipeline("hourly", grain=Hour)
     by_hour = Table("lake.world.by_hour", partition=Hour("h"), key=["h", "kind"], write=Overwrite(),
                     gates=[gates.row_count(min=1), gates.not_null("amount")])  # fmt: skip
 
-    @found.step(reads={"events": _source(event_time="at")}, writes=by_hour)
+    @found.step(reads={"events": _source(event_time="at", key=["event_id"])}, writes=by_hour)
     def sums(events: DataFrame) -> DataFrame:
-        return events.groupBy("h", "kind").agg(F.sum("amount").alias("amount"))
+        once = events.groupBy("event_id").agg(F.max(F.struct("h", "kind", "amount")).alias("event")).select("event.*")
+        return once.groupBy("h", "kind").agg(F.sum("amount").alias("amount"))
+
+    @found.effect(after=by_hour, to=Webhook("http://127.0.0.1:9/hook", marker="ref {key}"), on_unknown="ask")
+    def report(rows: DataFrame) -> str:
+        return f"{rows.agg(F.sum('amount')).collect()[0][0]} in this hour"
 
     return found
 
