@@ -39,6 +39,8 @@ class Case:
     workshop: Workshop
     source: CopiedSource
     recorder: Recorder
+    # What its tables hold, of a case that others are compared with.
+    final: Picture | None = None
 
     def run(self, *windows: Window, steps: Sequence[str] | None = None) -> RunResult:
         """Run the pipeline for windows, one after the other; raise what stops it."""

@@ -219,14 +219,44 @@ class Trial:
     @cached_property
     def clean(self) -> Case:
         """One clean run of the unit before and of the unit."""
-        case = self.case()
-        case.run(self.before, self.unit)
-        return case
+        return self._final(self.before, self.unit)
 
     @cached_property
+    def alone(self) -> Case:
+        """One clean run of the unit, without the unit before it."""
+        return self._final(self.unit)
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether a step builds on its own past, or reads more of another step's table than the unit."""
+        return any(
+            step.depends_on_past or self.reads_made(step, lambda read: read.mode != "window" or bool(read.lookback))
+            for step in self.steps
+        )
+
+    @property
     def expected(self) -> Picture:
         """What the tables hold after a clean run."""
-        return self.clean.picture()
+        assert self.clean.final is not None  # noqa: S101 - it was made so
+        return self.clean.final
+
+    def _final(self, *windows: Window) -> Case:
+        case = self.case()
+        case.run(*windows)
+        case.final = case.picture()
+        return case
+
+    def run_on_clean(self, window: Window) -> tuple[Case, bool]:
+        """Run a window once more after the clean run; return the case, and whether it still holds the same.
+
+        If it does not, the next check makes a clean run of its own.
+        """
+        case, versions = self.clean, self.clean.versions()
+        case.run(window)
+        same = case.versions() == versions and case.picture() == case.final
+        if not same:
+            del self.clean
+        return case, same
 
     @property
     def compared(self) -> tuple[Step, ...]:
@@ -298,11 +328,11 @@ class Trial:
     ) -> list[Finding]:
         """Compare a case with a clean run, table by table; what only follows from another difference is left out."""
         other = against or self.clean
+        held = other.final
         chosen = self.compared if steps is None else steps
         if not chosen:
             raise NotRun("no table can be compared: each is declared as not repeatable, or keeps rows by design")
-        tables_asked = [step.writes.name for step in chosen]
-        expected = {name: other.digest(name) for name in tables_asked} if against is not None else self.expected
+        expected = held if held is not None else {step.writes.name: other.digest(step.writes.name) for step in chosen}
         wrong = [step for step in chosen if case.digest(step.writes.name) != expected[step.writes.name]]
         tables = {step.writes.name for step in wrong}
         first = [step for step in wrong if not any(read.table.name in tables for read in _others(step))]

@@ -38,6 +38,8 @@ class Deterministic:
             seed = zlib.crc32(str(trial.seed).encode())
             return rows.repartition(_FILES).sortWithinPartitions(F.xxhash64(F.lit(seed), *row_hashes(rows.schema)))
 
+        windows = (trial.before, trial.unit) if trial.looks_back else (trial.unit,)
+        against = trial.clean if trial.looks_back else trial.alone
         ways = {
             "again": ({}, {}),
             "with shuffled input": (trial.variants(f"shuffled-{trial.seed}", shuffled), {}),
@@ -48,13 +50,13 @@ class Deterministic:
         for way, (inputs, settings) in ways.items():
             case = trial.case(inputs)
             with trial.sandbox.settings(settings):
-                case.run(trial.before, trial.unit)
+                case.run(*windows)
             why = Why(what=f"two clean runs differ: the second one ran {way}" if way != "again" else
                       "two clean runs on the same input differ")  # fmt: skip
             known = {finding.step for finding in findings}
             findings += [
                 finding
-                for finding in trial.differences(self, case, names=("in a clean run", way), why=why)
+                for finding in trial.differences(self, case, against=against, names=("in a clean run", way), why=why)
                 if finding.step not in known
             ]
         declared = [step.name for step in trial.steps if step not in trial.compared]

@@ -9,6 +9,8 @@ from twice.engine.lateness import brings_late_rows
 from twice.verify.trial import NotRun, Seen, Why
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from twice.model.steps import Step
     from twice.verify.cases import Case
     from twice.verify.trial import Finding, Trial
@@ -16,21 +18,29 @@ if TYPE_CHECKING:
 _PATIENCE = 120.0
 
 
-def _newer_first(trial: Trial, case: Case) -> None:
+def _newer_first(trial: Trial, steps: Sequence[Step]) -> Case:
+    case = trial.case(steps=steps)
     case.run(trial.unit, trial.before)
+    return case
 
 
-def _older_again(trial: Trial, case: Case) -> None:
+def _older_again(trial: Trial, steps: Sequence[Step]) -> Case:
+    if len(steps) == len(trial.steps):
+        return trial.run_on_clean(trial.before)[0]
+    case = trial.case(steps=steps)
     case.run(trial.before, trial.unit, trial.before)
+    return case
 
 
-def _at_once(trial: Trial, case: Case) -> None:
+def _at_once(trial: Trial, steps: Sequence[Step]) -> Case:
+    case = trial.case(steps=steps)
     case.run(trial.before)  # the tables exist: to create them at once is another matter
     with ThreadPoolExecutor(2) as pool:
         runs = [pool.submit(case.try_run, window, wait=_PATIENCE) for window in (trial.before, trial.unit)]
         for done in runs:
             if (error := done.result().error) is not None:
                 raise error
+    return case
 
 
 _ORDERS = {"newer unit first": _newer_first, "older unit once more": _older_again, "both at once": _at_once}
@@ -61,8 +71,7 @@ class Order:
             raise NotRun("every step builds on its own past, or reads a table as it is at the moment of the run")
         findings: list[Finding] = []
         for order, run in _ORDERS.items():
-            case = trial.case(steps=trial.untouched_by(lambda step: step.depends_on_past))
-            run(trial, case)
+            case = run(trial, trial.untouched_by(lambda step: step.depends_on_past))
             why = Why(
                 what=f"its rows depend on the order of the runs: {order}",
                 cause="the step replaces or reads more than its own unit, or its rows have no version that decides",
