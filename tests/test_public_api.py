@@ -15,23 +15,51 @@ import twice
 from twice import errors
 
 PUBLIC = [
+    "ConfigError",
+    "Conflict",
     "Day",
+    "DefinitionError",
     "Duration",
+    "EnvironmentProblem",
+    "GateFailed",
     "Grain",
     "Hour",
     "InsertOnly",
+    "Interrupted",
+    "KeyViolation",
+    "LateData",
+    "LeaseLost",
+    "LedgerBusy",
+    "LedgerError",
     "Merge",
+    "MergeRefused",
     "Month",
+    "NotDeterministic",
+    "NotSeparable",
+    "OutOfScope",
     "Overwrite",
+    "PermanentError",
     "Pipeline",
     "QuarterHour",
+    "RetriesExhausted",
     "Retry",
+    "RunResult",
+    "SchemaRefused",
     "Scope",
+    "ScopeHeld",
+    "StepFailed",
+    "StepResult",
+    "StoreRefused",
+    "StreamRefused",
+    "StreamResult",
     "Table",
+    "TransientError",
     "TwiceError",
+    "UsageError",
     "Week",
     "Whole",
     "Window",
+    "WriteRefused",
     "as_of_join",
     "days",
     "gates",
@@ -69,6 +97,15 @@ def test_the_public_names_are_these():
 def test_every_public_name_resolves_and_is_documented(name):
     found = getattr(twice, name)
     assert inspect.getdoc(found)
+
+
+def test_the_whole_tree_of_errors_is_public():
+    assert {kind.__name__ for kind in ERRORS} <= set(PUBLIC)
+    assert all(getattr(twice, kind.__name__) is kind for kind in ERRORS)
+
+
+def test_names_that_are_loaded_when_used_are_offered_for_completion():
+    assert set(PUBLIC) <= set(dir(twice))
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -4,7 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from twice.errors import TwiceError
+from twice.errors import (
+    ConfigError,
+    Conflict,
+    DefinitionError,
+    EnvironmentProblem,
+    GateFailed,
+    Interrupted,
+    KeyViolation,
+    LateData,
+    LeaseLost,
+    LedgerBusy,
+    LedgerError,
+    MergeRefused,
+    NotDeterministic,
+    NotSeparable,
+    OutOfScope,
+    PermanentError,
+    RetriesExhausted,
+    SchemaRefused,
+    ScopeHeld,
+    StepFailed,
+    StoreRefused,
+    StreamRefused,
+    TransientError,
+    TwiceError,
+    UsageError,
+    WriteRefused,
+)
 from twice.model import gates
 from twice.model.durations import Duration, days, hours, minutes
 from twice.model.grains import Day, Grain, Hour, Month, QuarterHour, Week
@@ -20,27 +47,58 @@ if TYPE_CHECKING:
     from twice.api import run, run_stream
     from twice.content.joins import as_of_join
     from twice.content.keys import key_of, key_sql
+    from twice.engine.job import StepResult
+    from twice.engine.run import RunResult
+    from twice.streams.progress import StreamResult
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ConfigError",
+    "Conflict",
     "Day",
+    "DefinitionError",
     "Duration",
+    "EnvironmentProblem",
+    "GateFailed",
     "Grain",
     "Hour",
     "InsertOnly",
+    "Interrupted",
+    "KeyViolation",
+    "LateData",
+    "LeaseLost",
+    "LedgerBusy",
+    "LedgerError",
     "Merge",
+    "MergeRefused",
     "Month",
+    "NotDeterministic",
+    "NotSeparable",
+    "OutOfScope",
     "Overwrite",
+    "PermanentError",
     "Pipeline",
     "QuarterHour",
+    "RetriesExhausted",
     "Retry",
+    "RunResult",
+    "SchemaRefused",
     "Scope",
+    "ScopeHeld",
+    "StepFailed",
+    "StepResult",
+    "StoreRefused",
+    "StreamRefused",
+    "StreamResult",
     "Table",
+    "TransientError",
     "TwiceError",
+    "UsageError",
     "Week",
     "Whole",
     "Window",
+    "WriteRefused",
     "as_of_join",
     "days",
     "gates",
@@ -53,8 +111,11 @@ __all__ = [
     "run_stream",
 ]
 
-# These need Spark, which importing a pipeline module must not load.
-_WITH_SPARK = {
+# These need Spark or a database, which importing a pipeline module must not load.
+_LOADED_WHEN_USED = {
+    "RunResult": "twice.engine.run",
+    "StepResult": "twice.engine.job",
+    "StreamResult": "twice.streams.progress",
     "as_of_join": "twice.content.joins",
     "key_of": "twice.content.keys",
     "key_sql": "twice.content.keys",
@@ -64,8 +125,12 @@ _WITH_SPARK = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _WITH_SPARK:
+    if name in _LOADED_WHEN_USED:
         from importlib import import_module
 
-        return getattr(import_module(_WITH_SPARK[name]), name)
+        return getattr(import_module(_LOADED_WHEN_USED[name]), name)
     raise AttributeError(f"module 'twice' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
