@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 def run(
     pipeline: Pipeline,
+    unit: str | Window | None = None,
     *,
-    for_: str | Window | None = None,
     from_: str | None = None,
     to: str | None = None,
     steps: Sequence[str] | None = None,
@@ -55,11 +55,11 @@ def run(
 ) -> RunResult:
     """Bring a pipeline up to date for one window, in one run; raise what stopped it.
 
-    `for_` is one partition of the pipeline's grain, or any `Window` made of whole partitions;
-    `from_` and `to` (exclusive) give a window of several partitions as one scope. `accept` names gates
-    that may fail in this run; `because` says why, and is recorded with it.
+    `unit` is one unit of the pipeline's grain, such as `"2026-04-25"`, or any `Window` made of whole units;
+    `from_` and `to` (exclusive) give a window of several units as one scope. `accept` names gates that may fail in
+    this run; `because` says why, and is recorded with it.
     """
-    window = asked_window(pipeline, for_, from_, to)
+    window = asked_window(pipeline, unit, from_, to)
     stages = plan(pipeline, window, dimensions=dimensions, steps=steps)
     accepted = accepted_gates(stages, accept, because)
     with workshop(config or configuration.load(), spark=spark, ledger=ledger, listener=listener) as shop:
@@ -127,15 +127,21 @@ def workshop(
                 spark.stop()
 
 
-def asked_window(pipeline: Pipeline, for_: str | Window | None, from_: str | None, to: str | None) -> Window:
+def asked_window(pipeline: Pipeline, unit: str | Window | None, from_: str | None, to: str | None) -> Window:
     """Read the window that a caller asks for, in one of its two forms."""
-    if isinstance(for_, Window):
-        return for_
-    if for_ is not None and from_ is None and to is None:
-        return pipeline.grain.unit(for_, pipeline.zone)
-    if for_ is None and from_ is not None and to is not None:
-        zone = pipeline.zone
-        return Window(pipeline.grain.parse(from_, zone), pipeline.grain.parse(to, zone))
-    raise UsageError(
-        "a run needs a window: for_=… for one partition, or from_=… and to=… (exclusive); there is no default date"
-    )
+    if unit is not None and (from_ is not None or to is not None):
+        raise UsageError("give either one unit, or from_= and to=, not both", safe="nothing was run")
+    if isinstance(unit, Window):
+        return unit
+    if isinstance(unit, str):
+        return pipeline.grain.unit(unit, pipeline.zone)
+    if unit is not None:
+        raise UsageError(
+            f'a unit must be a text such as "2026-04-25" or a Window, got {unit!r}', safe="nothing was run"
+        )
+    if from_ is None or to is None:
+        raise UsageError(
+            'a run needs a window: one unit, such as "2026-04-25", or from_= and to= (exclusive); there is no default',
+            safe="nothing was run",
+        )
+    return Window(pipeline.grain.parse(from_, pipeline.zone), pipeline.grain.parse(to, pipeline.zone))
