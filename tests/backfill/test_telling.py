@@ -8,8 +8,8 @@ import time
 from rich.console import Console
 
 from tests.backfill.test_planning import Plans
-from twice.backfill.notes import Meter, Note, Progress
-from twice.backfill.summary import Failure, Summary
+from twice.backfills.notes import Meter, Note, Progress
+from twice.backfills.summary import Failure, Summary
 from twice.cli.backfill import report_end
 from twice.cli.plans import lines
 from twice.cli.settings import Settings

@@ -21,8 +21,8 @@ from twice.loading import find_pipeline
 from twice.model.windows import Window
 
 if TYPE_CHECKING:
-    from twice.backfill.request import Request
-    from twice.backfill.summary import Summary
+    from twice.backfills.request import Request
+    from twice.backfills.summary import Summary
     from twice.config import Config
     from twice.engine.events import Listener
     from twice.ledger import BackfillInfo
@@ -116,7 +116,7 @@ def start(
     twice backfill shop --from 2026-01-01 --to 2026-04-01 --step facts --downstream --only all
     """
     found = find_pipeline(settings.config, pipeline)
-    from twice.backfill.request import ONLY, Request, around, chosen
+    from twice.backfills.request import ONLY, Request, around, chosen
 
     if (downstream or upstream) and not steps:
         raise UsageError("--downstream and --upstream widen a choice: give --step too")
@@ -144,7 +144,7 @@ def start(
     if not shadow:  # a shadow holds nobody up until it is swapped in
         _refuse_early(settings, found, request)
     with told(settings, as_json=as_json) as tell, settings.workshop(_details(settings, as_json=as_json)) as workshop:
-        from twice.backfill.api import Project
+        from twice.backfills.api import Project
 
         summary = Project(workshop, found, tell, settings.command).start(request)
     report_end(settings, summary, as_json=as_json)
@@ -185,8 +185,8 @@ def resume(settings: Settings, backfill_id: str, new_code: bool, restart: bool, 
             ledger.unpause_backfill(info.id)
         _tell_going(info, as_json=as_json)
         return
-    from twice.backfill.api import Project, changed_steps, code_changed, code_of
-    from twice.backfill.request import Request
+    from twice.backfills.api import Project, changed_steps, code_changed, code_of
+    from twice.backfills.request import Request
 
     request = Request.from_json(info.request)
     found = find_pipeline(settings.config, request.place)
@@ -251,7 +251,7 @@ def _tell_hook(settings: Settings, summary: Summary) -> None:
 
 def _plan(settings: Settings, pipeline: Pipeline, request: Request, *, as_json: bool) -> None:
     with settings.workshop() as workshop:
-        from twice.backfill.api import Project
+        from twice.backfills.api import Project
 
         project = Project(workshop, pipeline)
         if request.shadow:
@@ -303,7 +303,7 @@ def _known_pool(config: Config, pool: str | None) -> str | None:
 
 def _refuse_early(settings: Settings, pipeline: Pipeline, request: Request) -> None:
     """Refuse what another backfill works on before Spark is started; the ledger decides once more at the start."""
-    from twice.backfill.request import chosen
+    from twice.backfills.request import chosen
 
     ledger = settings.ledger_if_any()
     tables = {step.writes.name for step in chosen(pipeline, request)}

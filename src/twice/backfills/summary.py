@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from twice.backfill.spans import union
+from twice.backfills.spans import union
 from twice.model.scopes import Scope
 from twice.model.targets import Target
 from twice.model.windows import Window
 
 if TYPE_CHECKING:
-    from twice.backfill.planning import Plan
-    from twice.backfill.request import Request
+    from twice.backfills.planning import Plan
+    from twice.backfills.request import Request
     from twice.ledger import Chunk, Ledger, Tally
     from twice.model.pipelines import Pipeline
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from twice.backfill.execution import Crew
-from twice.backfill.notes import Note, Tell
-from twice.backfill.planning import Plan, Planner
-from twice.backfill.presence import beginning
-from twice.backfill.request import ONLY, Request, chosen
-from twice.backfill.summary import Summary, summarise
-from twice.backfill.weighing import weigh
+from twice.backfills.execution import Crew
+from twice.backfills.notes import Note, Tell
+from twice.backfills.planning import Plan, Planner
+from twice.backfills.presence import beginning
+from twice.backfills.request import ONLY, Request, chosen
+from twice.backfills.summary import Summary, summarise
+from twice.backfills.weighing import weigh
 from twice.engine.fingerprint import fingerprint
 from twice.engine.live import Live
 from twice.engine.separating import separability
