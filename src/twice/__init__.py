@@ -44,16 +44,21 @@ from twice.model.tables import Table
 from twice.model.windows import Window
 
 if TYPE_CHECKING:
-    from twice.api import run, run_stream
+    from twice.api import backfill, open_ledger, run, run_stream, status, undo
+    from twice.backfills.summary import BackfillResult
     from twice.content.joins import as_of_join
     from twice.content.keys import key_of, key_sql
     from twice.engine.job import StepResult
     from twice.engine.run import RunResult
+    from twice.engine.status import PartitionStatus, PipelineStatus, Status, StepStatus
+    from twice.engine.undo import UndoResult
+    from twice.ledger import Ledger
     from twice.streams.progress import StreamResult
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BackfillResult",
     "ConfigError",
     "Conflict",
     "Day",
@@ -68,6 +73,7 @@ __all__ = [
     "KeyViolation",
     "LateData",
     "LeaseLost",
+    "Ledger",
     "LedgerBusy",
     "LedgerError",
     "Merge",
@@ -77,8 +83,10 @@ __all__ = [
     "NotSeparable",
     "OutOfScope",
     "Overwrite",
+    "PartitionStatus",
     "PermanentError",
     "Pipeline",
+    "PipelineStatus",
     "QuarterHour",
     "RetriesExhausted",
     "Retry",
@@ -86,20 +94,24 @@ __all__ = [
     "SchemaRefused",
     "Scope",
     "ScopeHeld",
+    "Status",
     "StepFailed",
     "StepResult",
+    "StepStatus",
     "StoreRefused",
     "StreamRefused",
     "StreamResult",
     "Table",
     "TransientError",
     "TwiceError",
+    "UndoResult",
     "UsageError",
     "Week",
     "Whole",
     "Window",
     "WriteRefused",
     "as_of_join",
+    "backfill",
     "days",
     "gates",
     "hours",
@@ -107,20 +119,34 @@ __all__ = [
     "key_of",
     "key_sql",
     "minutes",
+    "open_ledger",
     "run",
     "run_stream",
+    "status",
+    "undo",
 ]
 
 # These need Spark or a database, which importing a pipeline module must not load.
 _LOADED_WHEN_USED = {
+    "BackfillResult": "twice.backfills.summary",
+    "Ledger": "twice.ledger",
+    "PartitionStatus": "twice.engine.status",
+    "PipelineStatus": "twice.engine.status",
     "RunResult": "twice.engine.run",
+    "Status": "twice.engine.status",
     "StepResult": "twice.engine.job",
+    "StepStatus": "twice.engine.status",
     "StreamResult": "twice.streams.progress",
+    "UndoResult": "twice.engine.undo",
     "as_of_join": "twice.content.joins",
+    "backfill": "twice.api",
     "key_of": "twice.content.keys",
     "key_sql": "twice.content.keys",
+    "open_ledger": "twice.api",
     "run": "twice.api",
     "run_stream": "twice.api",
+    "status": "twice.api",
+    "undo": "twice.api",
 }
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from twice.backfills.spans import union
+from twice.errors import Interrupted, PermanentError
 from twice.model.scopes import Scope
 from twice.model.targets import Target
 from twice.model.windows import Window
@@ -34,7 +35,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Summary:
+class BackfillResult:
     """How a backfill ended."""
 
     pipeline: str
@@ -45,7 +46,7 @@ class Summary:
     to_go_on: str = ""
 
     @classmethod
-    def of_nothing(cls, plan: Plan) -> Summary:
+    def of_nothing(cls, plan: Plan) -> BackfillResult:
         """Sum up a range in which everything is as it was asked for."""
         return cls(plan.pipeline.name, "nothing to do")
 
@@ -82,6 +83,14 @@ class Summary:
         more = f" (and {len(self.failures) - 1} more)" if len(self.failures) > 1 else ""
         return f"{first.step} {first.span}: {first.reason}{more}"
 
+    def raise_failures(self) -> None:
+        """Raise if anything was not made: what was made stays published."""
+        if not self.exit_code:
+            return
+        text = "\n".join(line for line in self.lines if line != f"  to go on: {self.to_go_on}")
+        kind = Interrupted if self.status == "interrupted" else PermanentError
+        raise kind(text, safe="the partitions that were made are published", to_go_on=self.to_go_on)
+
     def to_json(self) -> dict[str, object]:
         return {
             "backfill": self.backfill,
@@ -94,7 +103,7 @@ class Summary:
         }
 
 
-def summarise(ledger: Ledger, pipeline: Pipeline, request: Request, backfill: str, status: str) -> Summary:
+def summarise(ledger: Ledger, pipeline: Pipeline, request: Request, backfill: str, status: str) -> BackfillResult:
     """Sum up what the ledger holds of a backfill."""
     bad = [
         chunk for chunk in ledger.chunks(backfill) if chunk.state in ("failed", "blocked", "cancelled") or chunk.refused
@@ -119,7 +128,7 @@ def summarise(ledger: Ledger, pipeline: Pipeline, request: Request, backfill: st
         to_go_on = request.command(pipeline, request.window)
     # On shadows a pipeline goes by another name.
     name = pipeline.name.partition("@")[0]
-    return Summary(name, status, backfill, ledger.tallies(backfill), tuple(failures), to_go_on)
+    return BackfillResult(name, status, backfill, ledger.tallies(backfill), tuple(failures), to_go_on)
 
 
 def _next_of_shadow(backfill: str, status: str) -> str:
