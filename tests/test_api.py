@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import subprocess
 import sys
@@ -212,3 +213,21 @@ def test_a_backfill_that_left_something_out_raises_what_and_why():
         twice.BackfillResult("shop", "interrupted", "06k").raise_failures()
     twice.BackfillResult("shop", "done", "06k").raise_failures()
     twice.BackfillResult("shop", "nothing to do").raise_failures()
+
+
+def test_a_preview_is_of_a_step_and_of_a_window(project, berlin):
+    build = pipeline_of(project).steps["build"]
+    with pytest.raises(twice.UsageError, match=r"len is not a step: decorate it with @pipeline\.step"):
+        twice.preview(len, "2026-04-25")
+    with pytest.raises(twice.UsageError, match="a run needs a window"):
+        twice.preview(build)
+    with pytest.raises(twice.UsageError, match="has no dimension 'tenant'"):
+        twice.preview(build.function, "2026-04-25", dimensions={"tenant": "acme"})
+    assert not (project / "state").exists()
+
+
+def test_a_pickled_step_leaves_its_pipeline_behind(project):
+    build = pipeline_of(project).steps["build"]
+    assert build.declared_in is pipeline_of(project)
+    assert copy.copy(build).declared_in is None
+    assert copy.copy(build).writes is build.writes

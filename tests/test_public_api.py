@@ -77,6 +77,7 @@ PUBLIC = [
     "key_sql",
     "minutes",
     "open_ledger",
+    "preview",
     "run",
     "run_stream",
     "status",

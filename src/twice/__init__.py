@@ -44,7 +44,7 @@ from twice.model.tables import Table
 from twice.model.windows import Window
 
 if TYPE_CHECKING:
-    from twice.api import backfill, open_ledger, run, run_stream, status, undo
+    from twice.api import backfill, open_ledger, preview, run, run_stream, status, undo
     from twice.backfills.summary import BackfillResult
     from twice.content.joins import as_of_join
     from twice.content.keys import key_of, key_sql
@@ -120,6 +120,7 @@ __all__ = [
     "key_sql",
     "minutes",
     "open_ledger",
+    "preview",
     "run",
     "run_stream",
     "status",
@@ -143,6 +144,7 @@ _LOADED_WHEN_USED = {
     "key_of": "twice.content.keys",
     "key_sql": "twice.content.keys",
     "open_ledger": "twice.api",
+    "preview": "twice.api",
     "run": "twice.api",
     "run_stream": "twice.api",
     "status": "twice.api",

@@ -5,23 +5,25 @@ Spark and the database are imported where they are used: `status` and `open_ledg
 
 from __future__ import annotations
 
+import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from twice import config as configuration
 from twice.config import Config
 from twice.engine.events import Listener, ignore
 from twice.errors import UsageError
 from twice.loading import all_pipelines, load_pipelines, place_of
+from twice.model.pipelines import step_of
 from twice.model.windows import Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from twice.backfills.notes import Tell as TellNote
     from twice.backfills.summary import BackfillResult
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from twice.engine.undo import UndoResult
     from twice.ledger import Ledger, RunInfo
     from twice.model.pipelines import Pipeline
+    from twice.model.steps import Step
     from twice.streams.progress import StreamResult, Tell
 
 
@@ -202,6 +205,49 @@ def undo(
         from twice.engine.undo import undo as put_back
 
         return put_back(shop, pipelines, info.id, steps=_names(steps), tables=_names(tables), dry_run=dry_run)
+
+
+def preview(
+    step: Callable[..., Any] | Step,
+    unit: str | Window | None = None,
+    *,
+    from_: str | None = None,
+    to: str | None = None,
+    dimensions: Mapping[str, str] | None = None,
+    config: Config | Path | str | None = None,
+    spark: SparkSession | None = None,
+    ledger: Ledger | None = None,
+) -> DataFrame:
+    """Return what a step would publish for a window as a DataFrame; nothing is claimed, staged or recorded.
+
+    `step` is the decorated function, or what `pipeline.sql` returned. Inputs are read as in a run: cut to the window
+    and pinned to one version; the step cannot write and must be deterministic. An extract calls its source. Gates are
+    not applied, so that rows which would fail them can be looked at. Of a table that is written by key, the rows that
+    would be added or replaced are returned.
+
+    The rows are computed once and held by Spark. Without `spark`, the Spark session of this process is used, or one is
+    started, which stays open for the DataFrame.
+    """
+    from twice.engine.plan import plan
+    from twice.ledger import find_ledger
+    from twice.ledger import open_ledger as opened
+
+    declared = step_of(step)
+    pipeline = declared.declared_in
+    assert pipeline is not None  # noqa: S101 - every way to declare a step sets it
+    window = asked_window(pipeline, unit, from_, to)
+    (stage,) = plan(pipeline, window, dimensions=dimensions, steps=[declared.name])
+    found = load_config(config)
+    with tempfile.TemporaryDirectory(prefix="twice-preview-") as folder:
+        # A project that never ran has no ledger, and gets none by a preview.
+        known = ledger or find_ledger(found.ledger) or opened(f"sqlite:///{folder}/ledger.db")
+        from twice.engine import session
+
+        with workshop(found, spark=spark or session.start(found), ledger=known) as shop:
+            from twice.engine.previewing import preview as computed
+            from twice.engine.run import job_of
+
+            return computed(job_of(shop, pipeline, stage, "preview"))
 
 
 def open_ledger(url: str | None = None, *, config: Config | Path | str | None = None, create: bool = True) -> Ledger:

@@ -81,6 +81,7 @@ class Pipeline:
                 separable=separable,
                 transient=transient,
                 retry=retry or Retry(),
+                declared_in=self,
             )
             return self._keep(step, function)
 
@@ -121,6 +122,7 @@ class Pipeline:
                 retry=retry or Retry(),
                 rate=Rate.parse(rate) if rate is not None else None,
                 parallel=parallel,
+                declared_in=self,
             )
             return self._keep(step, function)
 
@@ -165,6 +167,7 @@ class Pipeline:
             depends_on_past=depends_on_past,
             separable=separable,
             retry=retry or Retry(),
+            declared_in=self,
         )
         self._add(step)
         return step
@@ -414,6 +417,14 @@ class Pipeline:
             if upstream and upstream is not step:
                 self._visit(upstream, done, [*path, step])
         done.append(step)
+
+
+def step_of(step: object) -> Step:
+    """Return a step as it is, or that of a function which is decorated as one."""
+    found = step if isinstance(step, Step) else getattr(step, STEP_ATTRIBUTE, None)
+    if not isinstance(found, Step):
+        raise UsageError(f"{getattr(step, '__name__', step)} is not a step: decorate it with @pipeline.step(…)")
+    return found
 
 
 def _name_of(function: object) -> str:

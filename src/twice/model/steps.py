@@ -5,11 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from twice.errors import DefinitionError
 from twice.model.rates import Rate
 from twice.model.tables import Read, Table
+
+if TYPE_CHECKING:
+    from twice.model.pipelines import Pipeline
 
 # What a function may ask for besides its inputs.
 OFFERED = ("window", "spark", "pace")
@@ -52,6 +55,8 @@ class Step:
     parallel: int | None = None
     # The step whose work this one does on shadows of its tables.
     shadow_of: Step | None = None
+    # The pipeline that declares it: a step is the only thing that a preview is given.
+    declared_in: Pipeline | None = field(default=None, repr=False)
 
     @property
     def wants(self) -> frozenset[str]:
@@ -62,6 +67,10 @@ class Step:
 
     def __repr__(self) -> str:
         return f"Step({self.pipeline}.{self.name})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Spark may pickle a function of a notebook: the other steps of its pipeline do not go with it.
+        return self.__dict__ | {"declared_in": None}
 
 
 def check_signature(step: Step) -> None:
