@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from twice.backfills.spans import union
+from twice.engine.notebooks import plural, table
 from twice.errors import Interrupted, PermanentError
 from twice.model.scopes import Scope
 from twice.model.targets import Target
@@ -34,7 +35,7 @@ class Failure:
         return dict(self.__dict__)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BackfillResult:
     """How a backfill ended."""
 
@@ -49,6 +50,22 @@ class BackfillResult:
     def of_nothing(cls, plan: Plan) -> BackfillResult:
         """Sum up a range in which everything is as it was asked for."""
         return cls(plan.pipeline.name, "nothing to do")
+
+    def __repr__(self) -> str:
+        if not self.backfill:
+            return f"BackfillResult({self.pipeline}: {self.status})"
+        done, rows = sum(tally.done for tally in self.tallies), sum(tally.rows for tally in self.tallies)
+        failed = f", {len(self.failures)} not made" if self.failures else ""
+        made = f"{plural(done, 'partition')}, {plural(rows, 'row')}{failed}"
+        return f"BackfillResult({self.backfill}, {self.pipeline}: {self.status}; {made})"
+
+    def _repr_html_(self) -> str:
+        states = ("done", "running", "waiting", "failed", "blocked", "cancelled")
+        shown = [state for state in states if state == "done" or any(getattr(each, state) for each in self.tallies)]
+        rows = [(each.step, *(getattr(each, state) for state in shown), each.rows) for each in self.tallies]
+        failures = [f"{each.step} {each.span}: {each.reason}" for each in self.failures]
+        title = f"Backfill {self.backfill} of {self.pipeline}" if self.backfill else self.pipeline
+        return table(f"{title}: {self.status}", ("step", *shown, "rows"), rows, failures)
 
     @property
     def exit_code(self) -> int:

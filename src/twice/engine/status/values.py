@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from twice.engine.notebooks import counted, status_html
 from twice.model.scopes import Scope
 
 if TYPE_CHECKING:
@@ -85,13 +86,16 @@ class PartitionStatus(NamedTuple):
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StepStatus:
     """One step with the partitions of its table, in order."""
 
     step: str
     table: str
     partitions: tuple[PartitionStatus, ...]
+
+    def __repr__(self) -> str:
+        return f"StepStatus({self.step}: {counted(self.counts) or 'no partitions'})"
 
     @property
     def counts(self) -> dict[str, int]:
@@ -122,13 +126,19 @@ class StepStatus:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PipelineStatus:
     """One pipeline with its steps, upstream first; `effects` are those that a person has to look at."""
 
     pipeline: str
     steps: tuple[StepStatus, ...]
     effects: tuple[EffectRecord, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"PipelineStatus({self.pipeline}: {counted(self.counts) or 'no partitions'})"
+
+    def _repr_html_(self) -> str:
+        return status_html(f"{self.pipeline}: {counted(self.counts) or 'no partitions'}", [self])
 
     @property
     def counts(self) -> dict[str, int]:
@@ -143,11 +153,19 @@ class PipelineStatus:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Status:
     """What is done, stale, missing, failed or running, pipeline by pipeline, step by step, partition by partition."""
 
     pipelines: tuple[PipelineStatus, ...]
+
+    def __repr__(self) -> str:
+        return (
+            f"Status({', '.join(each.pipeline for each in self.pipelines)}: {counted(self.counts) or 'no partitions'})"
+        )
+
+    def _repr_html_(self) -> str:
+        return status_html(counted(self.counts) or "no partitions", self.pipelines)
 
     @property
     def counts(self) -> dict[str, int]:
