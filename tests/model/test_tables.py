@@ -52,6 +52,11 @@ def test_a_schema_may_be_a_mapping():
     assert Table(NAME, schema={"id": "bigint", "order date": "date"}).schema == "`id` bigint, `order date` date"
 
 
+def test_a_key_of_one_column_is_given_by_its_name_alone():
+    assert Table(NAME, key="order_id").key == ("order_id",)
+    assert Table(NAME, key="order_id", write=Merge(version="v")).key == Table(NAME, key=["order_id"]).key
+
+
 def test_a_table_sees_its_part_of_a_scope():
     run = Scope.of(Day.unit("2026-04-25", BERLIN), {"tenant": "acme", "region": "eu"})
     assert daily(dimensions=["tenant"]).scope(run) == Scope.of(run.window, {"tenant": "acme"})
@@ -61,7 +66,8 @@ def test_a_table_sees_its_part_of_a_scope():
 @pytest.mark.parametrize(
     ("build", "sentence"),
     [
-        (lambda: Table(NAME, key="order_id"), 'key="order_id" must be a list: ["order_id"]'),
+        (lambda: Table(NAME, key=""), "a column name is empty"),
+        (lambda: Table(NAME, mutable="email"), 'mutable="email" must be a list: ["email"]'),
         (lambda: Table(NAME, dimensions="tenant"), 'dimensions="tenant" must be a list: ["tenant"]'),
         (lambda: Table(NAME, personal="email"), 'personal="email" must be a list: ["email"]'),
         (lambda: Table(NAME, key=None), "key=None must be a list: key=[…]"),

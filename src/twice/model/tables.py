@@ -26,13 +26,16 @@ class Table:
     """A contract: what a table holds, how it is cut, keyed, written, checked and owned.
 
     >>> from twice import Day, Overwrite, Table
-    >>> Table("lake.core.fct_orders", partition=Day("order_date"), key=["order_id"], write=Overwrite())
-    Table(lake.core.fct_orders)
+    >>> orders = Table("lake.core.fct_orders", partition=Day("order_date"), key="order_id", write=Overwrite())
+    >>> orders, orders.key
+    (Table(lake.core.fct_orders), ('order_id',))
+
+    `key` is one column, or a list of several.
     """
 
     name: str
     partition: Partition | None = None
-    key: Sequence[str] = ()
+    key: str | Sequence[str] = ()
     write: WritePattern | None = None
     schema: str | Mapping[str, str] | None = None
     dimensions: Sequence[str] = ()
@@ -52,6 +55,8 @@ class Table:
     def __post_init__(self) -> None:
         object.__setattr__(self, "id", TableName.parse(self.name))
         object.__setattr__(self, "name", str(self.id))
+        if isinstance(self.key, str):
+            object.__setattr__(self, "key", (self.key,))
         for attribute in ("key", "dimensions", "personal", "mutable", "gates"):
             value = getattr(self, attribute)
             if isinstance(value, str):
