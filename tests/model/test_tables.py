@@ -22,6 +22,7 @@ from twice import (
     Table,
     Week,
     Whole,
+    Window,
     days,
     gates,
     hours,
@@ -134,9 +135,29 @@ def test_s22_reading_the_current_state_is_visible_in_words():
 def test_latest_and_as_of_are_not_cut_by_partition():
     window = Day.unit("2026-04-25", BERLIN)
     table = daily(valid=("valid_from", "valid_to"), event_time="at")
-    latest, as_of = (read.cut(window, days(3), BERLIN) for read in (table.latest(), table.as_of("at")))
+    as_of_at = table.as_of("at").among([table.window()])
+    latest, as_of = (read.cut(window, days(3), BERLIN) for read in (table.latest(), as_of_at))
     assert (latest.partitions, latest.event) == (None, None)
     assert (as_of.partitions, as_of.event) == (None, window)
+
+
+def test_s22_versions_are_cut_to_what_is_seen_of_their_column():
+    window = Day.unit("2026-04-25", BERLIN)
+    prices = Table("lake.core.prices", valid=("valid_from", "valid_to"))
+    orders = Table("lake.raw.orders", partition=Day("arrived_on"), event_time="ordered_at")
+    weekly = Table("lake.raw.visits", partition=Week("week"))
+
+    def seen(column, *others):
+        return prices.as_of(column).among(others).cut(window, days(3), BERLIN)
+
+    back = orders.window(lookback=days(7))
+    assert seen("ordered_at", orders.window()).event == window
+    assert seen("Ordered_At", orders.window(), back).event == Window(days(7).before(window.start, BERLIN), window.end)
+    # Rows of the day arrive up to three days later, and until then their day of arrival is not bounded by the day.
+    assert seen("arrived_on", orders.window()).event == Window(window.start, days(3).after(window.end, BERLIN))
+    assert seen("week", weekly.window()).event == Week.unit("2026-W17", BERLIN)
+    for unbounded in (seen("shipped_at", back), seen("ordered_at", orders.latest()), seen("ordered_at")):
+        assert (unbounded.partitions, unbounded.event) == (None, None)
 
 
 def test_s20_late_rows_are_looked_for_in_later_partitions_and_chosen_by_event_time():

@@ -523,7 +523,7 @@ def _by_table(reads: Inputs) -> Mapping[str, Table | Read]:
 
 
 def _reads(reads: Inputs) -> dict[str, Read]:
-    found = {}
+    found: dict[str, Read] = {}
     for name, read in _by_table(reads).items():
         if not str(name).isidentifier():
             raise DefinitionError(f"an input is named {name!r}: use a Python identifier")
@@ -539,4 +539,4 @@ def _reads(reads: Inputs) -> dict[str, Read]:
             found[name] = read
         else:
             raise DefinitionError(f"input {name} is {read!r}: give a Table, or table.window(…), .latest(), .as_of(…)")
-    return found
+    return {name: read.among(found.values()) for name, read in found.items()}
