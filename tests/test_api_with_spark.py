@@ -58,6 +58,12 @@ def test_backfill_status_and_undo_do_what_the_command_line_does(lab, shop, how):
     assert sorted(row["id"] for row in lab.rows("facts")) == [0, 2, 3, 4, 5, 6, 7, 8]
 
 
+def test_the_spark_of_a_notebook_is_used_and_not_stopped(lab, shop):
+    assert twice.run(shop, "2026-04-25", config=lab.config).status == "done"
+    assert twice.preview(shop.steps["facts"], "2026-04-26", config=lab.config).count() == 3
+    assert lab.spark.range(3).count() == 3
+
+
 def test_a_backfill_raises_what_it_could_not_make_and_publishes_the_rest(lab, shop, how):
     shop.bad.append("2026-04-26")
     told = []

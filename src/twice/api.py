@@ -301,10 +301,10 @@ def workshop(
     """Open what runs share; Spark is stopped at the end only if it was started here."""
     from twice.engine import session
 
-    mine = spark is None
-    if mine:
+    if spark is None:
         session.check(config)
     from py4j.protocol import Py4JError
+    from pyspark.sql import SparkSession
 
     from twice.effects.paying import pay
     from twice.engine.run import Workshop
@@ -312,6 +312,7 @@ def workshop(
 
     theirs = ledger
     ledger = theirs or open_ledger(config.ledger)
+    mine = spark is None and SparkSession.getActiveSession() is None
     spark = spark or session.start(config)
     if theirs is None:
         session.check_ledger(config, spark.sparkContext.master or "")
