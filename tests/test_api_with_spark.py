@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import doctest
+import sys
+from dataclasses import replace
+from types import ModuleType
+
 import pytest
 from pyspark.sql import functions as F
 
 import twice
 from twice import Day, Overwrite, Pipeline, Table
+from twice import config as configuration
 
 pytestmark = pytest.mark.spark
 
@@ -56,6 +62,18 @@ def test_backfill_status_and_undo_do_what_the_command_line_does(lab, shop, how):
     assert [(each.table, each.status) for each in would] == [(lab.name("facts"), "would go back")]
     assert [each.status for each in twice.undo(again.run[:10], pipeline=shop, **how)] == ["went back"]
     assert sorted(row["id"] for row in lab.rows("facts")) == [0, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_the_session_of_the_documentation(lab, shop, monkeypatch):
+    module = ModuleType("jobs_of_the_documentation")
+    module.shop = shop
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    config = replace(lab.config, pipelines={"shop": f"{module.__name__}:shop"})
+    monkeypatch.setattr(configuration, "load", lambda _file=None: config)
+    names = {"shop": shop, "facts": shop.steps["facts"].function}
+    session = doctest.DocTestParser().get_doctest(twice.__doc__, names, "twice", None, None)
+    assert len(session.examples) == 7
+    doctest.DebugRunner().run(session)
 
 
 def test_the_spark_of_a_notebook_is_used_and_not_stopped(lab, shop):

@@ -1,4 +1,22 @@
-"""`twice` makes Spark pipelines safe to run twice."""
+"""`twice` makes Spark pipelines safe to run twice.
+
+A session in a notebook; `shop` is a pipeline by day, and `facts` one of its steps. The functions read the twice.toml of
+this folder or one above, unless `config=` names another, and use the Spark session of the process or start one, unless
+`spark=` is given.
+
+>>> import twice
+>>> twice.preview(facts, "2026-04-25").count()
+3
+>>> result = twice.run(shop, "2026-04-25")
+>>> result.status
+'done'
+>>> twice.status(shop).counts
+{'done': 1}
+>>> twice.backfill(shop, "2026-04-25", "2026-04-28").status
+'done'
+>>> [undone.status for undone in twice.undo(result)]
+['went back']
+"""
 
 from __future__ import annotations
 

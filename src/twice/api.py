@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from twice.backfills.notes import Tell as TellNote
+    from twice.backfills.notes import Note
     from twice.backfills.summary import BackfillResult
     from twice.engine.run import RunResult, Workshop
     from twice.engine.status import Status
@@ -104,7 +104,7 @@ def backfill(
     shadow: bool = False,
     effects: bool = False,
     tags: Mapping[str, str] | None = None,
-    tell: TellNote | None = None,
+    tell: Callable[[Note], None] | None = None,
     config: Config | Path | str | None = None,
     spark: SparkSession | None = None,
     ledger: Ledger | None = None,
@@ -163,6 +163,10 @@ def status(
     Without `pipeline`, for all pipelines of twice.toml; without a range, for everything between the first and the
     last known partition. It is read from the ledger alone; with `live=True`, tables and inputs are looked at too,
     which needs Spark.
+
+    >>> from twice import Day, Pipeline, status
+    >>> status(Pipeline("shop", grain=Day))
+    Status(shop: no partitions)
     """
     from twice.engine.status import bounds, collect
     from twice.ledger import find_ledger
@@ -254,6 +258,7 @@ def open_ledger(url: str | None = None, *, config: Config | Path | str | None = 
     """Open the ledger of the project, or the one at `url`; create it where there is none.
 
     >>> import tempfile
+    >>> from twice import open_ledger
     >>> with tempfile.TemporaryDirectory() as directory:
     ...     open_ledger(f"sqlite:///{directory}/ledger.db").runs()
     []
