@@ -1,7 +1,7 @@
 # Every target does its own set-up. `make` alone lists them.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup python postgres demo test test-full test-kafka crash-matrix mutants audit-score docs-rules lint types imports format bench lock clean
+.PHONY: help setup python postgres demo test test-full test-kafka crash-matrix mutants audit-score docs-rules docs-api lint types imports format bench lock clean
 
 BIN := .venv/bin
 SPARK := scripts/with-spark
@@ -45,6 +45,9 @@ audit-score: python ## precision and recall of `twice audit` over the labelled j
 
 docs-rules: python ## write docs/rules from the audit's rules and their cases
 	@$(BIN)/python tests/audit/rule_docs.py
+
+docs-api: python ## write docs/api.md from the docstrings of what twice exports
+	@$(BIN)/python tests/api_docs.py
 
 lint: python ## ruff: rules and format
 	$(BIN)/ruff check .

@@ -30,8 +30,8 @@ from pyspark.sql import functions as F
 from twice import Day, Overwrite, Pipeline, Table, Window, gates, key_of
 from twice import config as configuration
 from twice.api import workshop
-from twice.backfill.api import Project
-from twice.backfill.request import Request
+from twice.backfills.api import Project
+from twice.backfills.request import Request
 from twice.engine.run import Workshop
 
 START = date(2025, 1, 1)

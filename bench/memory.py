@@ -46,7 +46,7 @@ def day(folder: str) -> None:
     file = Path(folder) / "twice.toml"
     file.write_text(TOML)
     started = time.monotonic()
-    result = run(shop, for_="2026-04-25", config=configuration.load(file))
+    result = run(shop, "2026-04-25", config=configuration.load(file))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     rows = {step.step: step.rows for step in result.steps}
     print(json.dumps({"rows": rows, "peak_mb": peak, "seconds": time.monotonic() - started}))

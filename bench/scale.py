@@ -260,8 +260,8 @@ def plans(bench: Bench, partitions: int) -> None:
     from scale_jobs import scale  # type: ignore[import-not-found]
 
     from twice.api import workshop
-    from twice.backfill.api import Project
-    from twice.backfill.request import Request
+    from twice.backfills.api import Project
+    from twice.backfills.request import Request
     from twice.engine.live import Live
     from twice.model.scopes import Scope
     from twice.model.targets import Target

@@ -15,24 +15,60 @@ import twice
 from twice import errors
 
 PUBLIC = [
+    "BackfillResult",
+    "ConfigError",
+    "Conflict",
     "Day",
+    "DefinitionError",
     "Duration",
+    "EnvironmentProblem",
+    "GateFailed",
     "Grain",
     "Hour",
     "InsertOnly",
+    "Interrupted",
+    "KeyViolation",
+    "LateData",
+    "LeaseLost",
+    "Ledger",
+    "LedgerBusy",
+    "LedgerError",
     "Merge",
+    "MergeRefused",
     "Month",
+    "NotDeterministic",
+    "NotSeparable",
+    "OutOfScope",
     "Overwrite",
+    "PartitionStatus",
+    "PermanentError",
     "Pipeline",
+    "PipelineStatus",
     "QuarterHour",
+    "RetriesExhausted",
     "Retry",
+    "RunResult",
+    "SchemaRefused",
     "Scope",
+    "ScopeHeld",
+    "Status",
+    "StepFailed",
+    "StepResult",
+    "StepStatus",
+    "StoreRefused",
+    "StreamRefused",
+    "StreamResult",
     "Table",
+    "TransientError",
     "TwiceError",
+    "UndoResult",
+    "UsageError",
     "Week",
     "Whole",
     "Window",
+    "WriteRefused",
     "as_of_join",
+    "backfill",
     "days",
     "gates",
     "hours",
@@ -40,8 +76,12 @@ PUBLIC = [
     "key_of",
     "key_sql",
     "minutes",
+    "open_ledger",
+    "preview",
     "run",
     "run_stream",
+    "status",
+    "undo",
 ]
 ERRORS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.TwiceError)]
 
@@ -69,6 +109,15 @@ def test_the_public_names_are_these():
 def test_every_public_name_resolves_and_is_documented(name):
     found = getattr(twice, name)
     assert inspect.getdoc(found)
+
+
+def test_the_whole_tree_of_errors_is_public():
+    assert {kind.__name__ for kind in ERRORS} <= set(PUBLIC)
+    assert all(getattr(twice, kind.__name__) is kind for kind in ERRORS)
+
+
+def test_names_that_are_loaded_when_used_are_offered_for_completion():
+    assert set(PUBLIC) <= set(dir(twice))
 
 
 def test_an_unknown_name_is_an_attribute_error():

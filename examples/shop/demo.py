@@ -89,20 +89,20 @@ class Demo:
         self.chapter("1. Five days of deliveries arrive, with late, repeated and corrected orders")
         self.run(f'twice.run(shop, from_="{LANDED[0]}", to="{LANDED[1]}", steps=["raw_orders_feed"])', from_to=LANDED)
         self.chapter("2. Run Saturday")
-        first = self.run(f"twice run shop --for {SATURDAY}", for_=SATURDAY)
+        first = self.run(f"twice run shop --for {SATURDAY}", unit=SATURDAY)
         rows, revenue = self.facts(FACTS, SATURDAY)
         self.say(f"Saturday has {rows:,} orders, revenue {revenue:,.2f}.")
         self.say(f"The application's database has it, too: {self.served(SATURDAY)}.")
         self.chapter("3. Run Saturday again")
         versions = self.versions()
-        again = self.run(f"twice run shop --for {SATURDAY}", for_=SATURDAY)
+        again = self.run(f"twice run shop --for {SATURDAY}", unit=SATURDAY)
         same = [step.digest for step in first.steps] == [step.digest for step in again.steps]
         self.say(f"Same digests: {same}. New versions of {FACTS}: {self.versions() - versions}.")
         self.say(f"Posts about Saturday in the shop's chat channel: {self.posts(SATURDAY)}.")
         self.chapter("4. Kill Sunday's run halfway, and the next one just after it has posted the revenue")
         self.kill_halfway()
         self.kill_after_sending()
-        self.run(f"twice run shop --for {SUNDAY}", for_=SUNDAY)
+        self.run(f"twice run shop --for {SUNDAY}", unit=SUNDAY)
         self.say(
             "That post was not recorded, and a webhook knows no keys: the channel was asked, and has it. "
             f"Posts about Sunday: {self.posts(SUNDAY)}."
@@ -118,7 +118,7 @@ class Demo:
         self.status()
         self.say(f"\nDone in {time.monotonic() - started:.0f} s. To look around: twice --config {self.file} runs")
 
-    def run(self, command: str, *, for_: str | None = None, from_to: tuple[str, str] | None = None) -> RunResult:
+    def run(self, command: str, *, unit: str | None = None, from_to: tuple[str, str] | None = None) -> RunResult:
         """Run part of the shop in this process, and show what came out."""
         prompt = ">>>" if from_to else "$"
         self.out.print(f"\n  {prompt} {command}", markup=False, style="bold")
@@ -135,7 +135,7 @@ class Demo:
                     ledger=ledger,
                 )
             else:
-                result = run(self.shop, for_=for_, config=self.config, spark=self.spark, ledger=ledger)
+                result = run(self.shop, unit, config=self.config, spark=self.spark, ledger=ledger)
         grid = Grid(box=None, padding=(0, 2), show_header=True, header_style="dim")
         for name in ("", "step", "result", "rows", "seconds", "digest"):
             grid.add_column(name, justify="right" if name in {"rows", "seconds"} else "left")

@@ -26,6 +26,17 @@ def load_pipelines(config: Config) -> dict[str, Pipeline]:
     return pipelines
 
 
+def all_pipelines(config: Config) -> list[Pipeline]:
+    """Load every pipeline of the configuration, which must name at least one."""
+    found = list(load_pipelines(config).values())
+    if not found:
+        raise UsageError(
+            f"{config.source or 'there is no twice.toml here or above, and so it'} names no pipelines",
+            to_go_on="twice status module:object, or add [pipelines] to twice.toml; twice init writes a first one",
+        )
+    return found
+
+
 def find_pipeline(config: Config, text: str) -> Pipeline:
     """Load one pipeline, by its name in the configuration or as `module:object`."""
     place = text if ":" in text else config.pipelines.get(text)
@@ -42,6 +53,19 @@ def find_pipeline(config: Config, text: str) -> Pipeline:
             log.warning("pipeline %s could not be checked for tables with two writers: %s", name, error.message)
     check_producers(loaded)
     return pipeline
+
+
+def place_of(config: Config, pipeline: Pipeline) -> str:
+    """Return the name that the configuration has for a pipeline; its own name where it has none."""
+    for name, place in config.pipelines.items():
+        try:
+            found = load_object(config, place, f"pipeline {name}")
+        except TwiceError as error:
+            log.warning("pipeline %s could not be loaded: %s", name, error.message)
+            continue
+        if isinstance(found, Pipeline) and found.name == pipeline.name:
+            return name
+    return pipeline.name
 
 
 def check_producers(pipelines: Mapping[str, Pipeline]) -> None:

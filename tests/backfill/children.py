@@ -67,7 +67,7 @@ def child(order: BackfillOrder) -> None:
     from tests.support.processes import attach
     from tests.support.project import Lab
     from twice import config as configuration
-    from twice.backfill.shadows import ShadowOf
+    from twice.backfills.shadows import ShadowOf
     from twice.ledger import open_ledger
 
     os.setpgid(0, 0)

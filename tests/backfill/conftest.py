@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 from tests.backfill.children import BackfillOrder, child
 from tests.support.project import Lab
 from twice import Day, Overwrite, Pipeline, Table, Window
-from twice.backfill.api import Project
-from twice.backfill.request import Request
+from twice.backfills.api import Project
+from twice.backfills.request import Request
 from twice.model.grains import zone_of
 
 FIRST = date(2026, 1, 1)

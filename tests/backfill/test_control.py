@@ -19,8 +19,8 @@ from tests.backfill.conftest import Shop, day, january
 from tests.support.processes import until
 from tests.support.project import FULL
 from twice import Day, Overwrite, Pipeline, Table
-from twice.backfill.api import Project
-from twice.backfill.request import Request
+from twice.backfills.api import Project
+from twice.backfills.request import Request
 from twice.errors import ScopeHeld, UsageError
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]

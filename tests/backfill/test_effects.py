@@ -9,7 +9,7 @@ import pytest
 
 from tests.backfill.conftest import Shop, day
 from twice import hours
-from twice.backfill.shadows import ShadowOf
+from twice.backfills.shadows import ShadowOf
 from twice.effects import Retry
 
 pytestmark = pytest.mark.spark

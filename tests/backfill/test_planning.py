@@ -10,8 +10,8 @@ import pytest
 from tests.backfill.conftest import day, january
 from tests.support.history import History
 from twice import Day, Hour, Merge, Overwrite, Pipeline, Table, Whole, days
-from twice.backfill.planning import Planner
-from twice.backfill.request import Request, around
+from twice.backfills.planning import Planner
+from twice.backfills.request import Request, around
 from twice.engine.fingerprint import fingerprint
 from twice.engine.separating import Separability
 from twice.errors import StoreRefused, UsageError

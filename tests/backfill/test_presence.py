@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from tests.backfill.conftest import january
-from twice.backfill.presence import beginning
+from twice.backfills.presence import beginning
 from twice.engine.run import Workshop
 from twice.errors import Interrupted
 from twice.ledger import open_ledger

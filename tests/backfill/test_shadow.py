@@ -13,8 +13,8 @@ import pytest
 from tests.backfill.conftest import Shop, day, january
 from tests.support.processes import until
 from twice import Day, Overwrite, Pipeline, Table
-from twice.backfill.request import Request
-from twice.backfill.shadows import ShadowOf
+from twice.backfills.request import Request
+from twice.backfills.shadows import ShadowOf
 from twice.engine import shadowing
 from twice.errors import StoreRefused, UsageError
 from twice.model.targets import Target

@@ -8,8 +8,8 @@ import time
 from rich.console import Console
 
 from tests.backfill.test_planning import Plans
-from twice.backfill.notes import Meter, Note, Progress
-from twice.backfill.summary import Failure, Summary
+from twice.backfills.notes import Meter, Note, Progress
+from twice.backfills.summary import BackfillResult, Failure
 from twice.cli.backfill import report_end
 from twice.cli.plans import lines
 from twice.cli.settings import Settings
@@ -51,7 +51,7 @@ def test_as_json_every_change_is_one_object(capsys):
 
 
 def test_as_json_the_summary_is_the_last_line(capsys):
-    report_end(Settings(), Summary("shop", "done", "06ksm4", (Tally("facts", done=9, rows=90),)), as_json=True)
+    report_end(Settings(), BackfillResult("shop", "done", "06ksm4", (Tally("facts", done=9, rows=90),)), as_json=True)
     (found,) = capsys.readouterr().out.splitlines()
     assert (json.loads(found)["status"], json.loads(found)["steps"][0]["done"]) == ("done", 9)
 
@@ -101,7 +101,7 @@ def test_the_plan_is_told_step_by_step_with_its_reasons(tmp_path):
 
 
 def test_the_summary_ends_with_the_command_that_goes_on():
-    summary = Summary(
+    summary = BackfillResult(
         "shop",
         "partly",
         "06ksm4",

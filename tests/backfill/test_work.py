@@ -9,8 +9,8 @@ import pytest
 
 from tests.backfill.conftest import day, january
 from tests.backfill.test_planning import Plans
-from twice.backfill import work
-from twice.backfill.work import Worker
+from twice.backfills import work
+from twice.backfills.work import Worker
 from twice.engine.vouching import Vouch
 from twice.errors import (
     GateFailed,

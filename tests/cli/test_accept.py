@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from tests.support.history import TTL
-from twice.backfill.needs import units_of
+from twice.backfills.needs import units_of
 from twice.engine.accepting import accept
 from twice.engine.fingerprint import fingerprint, parts
 from twice.engine.status import status

@@ -8,7 +8,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from twice.backfill.request import Request
+from twice.backfills.request import Request
 from twice.cli.watching import Watch
 from twice.ledger import NewChunk, Owner, open_ledger
 from twice.model.scopes import Scope

@@ -13,7 +13,7 @@ from tests.support.history import TTL
 from twice import Day, Overwrite, Table
 from twice.cli.status import lines
 from twice.engine.fingerprint import fingerprint, parts
-from twice.engine.status import PartitionStatus, Reason, StepStatus, status
+from twice.engine.status import PartitionStatus, PipelineStatus, Reason, StepStatus, collect, status
 from twice.ledger import InputRecord, Output, Owner, open_ledger
 from twice.model.scopes import Scope
 from twice.model.windows import Window
@@ -277,7 +277,7 @@ def test_a_source_without_partitions_is_compared_by_what_it_shows_of_the_window(
 
 def test_a_ledger_that_does_not_exist_yet(story):
     assert [len(step.partitions) for step in status(None, story.pipeline)] == [0, 1, 0]
-    text = list(lines(story.pipeline, status(None, story.pipeline)))
+    text = list(lines(collect(None, [story.pipeline]).pipelines[0]))
     assert text[0] == "shop: 1 missing"
     assert "    nothing has run yet" in text
 
@@ -289,7 +289,7 @@ def test_neighbours_in_one_state_share_a_line(story):
     story.publish("facts", story.scope(2), inputs=story.reads(2))
     story.publish("facts", story.scope(3), inputs=story.reads(3))
     story.publish("raw", *[story.scope(day) for day in (2, 3)], digest="2-b-b-c")
-    assert list(lines(story.pipeline, status(story.ledger, story.pipeline))) == [
+    assert list(lines(collect(story.ledger, [story.pipeline]).pipelines[0])) == [
         "shop: 26 done, 2 stale, 25 missing",
         "  raw → lake.a.raw",
         "    2026-04-01 … 2026-04-24 (24)  done",
@@ -316,7 +316,7 @@ def test_open_and_late_are_told(story):
         PartitionStatus("2026-04-05", story.scope(5), "stale", (Reason("code", "", "the code changed"),), open=True),
     ]
     told = "lake.a.raw 2026-04-03 changed after the partition was closed"
-    assert list(lines(story.pipeline, [StepStatus("facts", "lake.a.facts", tuple(made))]))[2:] == [
+    assert list(lines(PipelineStatus("shop", (StepStatus("facts", "lake.a.facts", tuple(made)),))))[2:] == [
         "    2026-04-01 … 2026-04-02 (2)  done; late and left out: " + told + " (+3 rows)",
         "    2026-04-03  failed: " + told,
         "    2026-04-04  done, open",
@@ -391,7 +391,7 @@ def test_a_gate_that_was_let_through_is_shown_for_the_partition_that_it_let_thro
     found = {each.step: each for each in status(story.ledger, story.pipeline)}["raw"]
     assert [partition.accepted for partition in found.partitions] == [(), (known,), ()]
     assert found.partitions[1].to_json()["accepted_gates"] == [known]
-    text = list(lines(story.pipeline, [found]))
+    text = list(lines(PipelineStatus(story.pipeline.name, (found,))))
     assert "    2026-04-02  done; gate accepted: row count at least 5, because a holiday" in text
     assert story.ledger.run(run).to_json()["accepted_gates"] == [known]
     monkeypatch.setattr("twice.cli.settings.Settings.ledger_if_any", lambda _: story.ledger)

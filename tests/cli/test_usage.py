@@ -78,7 +78,7 @@ BAD = {
     "status off the grain": (["status", "shop", "--from", "2026-04-25T01:00"], "is not the start of a day"),
     "status end before start": (
         ["status", "shop", "--from", "2026-04-25", "--to", "2026-04-01"],
-        "is not after --from",
+        "which is not after its start, ",
     ),
     "show nothing": (["show", "abc"], "no run begins with 'abc': nothing has run yet"),
     "undo nothing": (["undo", "abc"], "no run begins with 'abc': nothing has run yet"),

@@ -15,8 +15,8 @@ from twice import Day, Overwrite, Pipeline, Table
 from twice.cli.leases import fence, released
 from twice.cli.run import Request, execute_all
 from twice.cli.settings import Settings
-from twice.cli.status import collect
 from twice.engine.plan import plan
+from twice.engine.status import collect
 from twice.model.targets import Target
 
 pytestmark = pytest.mark.spark
@@ -52,10 +52,10 @@ def test_a_loop_runs_until_it_fails_and_status_sees_what_was_changed_by_hand(lab
     assert said.err.rstrip().endswith(document["to_go_on"])
     assert "no numbers on the 27th" in said.err
 
-    [(_, [step])] = collect(lab.ledger, [pipeline])
+    (step,) = collect(lab.ledger, [pipeline]).steps
     assert [partition.state for partition in step.partitions] == ["done", "done", "failed"]
     lab.insert("numbers", "values (99, date'2026-04-26')")
-    [(_, [step])] = collect(lab.ledger, [pipeline], shop=lab.workshop)
+    (step,) = collect(lab.ledger, [pipeline], workshop=lab.workshop).steps
     assert [partition.state for partition in step.partitions] == ["done", "stale", "failed"]
     assert "another writer changed it" in step.partitions[1].reasons[0].text
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from twice import Day, Merge, Overwrite, Pipeline, Table, Whole, Window, days
-from twice.backfill.api import Project
-from twice.backfill.request import Request
-from twice.backfill.shadows import ShadowOf
+from twice.backfills.api import Project
+from twice.backfills.request import Request
+from twice.backfills.shadows import ShadowOf
 from twice.errors import UsageError
 
 pytestmark = [pytest.mark.spark, pytest.mark.in_scenarios, pytest.mark.needs("shadow")]

@@ -56,7 +56,7 @@ class Revenue:
 
     def run(self, day: str = DAY, **how: Any) -> Any:
         known = {"spark": self.lab.spark, "ledger": self.lab.ledger, "config": self.lab.config}
-        return api.run(self.pipeline, for_=day, **(known | how))
+        return api.run(self.pipeline, day, **(known | how))
 
     def post(self, **how: Any) -> None:
         """Declare the daily post."""
@@ -280,7 +280,7 @@ def test_a_run_leaves_messages_about_what_it_changed_and_a_rerun_none(lab, recei
 
     def sent() -> list[tuple[str, Any]]:
         before = len(receiver.payloads)
-        api.run(pipeline, for_=DAY, spark=lab.spark, ledger=lab.ledger, config=config)
+        api.run(pipeline, DAY, spark=lab.spark, ledger=lab.ledger, config=config)
         list(run([Relay(open_database(config.stores["serving"], config.root), table)], drain=True))
         return sorted((one["change"], one["row"] and one["row"]["name"]) for one in receiver.payloads[before:])
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from twice import Day, Overwrite, Pipeline, Table
-from twice.backfill.request import Request, chosen
+from twice.backfills.request import Request, chosen
 from twice.engine.guard import code_facts
 from twice.engine.plan import plan
 from twice.errors import NotDeterministic

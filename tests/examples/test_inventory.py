@@ -63,13 +63,13 @@ def adjustments(spark, table: str) -> list[tuple[Any, ...]]:
 
 
 def test_s37_the_inventory_job_run_twice_is_identical_and_sends_one_mail(spark, shop, mails, tmp_path):
-    first = run(inventory.inventory, for_=str(DAY), **shop)
+    first = run(inventory.inventory, str(DAY), **shop)
     assert [step.status for step in first.steps] == ["published", "published"]
     rows, left = adjustments(spark, inventory.stock_adjustments.name), stock_in(tmp_path / "serving.db")
     assert sum(row[1] for row in rows) == PAID
     assert sum(on_hand for _, on_hand in left) == PRODUCTS * OPENING_STOCK - PAID
 
-    again = run(inventory.inventory, for_=str(DAY), **shop)
+    again = run(inventory.inventory, str(DAY), **shop)
     assert [step.status for step in again.steps] == ["unchanged", "unchanged"]
     assert adjustments(spark, inventory.stock_adjustments.name) == rows
     assert stock_in(tmp_path / "serving.db") == left
@@ -78,10 +78,10 @@ def test_s37_the_inventory_job_run_twice_is_identical_and_sends_one_mail(spark, 
     assert all(f"product {product}: {quantity}" in mail for product, quantity, _ in rows)
 
     # An older day is corrected after a newer one was run: the newer one's next run adds up all of it again
-    run(inventory.inventory, for_=str(DAY + timedelta(days=1)), **shop)
+    run(inventory.inventory, str(DAY + timedelta(days=1)), **shop)
     spark.sql(f"UPDATE {fct_orders.name} SET status = 'cancelled' WHERE order_id = 1")
-    run(inventory.inventory, for_=str(DAY), **shop)
-    run(inventory.inventory, for_=str(DAY + timedelta(days=1)), **shop)
+    run(inventory.inventory, str(DAY), **shop)
+    run(inventory.inventory, str(DAY + timedelta(days=1)), **shop)
     assert sum(on_hand for _, on_hand in stock_in(tmp_path / "serving.db")) == PRODUCTS * OPENING_STOCK - PAID + 1
 
 

@@ -59,7 +59,7 @@ def test_s02_the_shop_serves_a_day_to_the_application_and_again_changes_nothing(
     ledger = open_ledger(config.ledger)
     how = {"config": config, "spark": spark, "ledger": ledger}
     run(shop, from_="2026-04-25", to="2026-04-29", steps=["raw_orders_feed"], **how)
-    first = run(shop, for_=str(DAY), **how)
+    first = run(shop, str(DAY), **how)
 
     truth = expected_orders(DAY, ORDERS, CUSTOMERS)
     rows = served(config)
@@ -68,7 +68,7 @@ def test_s02_the_shop_serves_a_day_to_the_application_and_again_changes_nothing(
     assert sum(Decimal(str(row[3])) for row in rows) == truth.revenue
     assert truth.orders * 0.9 < sum(int(row[2]) for row in rows) < truth.orders
 
-    again = run(shop, for_=str(DAY), **how)
+    again = run(shop, str(DAY), **how)
     assert {step.status for step in again.steps} == {"unchanged"}
     assert [step.digest for step in again.steps] == [step.digest for step in first.steps]
     assert served(config) == rows
@@ -78,6 +78,6 @@ def test_s02_the_shop_serves_a_day_to_the_application_and_again_changes_nothing(
 
     with closing(sqlite3.connect(config.root / "serving.db")) as database, database:
         database.execute("DELETE FROM daily_customer_summary WHERE customer_id % 2 = 0")
-    repaired = run(shop, for_=str(DAY), steps=["daily_customer_summary"], **how)
+    repaired = run(shop, str(DAY), steps=["daily_customer_summary"], **how)
     assert [(step.table, step.status) for step in repaired.steps] == [(daily_customer_summary.name, "published")]
     assert served(config) == rows

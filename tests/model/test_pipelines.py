@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import runpy
 from itertools import permutations
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -268,8 +270,13 @@ def test_an_extract_must_take_the_window(shop, function):
         ({"name": "../x"}, "step name '../x'"),
         ({"writes": Table("lake.core.x", partition=Day("day"))}, "add write=Overwrite(), Merge(version=…)"),
         ({"writes": "lake.core.x"}, "writes= must be a Table, not 'lake.core.x'"),
-        ({"reads": raw}, 'write reads={"orders": …}'),
-        ({"reads": [raw]}, "gives the inputs no names"),
+        ({"reads": raw}, 'must be a list of tables, or give them names: reads={"orders": …}'),
+        ({"reads": "orders"}, "must be a list of tables, or give them names"),
+        ({"reads": ["lake.raw.orders"]}, "lists 'lake.raw.orders': give a Table, or table.window(…)"),
+        ({"reads": [raw, raw.latest()]}, 'two inputs called orders: name them, as in reads={"orders": …, "other_'),
+        ({"reads": [Table("lake.raw.`a-b`", partition=Day("day"))]}, "and 'a-b' cannot be an argument: name it"),
+        ({"reads": [customers]}, "input customers: lake.core.customers has no partition"),
+        ({"reads": [Table("lake.raw.window", partition=Day("day"))]}, "cannot be named window"),
         ({"reads": {"my orders": raw}}, "an input is named 'my orders': use a Python identifier"),
         ({"reads": {5: raw}}, "an input is named 5"),
         ({"reads": {"orders": "lake.raw.orders"}}, "give a Table, or table.window(…), .latest(), .as_of(…)"),
@@ -292,13 +299,93 @@ def test_a_wrong_declaration_is_refused(shop, how, sentence):
     ("reads", "query", "sentence"),
     [
         ({"o": raw}, " \n", "step q: the query is empty"),
-        ({"o": raw}, None, "step q: the query must be a text, not None"),
+        ({"o": raw}, None, "step q: the query must be a text or a Path, not None"),
+        ({"o": raw}, Path("nowhere.sql"), "nowhere.sql does not exist"),
+        ({"o": raw}, Path(), "cannot be read: "),
+        ([raw, Table("lake.core.Orders", partition=Day("day"))], "select 1", "orders, Orders differ in upper and"),
         ({"o": raw, "O": raw}, "select 1", "o, O differ in upper and lower case only"),
         ({"o": customers}, "select 1", "Say so with .latest()"),
     ],
 )
 def test_a_wrong_query_is_refused(shop, reads, query, sentence):
     refused(shop, lambda: shop.sql("q", reads=reads, writes=out("q"), query=query), sentence)
+
+
+def test_inputs_in_a_list_are_called_as_their_tables(shop):
+    @shop.step(reads=[raw, customers.latest()], writes=out("listed"))
+    def listed(customers, orders, window, limit=7):
+        return orders
+
+    reads = shop.find("listed").reads
+    assert {name: (read.table.name, read.mode) for name, read in reads.items()} == {
+        "orders": ("lake.raw.orders", "window"),
+        "customers": ("lake.core.customers", "latest"),
+    }
+    step = shop.sql("q", reads=(raw,), writes=out("q"), query="select * from orders")
+    assert list(step.reads) == ["orders"]
+
+
+def test_arguments_that_are_not_called_as_the_listed_tables_are_refused(shop):
+    reads = [raw, customers.latest()]
+
+    def order(order, customers):
+        return order
+
+    def fewer(orders):
+        return orders
+
+    refused(
+        shop,
+        lambda: shop.step(reads=reads, writes=out("s"))(order),
+        "step order: reads= lists no table called order, which is an argument of the function; it lists "
+        "orders (lake.raw.orders), customers (lake.core.customers). Did you mean orders? An argument is called as the "
+        'last part of a table\'s name, or the inputs are named: reads={"order": …}',
+    )
+    refused(
+        shop,
+        lambda: shop.step(reads=reads, writes=out("s"))(fewer),
+        "step fewer: the function has no argument customers, and reads= lists lake.core.customers",
+    )
+    refused(shop, lambda: shop.step(reads=reads, writes=out("s"))(len), "is no plain function")
+
+
+QUERY = """
+from pathlib import Path
+from twice import Day, Overwrite, Pipeline, Table
+shop = Pipeline("shop", grain=Day)
+orders = Table("lake.raw.orders", partition=Day("day"))
+revenue = Table("lake.mart.revenue", partition=Day("day"), write=Overwrite())
+step = shop.sql("revenue", reads=[orders], writes=revenue, query=Path({path!r}))
+"""
+
+
+def test_the_file_of_a_query_lies_beside_the_file_that_declares_the_step(tmp_path, monkeypatch):
+    jobs, elsewhere = tmp_path / "jobs", tmp_path / "elsewhere"
+    (jobs / "sql").mkdir(parents=True)
+    elsewhere.mkdir()
+    (jobs / "sql" / "revenue.sql").write_text("SELECT 'é' FROM orders\n", encoding="utf-8")
+    (jobs / "shop.py").write_text(QUERY.format(path="sql/revenue.sql"))
+    monkeypatch.chdir(elsewhere)
+
+    assert runpy.run_path(str(jobs / "shop.py"))["step"].query == "SELECT 'é' FROM orders\n"
+
+    (jobs / "shop.py").write_text(QUERY.format(path="sql/revenu.sql"))
+    with pytest.raises(DefinitionError) as caught:
+        runpy.run_path(str(jobs / "shop.py"))
+    assert caught.value.message == (
+        f"step revenue: its query {jobs}/sql/revenu.sql does not exist. Did you mean revenue.sql?"
+    )
+
+
+def test_the_file_of_a_query_of_a_notebook_lies_in_the_working_directory(tmp_path, monkeypatch):
+    (tmp_path / "revenue.sql").write_text("SELECT * FROM orders")
+    monkeypatch.chdir(tmp_path)
+    cell: dict[str, object] = {"__name__": "__main__"}
+    exec(QUERY.format(path="revenue.sql"), cell)  # noqa: S102 - as a notebook runs a cell
+    assert cell["step"].query == "SELECT * FROM orders"
+    monkeypatch.chdir(tmp_path.parent)
+    exec(QUERY.format(path=str(tmp_path / "revenue.sql")), cell)  # noqa: S102 - as a notebook runs a cell
+    assert cell["step"].query == "SELECT * FROM orders"
 
 
 def test_unknown_steps_are_named_with_the_known_ones(shop):

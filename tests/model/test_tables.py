@@ -22,6 +22,7 @@ from twice import (
     Table,
     Week,
     Whole,
+    Window,
     days,
     gates,
     hours,
@@ -52,6 +53,11 @@ def test_a_schema_may_be_a_mapping():
     assert Table(NAME, schema={"id": "bigint", "order date": "date"}).schema == "`id` bigint, `order date` date"
 
 
+def test_a_key_of_one_column_is_given_by_its_name_alone():
+    assert Table(NAME, key="order_id").key == ("order_id",)
+    assert Table(NAME, key="order_id", write=Merge(version="v")).key == Table(NAME, key=["order_id"]).key
+
+
 def test_a_table_sees_its_part_of_a_scope():
     run = Scope.of(Day.unit("2026-04-25", BERLIN), {"tenant": "acme", "region": "eu"})
     assert daily(dimensions=["tenant"]).scope(run) == Scope.of(run.window, {"tenant": "acme"})
@@ -61,7 +67,8 @@ def test_a_table_sees_its_part_of_a_scope():
 @pytest.mark.parametrize(
     ("build", "sentence"),
     [
-        (lambda: Table(NAME, key="order_id"), 'key="order_id" must be a list: ["order_id"]'),
+        (lambda: Table(NAME, key=""), "a column name is empty"),
+        (lambda: Table(NAME, mutable="email"), 'mutable="email" must be a list: ["email"]'),
         (lambda: Table(NAME, dimensions="tenant"), 'dimensions="tenant" must be a list: ["tenant"]'),
         (lambda: Table(NAME, personal="email"), 'personal="email" must be a list: ["email"]'),
         (lambda: Table(NAME, key=None), "key=None must be a list: key=[…]"),
@@ -128,9 +135,29 @@ def test_s22_reading_the_current_state_is_visible_in_words():
 def test_latest_and_as_of_are_not_cut_by_partition():
     window = Day.unit("2026-04-25", BERLIN)
     table = daily(valid=("valid_from", "valid_to"), event_time="at")
-    latest, as_of = (read.cut(window, days(3), BERLIN) for read in (table.latest(), table.as_of("at")))
+    as_of_at = table.as_of("at").among([table.window()])
+    latest, as_of = (read.cut(window, days(3), BERLIN) for read in (table.latest(), as_of_at))
     assert (latest.partitions, latest.event) == (None, None)
     assert (as_of.partitions, as_of.event) == (None, window)
+
+
+def test_s22_versions_are_cut_to_what_is_seen_of_their_column():
+    window = Day.unit("2026-04-25", BERLIN)
+    prices = Table("lake.core.prices", valid=("valid_from", "valid_to"))
+    orders = Table("lake.raw.orders", partition=Day("arrived_on"), event_time="ordered_at")
+    weekly = Table("lake.raw.visits", partition=Week("week"))
+
+    def seen(column, *others):
+        return prices.as_of(column).among(others).cut(window, days(3), BERLIN)
+
+    back = orders.window(lookback=days(7))
+    assert seen("ordered_at", orders.window()).event == window
+    assert seen("Ordered_At", orders.window(), back).event == Window(days(7).before(window.start, BERLIN), window.end)
+    # Rows of the day arrive up to three days later, and until then their day of arrival is not bounded by the day.
+    assert seen("arrived_on", orders.window()).event == Window(window.start, days(3).after(window.end, BERLIN))
+    assert seen("week", weekly.window()).event == Week.unit("2026-W17", BERLIN)
+    for unbounded in (seen("shipped_at", back), seen("ordered_at", orders.latest()), seen("ordered_at")):
+        assert (unbounded.partitions, unbounded.event) == (None, None)
 
 
 def test_s20_late_rows_are_looked_for_in_later_partitions_and_chosen_by_event_time():

@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 
 from tests.replay.test_replay import COLUMNS, MON, ROWS, TUE, copying, only, replayed, verdicts
 from twice import Day, InsertOnly, Merge, Overwrite, Pipeline, Table
-from twice.backfill.api import Project
-from twice.backfill.request import Request
+from twice.backfills.api import Project
+from twice.backfills.request import Request
 from twice.engine.environment import environment
 from twice.model.windows import Window
 

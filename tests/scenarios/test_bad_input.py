@@ -189,7 +189,7 @@ def test_definitions_that_cannot_keep_the_promise(lab):
         lambda: pipeline.sql("x", reads={"a b": one}, writes=two, query="select 1"): "use a Python identifier",
         lambda: Table(lab.name("t"), write=Overwrite()): "needs a partition",
         lambda: Table(lab.name("t"), write=InsertOnly()): "needs the business key",
-        lambda: Table(lab.name("t"), key="id"): 'must be a list: ["id"]',
+        lambda: Table(lab.name("t"), dimensions="id"): 'must be a list: ["id"]',
         lambda: Table("fct_orders"): "is not a full table name",
         lambda: Table("lake.core...x"): "is not a table name",
         lambda: Table("lake.`..`.x"): "it is a path",

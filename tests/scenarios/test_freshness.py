@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from twice import Day, Overwrite, Pipeline, Table
-from twice.backfill.api import Project
-from twice.backfill.request import Request
+from twice.backfills.api import Project
+from twice.backfills.request import Request
 from twice.engine.accepting import accept
 from twice.engine.live import Live
 from twice.engine.status import status

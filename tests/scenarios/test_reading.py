@@ -217,6 +217,7 @@ def test_s22_an_as_of_join_takes_the_version_that_was_valid_then(lab):
         "id bigint, customer int, ordered_at timestamp, d date",
         "select id, if(id = 4, 8, 7), timestamp'2026-04-25 06:00:00' + make_interval(0, 0, 0, 0, cast(id * 3 as int)),"
         " date'2026-04-25' from range(1, 5)",
+        event_time="ordered_at",
     )
     lab.spark.sql(
         f"create table {lab.name('history')} (customer int, region string, since timestamp, until timestamp) "
@@ -242,6 +243,69 @@ def test_s22_an_as_of_join_takes_the_version_that_was_valid_then(lab):
 
     assert {row["id"]: row["region"] for row in lab.rows("out")} == {1: "north", 2: "south", 3: "south", 4: None}
     assert seen.regions == {"north", "south"}  # what begins after the window is not even shown
+
+
+class Regions:
+    """Orders of two days, and the regions in which their customer lived: one each day, and one from tomorrow on."""
+
+    def __init__(self, lab, **contract):
+        self.lab, self.pipeline, self.shown = lab, Pipeline("as_of", grain=Day), set()
+        self.orders = lab.source(
+            "orders",
+            "id bigint, customer int, ordered_at timestamp, shipped_at timestamp, d date",
+            "values (1, 7, timestamp'2026-04-24 12:00:00', timestamp'2026-04-24 13:00:00', date'2026-04-24'),"
+            " (2, 7, timestamp'2026-04-25 12:00:00', timestamp'2026-04-26 13:00:00', date'2026-04-25')",
+            **contract,
+        )
+        lab.spark.sql(
+            f"create table {lab.name('history')} (customer int, region string, since timestamp, until timestamp) "
+            "using iceberg"
+        )
+        lab.insert(
+            "history",
+            "values (7, 'west', timestamp'2020-01-01', timestamp'2026-04-25 00:00:00'),"
+            " (7, 'north', timestamp'2026-04-25 00:00:00', timestamp'2026-04-26 00:00:00'),"
+            " (7, 'south', timestamp'2026-04-26 00:00:00', null)",
+        )
+        self.history = Table(lab.name("history"), valid=("since", "until"))
+        self.out = Table(lab.name("out"), partition=Day("d"), write=Overwrite())
+
+    def run(self, orders, at, column=None):
+        """Join orders with the regions as of a column, and sum up what was found on the day of the run."""
+
+        @self.pipeline.step(reads={"orders": orders, "customers": self.history.as_of(column or at)}, writes=self.out)
+        def out(orders, customers):
+            self.shown = {row["region"] for row in customers.collect()}
+            joined = as_of_join(orders, customers, on=["customer"], at=at, valid=("since", "until"))
+            found = joined.orderBy("id").select("id", "region").collect()
+            regions = ",".join(f"{row['id']}:{row['region']}" for row in found)
+            return orders.limit(1).select(F.lit(regions).alias("regions"), F.lit("2026-04-25").cast("date").alias("d"))
+
+        self.lab.run(self.pipeline, "2026-04-25")
+        return self.lab.rows("out")[0]["regions"]
+
+
+@pytest.mark.parametrize(
+    ("contract", "at"), [({"event_time": "ordered_at"}, "ordered_at"), ({}, "d")], ids=["event time", "partition"]
+)
+def test_s22_versions_reach_as_far_back_as_the_rows_that_they_are_joined_to(lab, contract, at):
+    case = Regions(lab, **contract)
+    assert case.run(case.orders.window(lookback=days(1)), at) == "1:west,2:north"
+    assert case.shown == {"west", "north"}  # what begins after the window is not even shown
+
+
+def test_s22_a_column_that_no_input_is_cut_by_may_lie_outside_the_window(lab):
+    case = Regions(lab, event_time="ordered_at")
+    assert case.run(case.orders, "shipped_at") == "2:south"
+
+
+def test_s22_an_as_of_column_that_no_other_input_has_is_refused(lab):
+    case = Regions(lab, event_time="ordered_at")
+    with pytest.raises(SchemaRefused) as caught:
+        case.run(case.orders, "ordered_at", column="orderd_at")
+    assert "no other input has the column orderd_at, as of which customers" in caught.value.message
+    assert "Did you mean ordered_at?" in caught.value.message
+    assert not lab.exists("out")
 
 
 def test_s47_reading_the_own_output_is_refused(lab):

@@ -169,11 +169,11 @@ class Lab:
         """What the runs of this process share."""
         return Workshop(self.spark, Stores(self.config), self.ledger, self.config.lease)
 
-    def run(self, pipeline: Pipeline, for_: object = None, **how: Any) -> RunResult:
+    def run(self, pipeline: Pipeline, unit: object = None, **how: Any) -> RunResult:
         """Run a pipeline in this process."""
         return run(
             pipeline,
-            for_=for_,
+            unit,  # type: ignore[arg-type]
             spark=self.spark,
             ledger=self.ledger,
             config=self.config,

@@ -9,7 +9,6 @@ import click
 
 from twice.cli.output import json_option, print_json, print_text
 from twice.cli.settings import Settings, pass_settings
-from twice.cli.status import bounds
 from twice.loading import find_pipeline
 
 if TYPE_CHECKING:
@@ -42,6 +41,8 @@ def accept(
     twice accept shop --step revenue --dry-run
     """
     found = find_pipeline(settings.config, pipeline)
+    from twice.engine.status import bounds
+
     start, end = bounds(found, from_, to)
     for name in steps:
         found.find(name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -16,14 +15,12 @@ from twice.cli.plans import lines as plan_lines
 from twice.cli.settings import Settings, pass_settings
 from twice.cli.shadows import diff, drop, swap
 from twice.cli.working import told
-from twice.errors import ScopeHeld, UsageError
+from twice.errors import UsageError
 from twice.loading import find_pipeline
-from twice.model.windows import Window
 
 if TYPE_CHECKING:
-    from twice.backfill.request import Request
-    from twice.backfill.summary import Summary
-    from twice.config import Config
+    from twice.backfills.request import Request
+    from twice.backfills.summary import BackfillResult
     from twice.engine.events import Listener
     from twice.ledger import BackfillInfo
     from twice.model.pipelines import Pipeline
@@ -116,35 +113,31 @@ def start(
     twice backfill shop --from 2026-01-01 --to 2026-04-01 --step facts --downstream --only all
     """
     found = find_pipeline(settings.config, pipeline)
-    from twice.backfill.request import ONLY, Request, around, chosen
+    from twice.backfills.request import ONLY, Request, around, check, known_pool, range_of
 
-    if (downstream or upstream) and not steps:
-        raise UsageError("--downstream and --upstream widen a choice: give --step too")
     request = Request(
         place=pipeline,
-        window=_window(found, from_, to),
-        steps=around(found, steps, downstream=downstream, upstream=upstream) if steps else (),
+        window=range_of(found, from_, to),
+        steps=around(found, steps, downstream=downstream, upstream=upstream),
         dimensions=pairs(sets, "--set"),
         only=only or ONLY,
         order=order,
         parallel=parallel,
         chunk=_chunk(chunk),
-        pool=_known_pool(settings.config, pool),
+        pool=known_pool(settings.config, pool),
         tags=tags_of(tags, settings.secrets),
         refetch=refetch,
         accept_late=accept_late,
         shadow=shadow,
         effects=effects,
     )
-    list(found.grain.partitions(request.window, found.zone))  # off the grain: refused before Spark is started
-    chosen(found, request)
     if dry_run:
+        check(found, request)
         _plan(settings, found, request, as_json=as_json)
         return
-    if not shadow:  # a shadow holds nobody up until it is swapped in
-        _refuse_early(settings, found, request)
+    check(found, request, settings.ledger_if_any())
     with told(settings, as_json=as_json) as tell, settings.workshop(_details(settings, as_json=as_json)) as workshop:
-        from twice.backfill.api import Project
+        from twice.backfills.api import Project
 
         summary = Project(workshop, found, tell, settings.command).start(request)
     report_end(settings, summary, as_json=as_json)
@@ -185,8 +178,8 @@ def resume(settings: Settings, backfill_id: str, new_code: bool, restart: bool, 
             ledger.unpause_backfill(info.id)
         _tell_going(info, as_json=as_json)
         return
-    from twice.backfill.api import Project, changed_steps, code_changed, code_of
-    from twice.backfill.request import Request
+    from twice.backfills.api import Project, changed_steps, code_changed, code_of
+    from twice.backfills.request import Request
 
     request = Request.from_json(info.request)
     found = find_pipeline(settings.config, request.place)
@@ -227,7 +220,7 @@ def _tell_going(info: BackfillInfo, *, as_json: bool) -> None:
         print_text(f"backfill {info.id} goes on, on {where}; twice backfill resume {info.id} --join works beside it")
 
 
-def report_end(settings: Settings, summary: Summary, *, as_json: bool) -> None:
+def report_end(settings: Settings, summary: BackfillResult, *, as_json: bool) -> None:
     """Print the summary, run the failure hook, and exit with the backfill's code."""
     if summary.failures:
         _tell_hook(settings, summary)
@@ -240,7 +233,7 @@ def report_end(settings: Settings, summary: Summary, *, as_json: bool) -> None:
         raise click.exceptions.Exit(summary.exit_code)
 
 
-def _tell_hook(settings: Settings, summary: Summary) -> None:
+def _tell_hook(settings: Settings, summary: BackfillResult) -> None:
     """Tell `on_failure` once of everything that a backfill could not make."""
     from twice.engine.hooks import on_failure
 
@@ -251,7 +244,7 @@ def _tell_hook(settings: Settings, summary: Summary) -> None:
 
 def _plan(settings: Settings, pipeline: Pipeline, request: Request, *, as_json: bool) -> None:
     with settings.workshop() as workshop:
-        from twice.backfill.api import Project
+        from twice.backfills.api import Project
 
         project = Project(workshop, pipeline)
         if request.shadow:
@@ -265,54 +258,9 @@ def _plan(settings: Settings, pipeline: Pipeline, request: Request, *, as_json: 
         print_text(line)
 
 
-def _window(pipeline: Pipeline, from_: str | None, to: str | None) -> Window:
-    if from_ is None or to is None:
-        raise UsageError(
-            "which range? Give --from and --to (exclusive); there is no default",
-            safe="nothing was run",
-            to_go_on=f"twice backfill {pipeline.name} --from 2026-01-01 --to 2026-04-01 --dry-run",
-        )
-    grain, zone = pipeline.grain, pipeline.zone
-    first, end = grain.parse(from_, zone), grain.parse(to, zone)
-    if end <= first:
-        what = "is empty" if end == first else "ends before it begins"
-        raise UsageError(
-            f"the range from {from_} to {to} {what}: --to itself is not part of it", safe="nothing was run"
-        )
-    return Window(first, end)
-
-
 def _chunk(text: str) -> int | None:
     if text == "auto":
         return None
     if not text.isdigit() or int(text) < 1:
         raise UsageError(f"--chunk {text!r}: write auto, or the number of partitions per job, 1 or more")
     return int(text)
-
-
-def _known_pool(config: Config, pool: str | None) -> str | None:
-    if pool is not None and pool not in config.pools:
-        known = ", ".join(config.pools) or "none"
-        raise UsageError(
-            f"there is no pool {pool!r}; there are: {known}",
-            safe="nothing was run",
-            to_go_on=f"add [pools.{pool}] with weight = 1 to {config.source or 'twice.toml'}",
-        )
-    return pool
-
-
-def _refuse_early(settings: Settings, pipeline: Pipeline, request: Request) -> None:
-    """Refuse what another backfill works on before Spark is started; the ledger decides once more at the start."""
-    from twice.backfill.request import chosen
-
-    ledger = settings.ledger_if_any()
-    tables = {step.writes.name for step in chosen(pipeline, request)}
-    open_ones: Sequence[BackfillInfo] = ledger.backfills() if ledger else []
-    for info in open_ones:
-        if info.workers and tables & set(info.tables) and info.scope.overlaps(request.scope):
-            raise ScopeHeld(
-                f"the range overlaps with backfill {info.id} ({info.scope}), which is {info.status} on "
-                f"{info.workers[0]}",
-                safe="nothing was started",
-                to_go_on=f"twice backfill watch {info.id}; or end it with twice backfill cancel {info.id}",
-            )

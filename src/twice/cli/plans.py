@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from twice.backfill.planning import Plan, StepPlan
+    from twice.backfills.planning import Plan, StepPlan
 
 # More than this many chunks of a step are not listed one by one.
 _SHOWN = 12

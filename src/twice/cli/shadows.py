@@ -14,7 +14,7 @@ from twice.cli.settings import Settings, pass_settings
 from twice.loading import find_pipeline
 
 if TYPE_CHECKING:
-    from twice.backfill.shadows import ShadowOf, Swapped, TableDifference
+    from twice.backfills.shadows import ShadowOf, Swapped, TableDifference
     from twice.content.difference import Difference
     from twice.ledger import BackfillInfo
 
@@ -31,7 +31,7 @@ def diff(settings: Settings, backfill_id: str, as_json: bool) -> None:
     \b
     twice backfill diff 06ksm4
     """
-    from twice.backfill.shadows import require_comparable
+    from twice.backfills.shadows import require_comparable
 
     _, info = find(settings, backfill_id)
     require_comparable(info)
@@ -59,7 +59,7 @@ def swap(settings: Settings, backfill_id: str, force: bool, as_json: bool) -> No
     \b
     twice backfill swap 06ksm4
     """
-    from twice.backfill.shadows import require_finished
+    from twice.backfills.shadows import require_finished
 
     _, info = find(settings, backfill_id)
     require_finished(info)
@@ -88,7 +88,7 @@ def drop(settings: Settings, backfill_id: str, force: bool, as_json: bool) -> No
     \b
     twice backfill drop 06ksm4
     """
-    from twice.backfill.shadows import require_droppable
+    from twice.backfills.shadows import require_droppable
 
     _, info = find(settings, backfill_id)
     require_droppable(info, force=force)
@@ -102,8 +102,8 @@ def drop(settings: Settings, backfill_id: str, force: bool, as_json: bool) -> No
 
 @contextmanager
 def _shadow(settings: Settings, info: BackfillInfo) -> Iterator[ShadowOf]:
-    from twice.backfill.request import Request
-    from twice.backfill.shadows import ShadowOf
+    from twice.backfills.request import Request
+    from twice.backfills.shadows import ShadowOf
 
     pipeline = find_pipeline(settings.config, Request.from_json(info.request).place)
     with settings.workshop() as workshop:

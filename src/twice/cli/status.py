@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -12,15 +11,11 @@ import click
 from twice.cli.output import json_option, print_json, print_text
 from twice.cli.settings import Settings, is_terminal, pass_settings
 from twice.errors import UsageError
-from twice.loading import find_pipeline, load_pipelines
+from twice.loading import all_pipelines, find_pipeline
 
 if TYPE_CHECKING:
-    from twice.engine.live import Live
-    from twice.engine.run import Workshop
-    from twice.engine.status import PartitionStatus, Reason, StepStatus
-    from twice.ledger import Ledger
+    from twice.engine.status import PartitionStatus, PipelineStatus, Reason
     from twice.ledger.effect_records import EffectRecord
-    from twice.model.pipelines import Pipeline
 
 
 # More partitions than anybody reads.
@@ -56,44 +51,30 @@ def status(
     twice status
     twice status shop --from 2026-04-01 --to 2026-05-01 --stale
     """
-    pipelines = [find_pipeline(settings.config, pipeline)] if pipeline else _all(settings)
+    config = settings.config
+    pipelines = [find_pipeline(config, pipeline)] if pipeline else all_pipelines(config)
     if (from_ or to) and len(pipelines) > 1:
         raise UsageError("--from and --to need one PIPELINE: a range is read by its grain")
-    for found in pipelines:
-        bounds(found, from_, to)
+    from twice.engine.status import bounds, collect
+
+    for each in pipelines:
+        bounds(each, from_, to)
     if live:
         with settings.workshop() as shop:
-            found_all = collect(shop.ledger, pipelines, from_, to, shop=shop)
+            found = collect(shop.ledger, pipelines, from_, to, only_stale=only_stale, workshop=shop)
     else:
-        found_all = collect(settings.ledger_if_any(), pipelines, from_, to)
-    if only_stale:
-        found_all = [(found, [_only_stale(step) for step in steps]) for found, steps in found_all]
-    owed = [record for found in pipelines for record in _attention(settings, found)]
+        found = collect(settings.ledger_if_any(), pipelines, from_, to, only_stale=only_stale)
     if as_json:
-        documents = [
-            {
-                "pipeline": found.name,
-                "steps": [s.to_json() for s in steps],
-                "effects": [record.to_json() for record in owed if record.subject.pipeline == found.name],
-            }
-            for found, steps in found_all
-        ]
-        long = sum(len(step.partitions) for _, steps in found_all for step in steps) > _LONG
-        print_json(documents[0] if pipeline else {"pipelines": documents}, long=long)
+        long = sum(len(step.partitions) for step in found.steps) > _LONG
+        print_json(found.pipelines[0].to_json() if pipeline else found.to_json(), long=long)
     else:
-        for found, steps in found_all:
-            for text in lines(found, steps, only_stale=only_stale):
+        for one in found.pipelines:
+            for text in lines(one, only_stale=only_stale):
                 print_text(_coloured(text))
-            for text in _effect_lines([record for record in owed if record.subject.pipeline == found.name]):
+            for text in _effect_lines(one.effects):
                 print_text(text)
-    if owed:
+    if found.effects:
         raise click.exceptions.Exit(1)
-
-
-def _attention(settings: Settings, pipeline: Pipeline) -> list[EffectRecord]:
-    """List the effects that a person has to look at."""
-    ledger = settings.ledger_if_any()
-    return ledger.effects.records(pipeline=pipeline.name, attention=True) if ledger else []
 
 
 def _effect_lines(records: Sequence[EffectRecord]) -> Iterator[str]:
@@ -107,35 +88,10 @@ def _effect_lines(records: Sequence[EffectRecord]) -> Iterator[str]:
         yield f"    … and {len(records) - _FEW} more"
 
 
-def collect(
-    ledger: Ledger | None,
-    pipelines: Sequence[Pipeline],
-    from_: str | None = None,
-    to: str | None = None,
-    *,
-    shop: Workshop | None = None,
-) -> list[tuple[Pipeline, list[StepStatus]]]:
-    """Look at several pipelines; with a workshop, at their tables and inputs too."""
-    from twice.engine import status as engine
-
-    live = _live(shop) if shop else None
-    files = live.outputs if live else None
-    return [
-        (found, engine.status(ledger, found, *bounds(found, from_, to), live=files, sources=live))
-        for found in pipelines
-    ]
-
-
-def _live(shop: Workshop) -> Live:
-    from twice.engine.live import Live
-
-    return Live(shop)
-
-
-def lines(pipeline: Pipeline, steps: Sequence[StepStatus], *, only_stale: bool = False) -> Iterator[str]:
+def lines(found: PipelineStatus, *, only_stale: bool = False) -> Iterator[str]:
     """Show a pipeline for a human: neighbours in the same state share a line."""
-    yield f"{pipeline.name}: {_counts(steps, only_stale=only_stale)}"
-    for step in steps:
+    yield f"{found.pipeline}: {_counts(found, only_stale=only_stale)}"
+    for step in found.steps:
         if not step.partitions:
             if not only_stale:
                 yield f"  {step.step} → {step.table}"
@@ -146,38 +102,10 @@ def lines(pipeline: Pipeline, steps: Sequence[StepStatus], *, only_stale: bool =
             yield f"    {_group(list(same))}"
 
 
-def _all(settings: Settings) -> list[Pipeline]:
-    found = list(load_pipelines(settings.config).values())
-    if not found:
-        raise UsageError(
-            f"{settings.config.source or 'there is no twice.toml here or above, and so it'} names no pipelines",
-            to_go_on="twice status module:object, or add [pipelines] to twice.toml; twice init writes a first one",
-        )
-    return found
-
-
-def bounds(pipeline: Pipeline, from_: str | None, to: str | None) -> tuple[datetime | None, datetime | None]:
-    """Read the ends of a range, of which each may be open."""
-    start = pipeline.grain.parse(from_, pipeline.zone) if from_ else None
-    end = pipeline.grain.parse(to, pipeline.zone) if to else None
-    if start and end and end <= start:
-        raise UsageError(f"--to {to} is not after --from {from_}", to_go_on="the end itself is not part of the range")
-    return start, end
-
-
-def _only_stale(step: StepStatus) -> StepStatus:
-    from twice.engine.status import StepStatus as Kind
-
-    return Kind(step.step, step.table, tuple(p for p in step.partitions if p.state == "stale"))
-
-
-def _counts(steps: Sequence[StepStatus], *, only_stale: bool) -> str:
-    from twice.engine.status import STATES
-
-    totals = {state: sum(step.counts.get(state, 0) for step in steps) for state in STATES}
-    told = ", ".join(f"{count} {state}" for state, count in totals.items() if count) or "nothing to show"
-    kinds = {kind: sum(step.stale.get(kind, 0) for step in steps) for kind in ("data", "code")} if only_stale else {}
-    apart = ", ".join(f"{count} by {kind}" for kind, count in kinds.items() if count)
+def _counts(found: PipelineStatus, *, only_stale: bool) -> str:
+    told = ", ".join(f"{count} {state}" for state, count in found.counts.items()) or "nothing to show"
+    kinds = {kind: sum(step.stale.get(kind, 0) for step in found.steps) for kind in ("data", "code")}
+    apart = ", ".join(f"{count} by {kind}" for kind, count in kinds.items() if count) if only_stale else ""
     return f"{told} ({apart})" if apart else told
 
 

@@ -7,10 +7,10 @@ import sys
 
 import click
 
+from twice.api import run_to_undo
 from twice.cli.output import json_option, print_json, print_text
 from twice.cli.settings import Settings, pass_settings
 from twice.errors import UsageError
-from twice.loading import load_pipelines
 
 
 @click.command(short_help="Put back what a run replaced.")
@@ -39,16 +39,7 @@ def undo(
     twice undo 06ksm4 --dry-run
     twice undo 06ksm4 --table lake.core.facts
     """
-    ledger = settings.ledger_if_any()
-    if ledger is None:
-        raise UsageError(f"no run begins with {run!r}: nothing has run yet")
-    info = ledger.run(run)
-    pipelines = {pipeline.name: pipeline for pipeline in load_pipelines(settings.config).values()}
-    if info.pipeline not in pipelines:
-        raise UsageError(
-            f"run {info.id} belongs to the pipeline {info.pipeline}, which is not configured here",
-            to_go_on=f"add it to [pipelines] in {settings.config.source or 'twice.toml'}",
-        )
+    info, pipelines = run_to_undo(settings.config, settings.ledger_if_any(), run)
     if not yes and not dry_run:
         if not sys.stdin.isatty():
             raise UsageError(

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from twice.backfill.notes import Meter, Note, Progress
+from twice.backfills.notes import Meter, Note, Progress
 from twice.cli.output import print_text
 from twice.cli.settings import is_terminal
 from twice.cli.working import Board

@@ -12,7 +12,7 @@ import click
 from twice.cli.logs import log_line, without_passwords
 
 if TYPE_CHECKING:
-    from twice.backfill.notes import Note, Tell
+    from twice.backfills.notes import Note, Tell
     from twice.cli.settings import Settings
 
 # Interesting to whoever looks for a problem; noise to everybody else.

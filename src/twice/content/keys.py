@@ -98,6 +98,7 @@ def _part(value: Column) -> Column:
 def key_sql(*expressions: str) -> str:
     """Give the Spark SQL text of the key over SQL expressions.
 
+    >>> from twice import key_sql
     >>> key_sql("order_date", "region").startswith("substring(sha2(concat(CASE WHEN")
     True
     """

@@ -18,7 +18,7 @@ from twice.content.nullability import plain
 from twice.engine.guard import inspect_code, inspect_plan
 from twice.engine.only_reading import only_reading
 from twice.engine.problems import said
-from twice.errors import Interrupted, SchemaRefused, StepFailed, TwiceError
+from twice.errors import Interrupted, SchemaRefused, StepFailed, TwiceError, did_you_mean
 from twice.model.framework import FRAMEWORK_COLUMNS, LOADED_AT_COLUMN, WINDOW_COLUMN
 from twice.model.patterns import Merge
 
@@ -33,6 +33,7 @@ _SLICE = 0.5
 def batches(job: Job, bound: Mapping[str, DataFrame]) -> Iterator[DataFrame]:
     """Yield the step's result: one DataFrame, or for an extract of rows several, each of bounded size."""
     inspect_code(job.step)
+    _require_as_of_columns(job, bound)
     result = _call(job, bound)
     if isinstance(result, DataFrame):
         yield _checked(job, result)
@@ -45,6 +46,21 @@ def batches(job: Job, bound: Mapping[str, DataFrame]) -> Iterator[DataFrame]:
             f"step {job.step.name} returned {type(result).__name__}; it must return {wanted}",
             safe="nothing was staged",
         )
+
+
+def _require_as_of_columns(job: Job, bound: Mapping[str, DataFrame]) -> None:
+    """Refuse to read versions as of a column that no other input has: nothing could be joined to them."""
+    for name, read in job.step.reads.items():
+        if read.mode != "as_of" or read.at is None:
+            continue
+        known = [column for other, rows in bound.items() if other != name for column in rows.columns]
+        if read.at.lower() not in {column.lower() for column in known}:
+            raise SchemaRefused(
+                f"step {job.step.name}: no other input has the column {read.at}, as of which {name} "
+                f"({read.table.name}) is read{did_you_mean(read.at, known)}",
+                safe="nothing was staged",
+                to_go_on="name the column that the versions are joined at, or read all versions with .latest()",
+            )
 
 
 def _call(job: Job, bound: Mapping[str, DataFrame]) -> Any:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 from py4j.protocol import Py4JError
 
 from twice.engine.events import Event, Listener, State, ignore
+from twice.engine.notebooks import plural
 from twice.engine.vouching import Vouch
 from twice.model.patterns import Overwrite
 
@@ -105,7 +106,7 @@ class Job:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StepResult:
     """How a step ended for a scope."""
 
@@ -121,6 +122,9 @@ class StepResult:
     error: str = ""
     details: Mapping[str, object] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"StepResult({self.step} {self.scope}: {self.status}, {plural(self.rows, 'row')})"
 
     @property
     def accepted_gates(self) -> Sequence[Mapping[str, str]]:

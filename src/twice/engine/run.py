@@ -19,6 +19,7 @@ from twice.engine.fingerprint import fingerprint, keep_parts
 from twice.engine.holding import noted
 from twice.engine.interrupts import plain_interrupts
 from twice.engine.job import Job, StepResult
+from twice.engine.notebooks import run_html, run_line
 from twice.engine.recorded_run import end_failed_run, end_run
 from twice.engine.retries import is_transient, wait_hint
 from twice.engine.session import fresh
@@ -71,7 +72,7 @@ class Effected(Protocol):
 AfterStep = Callable[["Workshop", "Pipeline", "Stage", str], "Sequence[Effected]"]
 
 
-@dataclass
+@dataclass(repr=False)
 class RunResult:
     """How a run ended, step by step."""
 
@@ -87,6 +88,12 @@ class RunResult:
     def exit_code(self) -> int:
         """What the command line exits with."""
         return self.error.exit_code if self.error else 0
+
+    def __repr__(self) -> str:
+        return run_line(self)
+
+    def _repr_html_(self) -> str:
+        return run_html(self)
 
     def raise_owed(self) -> None:
         """Raise the first thing that stands in the way of an effect."""

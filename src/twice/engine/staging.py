@@ -133,6 +133,12 @@ def refuse_null_keys(job: Job, rows: DataFrame, key: Sequence[str]) -> None:
 
 def judge_source(job: Job, source: DataFrame) -> Verdict:
     """Apply gates to the step's own rows; several rows for one key are settled by version later."""
+    require_mergeable(job, source)
+    return gating.judge(job, source, check_keys=False)
+
+
+def require_mergeable(job: Job, source: DataFrame) -> None:
+    """Refuse rows without a key or, where it decides, without a version."""
     table = job.step.writes
     refuse_null_keys(job, source, table.key)
     if isinstance(table.write, Merge):
@@ -144,7 +150,6 @@ def judge_source(job: Job, source: DataFrame) -> Verdict:
                 safe="nothing was published",
                 to_go_on="give every row a version, such as the time of its last change",
             )
-    return gating.judge(job, source, check_keys=False)
 
 
 def _any_null(names: Sequence[str]) -> Column:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from twice.model.pipelines import Pipeline
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class UndoResult:
     """One scope of one table, put back; or left as the run published it, and `why`."""
 
@@ -41,6 +41,9 @@ class UndoResult:
     status: str
     rows: int = 0
     why: str = ""
+
+    def __repr__(self) -> str:
+        return f"UndoResult({self.text})"
 
     @property
     def text(self) -> str:

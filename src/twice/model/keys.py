@@ -34,6 +34,8 @@ _DIGITS = 38
 def key_hash(*values: object) -> str:
     """Give the surrogate key of the values: 32 hexadecimal characters, the same as `key_of` in Spark.
 
+    >>> from decimal import Decimal
+    >>> from twice import key_hash
     >>> key_hash("ab", "c") == key_hash("a", "bc")
     False
     >>> key_hash(1) == key_hash(Decimal("1.00"))

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
-from twice.errors import DefinitionError, UsageError
+from twice.errors import DefinitionError, UsageError, did_you_mean
 from twice.model.durations import Duration
 from twice.model.effects import Effect, OnChange, OnUnknown, Target
 from twice.model.grains import Grain, zone_of
 from twice.model.rates import Rate
-from twice.model.steps import Retry, Step, check_signature
+from twice.model.steps import Retry, Step, check_named_after_tables, check_signature
 from twice.model.streams import Dedup, Stream, StreamSource
 from twice.model.tables import Read, Table
 
+# By the name that the step has for each; or a list, where each is called as its table.
+Inputs = Mapping[str, Table | Read] | Sequence[Table | Read]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 STEP_ATTRIBUTE = "__twice_step__"
@@ -55,7 +60,7 @@ class Pipeline:
     def step(
         self,
         *,
-        reads: Mapping[str, Table | Read],
+        reads: Inputs,
         writes: Table,
         name: str | None = None,
         version: str = "",
@@ -65,14 +70,21 @@ class Pipeline:
         transient: tuple[type[BaseException], ...] = (),
         retry: Retry | None = None,
     ) -> Callable[[Function], Function]:
-        """Declare a function from DataFrames to one DataFrame as a step; it stays a plain function."""
+        """Declare a function from DataFrames to one DataFrame as a step; it stays a plain function.
+
+        `reads={"orders": lake_orders}` names the input of each argument. With `reads=[orders, customers]` each input
+        is called as its table, so the arguments are named like the last part of the tables' names.
+        """
 
         def declare(function: Function) -> Function:
+            found = _reads(reads)
+            if not isinstance(reads, Mapping):
+                check_named_after_tables(name or _name_of(function), function, found)
             step = Step(
                 name=name or _name_of(function),
                 pipeline=self.name,
                 kind="python",
-                reads=_reads(reads),
+                reads=found,
                 writes=writes,
                 function=function,
                 version=version,
@@ -81,6 +93,7 @@ class Pipeline:
                 separable=separable,
                 transient=transient,
                 retry=retry or Retry(),
+                declared_in=self,
             )
             return self._keep(step, function)
 
@@ -121,6 +134,7 @@ class Pipeline:
                 retry=retry or Retry(),
                 rate=Rate.parse(rate) if rate is not None else None,
                 parallel=parallel,
+                declared_in=self,
             )
             return self._keep(step, function)
 
@@ -130,34 +144,39 @@ class Pipeline:
         self,
         name: str,
         *,
-        reads: Mapping[str, Table | Read],
+        reads: Inputs,
         writes: Table,
-        query: str,
+        query: str | Path,
         version: str = "",
         nondeterministic: str = "",
         depends_on_past: bool = False,
         separable: bool | None = None,
         retry: Retry | None = None,
     ) -> Step:
-        """Declare a SQL query as a step.
+        """Declare a SQL query as a step: a text, or a file such as `query=Path("revenue.sql")`.
 
-        Inputs are views under their names; the window comes as the parameter markers
-        `:window_start` and `:window_end`.
+        Inputs are views under their names, or with `reads=[orders]` under the last part of their tables' names; the
+        window comes as the parameter markers `:window_start` and `:window_end`. A relative path is relative to the
+        file that declares the step, and in a notebook to the working directory. The file is read now: to change the
+        query is to change the step's code.
         """
+        if isinstance(query, Path):
+            query = _read_query(name, query, _folder_of(inspect.currentframe()))
         if not isinstance(query, str):
-            raise DefinitionError(f"step {name}: the query must be a text, not {query!r}")
+            raise DefinitionError(f"step {name}: the query must be a text or a Path, not {query!r}")
         if not query.strip():
             raise DefinitionError(f"step {name}: the query is empty")
-        if len({view.lower() for view in _reads(reads)}) < len(reads):
+        found = _reads(reads)
+        if len({view.lower() for view in found}) < len(found):
             raise DefinitionError(
-                f"step {name}: {', '.join(reads)} differ in upper and lower case only, "
+                f"step {name}: {', '.join(found)} differ in upper and lower case only, "
                 "which SQL does not see: rename one"
             )
         step = Step(
             name=name,
             pipeline=self.name,
             kind="sql",
-            reads=_reads(reads),
+            reads=found,
             writes=writes,
             query=query,
             version=version,
@@ -165,6 +184,7 @@ class Pipeline:
             depends_on_past=depends_on_past,
             separable=separable,
             retry=retry or Retry(),
+            declared_in=self,
         )
         self._add(step)
         return step
@@ -416,6 +436,14 @@ class Pipeline:
         done.append(step)
 
 
+def step_of(step: object) -> Step:
+    """Return a step as it is, or that of a function which is decorated as one."""
+    found = step if isinstance(step, Step) else getattr(step, STEP_ATTRIBUTE, None)
+    if not isinstance(found, Step):
+        raise UsageError(f"{getattr(step, '__name__', step)} is not a step: decorate it with @pipeline.step(…)")
+    return found
+
+
 def _name_of(function: object) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
@@ -451,11 +479,52 @@ def _check_declared(step: Step) -> None:
         )
 
 
-def _reads(reads: Mapping[str, Table | Read]) -> dict[str, Read]:
-    if not isinstance(reads, Mapping):
-        raise DefinitionError(f'reads={reads!r} gives the inputs no names: write reads={{"orders": …}}')
-    found = {}
-    for name, read in reads.items():
+def _folder_of(frame: FrameType | None) -> Path:
+    """Return the folder of the file whose code calls a function, by the function's frame; a notebook has no file."""
+    caller = frame.f_back if frame else None
+    file = caller.f_globals.get("__file__") if caller else None
+    return Path(file).parent if file else Path.cwd()
+
+
+def _read_query(step: str, path: Path, folder: Path) -> str:
+    """Read the query of a step from a file."""
+    file = folder / path  # an absolute path stays what it is
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read: {error}"
+        near = did_you_mean(file.name, (each.name for each in file.parent.glob("*.sql")))
+        raise DefinitionError(f"step {step}: its query {file} {why}{near}") from None
+
+
+def _by_table(reads: Inputs) -> Mapping[str, Table | Read]:
+    """Return inputs by name; those of a list are called as the last part of their tables' names."""
+    if isinstance(reads, Mapping):
+        return reads
+    listed: object = reads
+    if isinstance(listed, str) or not isinstance(listed, Sequence):
+        raise DefinitionError(f'reads={reads!r} must be a list of tables, or give them names: reads={{"orders": …}}')
+    found: dict[str, Table | Read] = {}
+    for read in listed:
+        if not isinstance(read, Table | Read):
+            raise DefinitionError(f"reads= lists {read!r}: give a Table, or table.window(…), .latest(), .as_of(…)")
+        table = read if isinstance(read, Table) else read.table
+        name = table.id.parts[-1]
+        if name in found:
+            raise DefinitionError(
+                f'reads= lists two inputs called {name}: name them, as in reads={{"{name}": …, "other_{name}": …}}'
+            )
+        if not name.isidentifier():
+            raise DefinitionError(
+                f'reads= lists {table.name}, and {name!r} cannot be an argument: name it, as in reads={{"orders": …}}'
+            )
+        found[name] = read
+    return found
+
+
+def _reads(reads: Inputs) -> dict[str, Read]:
+    found: dict[str, Read] = {}
+    for name, read in _by_table(reads).items():
         if not str(name).isidentifier():
             raise DefinitionError(f"an input is named {name!r}: use a Python identifier")
         if isinstance(read, Table):
@@ -470,4 +539,4 @@ def _reads(reads: Mapping[str, Table | Read]) -> dict[str, Read]:
             found[name] = read
         else:
             raise DefinitionError(f"input {name} is {read!r}: give a Table, or table.window(…), .latest(), .as_of(…)")
-    return found
+    return {name: read.among(found.values()) for name, read in found.items()}

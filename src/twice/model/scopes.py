@@ -15,6 +15,7 @@ class Scope:
     Two scopes overlap unless their windows are disjoint or they fix one dimension to
     different values. A scope that leaves a dimension open owns all of its values.
 
+    >>> from twice import Scope
     >>> a, b = Scope.of(None, {"tenant": "acme"}), Scope.of(None, {"tenant": "bolt"})
     >>> a.overlaps(b), a.overlaps(Scope.of(None))
     (False, True)

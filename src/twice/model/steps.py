@@ -5,11 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from twice.errors import DefinitionError
+from twice.errors import DefinitionError, did_you_mean
 from twice.model.rates import Rate
 from twice.model.tables import Read, Table
+
+if TYPE_CHECKING:
+    from twice.model.pipelines import Pipeline
 
 # What a function may ask for besides its inputs.
 OFFERED = ("window", "spark", "pace")
@@ -52,6 +55,8 @@ class Step:
     parallel: int | None = None
     # The step whose work this one does on shadows of its tables.
     shadow_of: Step | None = None
+    # The pipeline that declares it: a step is the only thing that a preview is given.
+    declared_in: Pipeline | None = field(default=None, repr=False)
 
     @property
     def wants(self) -> frozenset[str]:
@@ -62,6 +67,34 @@ class Step:
 
     def __repr__(self) -> str:
         return f"Step({self.pipeline}.{self.name})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Spark may pickle a function of a notebook: the other steps of its pipeline do not go with it.
+        return self.__dict__ | {"declared_in": None}
+
+
+def check_named_after_tables(name: str, function: Callable[..., Any], reads: Mapping[str, Read]) -> None:
+    """Refuse a function whose arguments are not called as the tables of a list of inputs."""
+    if not inspect.isfunction(function):
+        return  # refused with the signature
+    parameters = inspect.signature(function).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return
+    wanted = [name for name, p in parameters.items() if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
+    for each in wanted:
+        if each not in reads and each not in OFFERED:
+            tables = ", ".join(f"{one} ({read.table.name})" for one, read in reads.items()) or "none"
+            raise DefinitionError(
+                f"step {name}: reads= lists no table called {each}, which is an argument of the function; it lists "
+                f"{tables}{did_you_mean(each, reads) or '.'} An argument is called as the last part of a table's name, "
+                f'or the inputs are named: reads={{"{each}": …}}'
+            )
+    for each, read in reads.items():
+        if each not in parameters:
+            raise DefinitionError(
+                f"step {name}: the function has no argument {each}, and reads= lists {read.table.name}"
+                f"{did_you_mean(each, parameters)}"
+            )
 
 
 def check_signature(step: Step) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 from zoneinfo import ZoneInfo
@@ -26,13 +26,16 @@ class Table:
     """A contract: what a table holds, how it is cut, keyed, written, checked and owned.
 
     >>> from twice import Day, Overwrite, Table
-    >>> Table("lake.core.fct_orders", partition=Day("order_date"), key=["order_id"], write=Overwrite())
-    Table(lake.core.fct_orders)
+    >>> orders = Table("lake.core.fct_orders", partition=Day("order_date"), key="order_id", write=Overwrite())
+    >>> orders, orders.key
+    (Table(lake.core.fct_orders), ('order_id',))
+
+    `key` is one column, or a list of several.
     """
 
     name: str
     partition: Partition | None = None
-    key: Sequence[str] = ()
+    key: str | Sequence[str] = ()
     write: WritePattern | None = None
     schema: str | Mapping[str, str] | None = None
     dimensions: Sequence[str] = ()
@@ -52,6 +55,8 @@ class Table:
     def __post_init__(self) -> None:
         object.__setattr__(self, "id", TableName.parse(self.name))
         object.__setattr__(self, "name", str(self.id))
+        if isinstance(self.key, str):
+            object.__setattr__(self, "key", (self.key,))
         for attribute in ("key", "dimensions", "personal", "mutable", "gates"):
             value = getattr(self, attribute)
             if isinstance(value, str):
@@ -213,7 +218,11 @@ class Table:
         return Read(self, "latest")
 
     def as_of(self, column: str) -> Read:
-        """Read the row versions that were valid at some time of the window, to join at `column`."""
+        """Read the row versions that were valid at some `column` of the other inputs, to join them with `as_of_join`.
+
+        Where an input is cut to the window by `column`, which is its event time or its partition, the versions are cut
+        to what the step sees of that input, lookback included; else all versions are read.
+        """
         if self.valid is None:
             raise DefinitionError(
                 f"{self.name}.as_of({column!r}) needs validity columns: declare "
@@ -231,6 +240,21 @@ class Read:
     mode: Literal["window", "latest", "as_of"]
     lookback: Duration = field(default_factory=Duration)
     at: str | None = None
+    # The inputs of the same step that are cut by the column `at`.
+    facts: tuple[Read, ...] = ()
+
+    def among(self, others: Iterable[Read]) -> Read:
+        """Return the same read as one of a step that has other inputs, too."""
+        if self.at is None:
+            return self
+        return replace(self, facts=tuple(other for other in others if other.is_cut_by(self.at)))
+
+    def is_cut_by(self, column: str) -> bool:
+        """Tell whether the window decides which values of a column the step sees."""
+        partition = self.table.partition.column if self.table.partition else None
+        return self.mode == "window" and column.lower() in {
+            name.lower() for name in (partition, self.table.event_time) if name is not None
+        }
 
     @property
     def text(self) -> str:
@@ -253,8 +277,10 @@ class Read:
 
     def cut(self, window: Window, lateness: Duration, zone: ZoneInfo) -> Cut:
         """Return the bounds of what the step sees for a run's window."""
-        if self.mode != "window":
-            return Cut(None, window if self.mode == "as_of" else None)
+        if self.mode == "as_of":
+            return Cut(None, self._validity(window, lateness, zone))
+        if self.mode == "latest":
+            return Cut(None, None)
         start = self.lookback.before(window.start, zone) if self.lookback else window.start
         event = Window(start, window.end)
         if self.table.partition is None:  # a source that is cut by event time alone
@@ -263,6 +289,19 @@ class Read:
             return Cut(self._whole_partitions(event, zone), None)
         until = lateness.after(window.end, zone) if lateness else window.end
         return Cut(self._whole_partitions(Window(start, until), zone), event)
+
+    def _validity(self, window: Window, lateness: Duration, zone: ZoneInfo) -> Window | None:
+        """Return the span of what the step sees of the column `at`; None where the window does not bound it."""
+        assert self.at is not None  # noqa: S101 - an as-of read has a column
+        spans = []
+        for fact in self.facts:
+            cut = fact.cut(window, lateness, zone)
+            by_event = (fact.table.event_time or "").lower() == self.at.lower()
+            spans.append(cut.event if by_event else cut.partitions)
+        known = [span for span in spans if span is not None]
+        if not known:
+            return None
+        return Window(min(span.start for span in known), max(span.end for span in known))
 
     def _whole_partitions(self, window: Window, zone: ZoneInfo) -> Window:
         assert self.table.partition is not None  # noqa: S101 - only called for partitioned tables

@@ -14,6 +14,7 @@ class Window:
     """A half-open span `[start, end)` of event time, kept in UTC.
 
     >>> from datetime import datetime, timezone
+    >>> from twice import Window
     >>> day = Window(datetime(2026, 4, 25, tzinfo=timezone.utc), datetime(2026, 4, 26, tzinfo=timezone.utc))
     >>> day.contains(day.start), day.contains(day.end)
     (True, False)

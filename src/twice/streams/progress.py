@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from twice.engine.notebooks import plural
+
 if TYPE_CHECKING:
     from twice.streams.dedup.rows import Counts
 
 
-@dataclass
+@dataclass(repr=False)
 class StreamResult:
     """How a stream ended, and what its batches brought since it started."""
 
@@ -24,6 +26,10 @@ class StreamResult:
     rows_out: int = 0
     duplicates: int = 0
     late: int = 0
+
+    def __repr__(self) -> str:
+        brought = f"{plural(self.batches, 'batch', 'batches')}, {plural(self.rows_out, 'row')}"
+        return f"StreamResult({self.run}, {self.stream}: {self.status}; {brought})"
 
     def to_json(self) -> dict[str, object]:
         """Return the result as JSON scalars."""

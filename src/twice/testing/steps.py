@@ -23,7 +23,7 @@ from twice.engine.stores import Stores
 from twice.errors import OutOfScope, UsageError
 from twice.ledger import open_ledger
 from twice.model.patterns import InsertOnly, Merge
-from twice.model.pipelines import STEP_ATTRIBUTE, Pipeline
+from twice.model.pipelines import Pipeline, step_of
 from twice.model.scopes import Scope
 from twice.model.steps import Step
 from twice.model.targets import Target
@@ -46,9 +46,7 @@ def run(
     Nothing is written. What a run would refuse is raised here too: rows outside the scope, bad
     keys, failed gates, a plan that reads the clock.
     """
-    found = step if isinstance(step, Step) else getattr(step, STEP_ATTRIBUTE, None)
-    if found is None:
-        raise UsageError(f"{getattr(step, '__name__', step)} is not a step: decorate it with @pipeline.step(…)")
+    found = step_of(step)
     unknown, missing = sorted(set(inputs) - set(found.reads)), sorted(set(found.reads) - set(inputs))
     if unknown or missing:
         raise UsageError(

@@ -5,8 +5,30 @@ All of it comes from the ledger; with `live` and `sources` the tables are asked 
 
 from __future__ import annotations
 
+from twice.engine.status.collecting import bounds, collect
 from twice.engine.status.inputs import Sources
 from twice.engine.status.judging import Files, status
-from twice.engine.status.values import STATES, PartitionStatus, Reason, State, StepStatus
+from twice.engine.status.values import (
+    STATES,
+    PartitionStatus,
+    PipelineStatus,
+    Reason,
+    State,
+    Status,
+    StepStatus,
+)
 
-__all__ = ["STATES", "Files", "PartitionStatus", "Reason", "Sources", "State", "StepStatus", "status"]
+__all__ = [
+    "STATES",
+    "Files",
+    "PartitionStatus",
+    "PipelineStatus",
+    "Reason",
+    "Sources",
+    "State",
+    "Status",
+    "StepStatus",
+    "bounds",
+    "collect",
+    "status",
+]

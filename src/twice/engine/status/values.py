@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from twice.engine.notebooks import counted, status_html
 from twice.model.scopes import Scope
+
+if TYPE_CHECKING:
+    from twice.ledger.effect_records import EffectRecord
 
 State = Literal["done", "failed", "running", "missing", "stale"]
 STATES: tuple[State, ...] = ("done", "stale", "missing", "failed", "running")
@@ -82,13 +86,16 @@ class PartitionStatus(NamedTuple):
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StepStatus:
     """One step with the partitions of its table, in order."""
 
     step: str
     table: str
     partitions: tuple[PartitionStatus, ...]
+
+    def __repr__(self) -> str:
+        return f"StepStatus({self.step}: {counted(self.counts) or 'no partitions'})"
 
     @property
     def counts(self) -> dict[str, int]:
@@ -105,6 +112,10 @@ class StepStatus:
                 kinds.update({"code" if reason.kind == "code" else "data" for reason in partition.reasons})
         return {kind: kinds[kind] for kind in ("data", "code") if kinds[kind]}
 
+    def only_stale(self) -> StepStatus:
+        """Return the same step with its stale partitions only."""
+        return StepStatus(self.step, self.table, tuple(each for each in self.partitions if each.state == "stale"))
+
     def to_json(self) -> dict[str, object]:
         return {
             "step": self.step,
@@ -113,3 +124,70 @@ class StepStatus:
             "stale": self.stale,
             "partitions": [partition.to_json() for partition in self.partitions],
         }
+
+
+@dataclass(frozen=True, repr=False)
+class PipelineStatus:
+    """One pipeline with its steps, upstream first; `effects` are those that a person has to look at."""
+
+    pipeline: str
+    steps: tuple[StepStatus, ...]
+    effects: tuple[EffectRecord, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"PipelineStatus({self.pipeline}: {counted(self.counts) or 'no partitions'})"
+
+    def _repr_html_(self) -> str:
+        return status_html(f"{self.pipeline}: {counted(self.counts) or 'no partitions'}", [self])
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many partitions of all steps are in each state."""
+        return _added(step.counts for step in self.steps)
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "pipeline": self.pipeline,
+            "steps": [step.to_json() for step in self.steps],
+            "effects": [record.to_json() for record in self.effects],
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class Status:
+    """What is done, stale, missing, failed or running, pipeline by pipeline, step by step, partition by partition."""
+
+    pipelines: tuple[PipelineStatus, ...]
+
+    def __repr__(self) -> str:
+        return (
+            f"Status({', '.join(each.pipeline for each in self.pipelines)}: {counted(self.counts) or 'no partitions'})"
+        )
+
+    def _repr_html_(self) -> str:
+        return status_html(counted(self.counts) or "no partitions", self.pipelines)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many partitions of all pipelines are in each state."""
+        return _added(pipeline.counts for pipeline in self.pipelines)
+
+    @property
+    def steps(self) -> tuple[StepStatus, ...]:
+        """The steps of all pipelines."""
+        return tuple(step for pipeline in self.pipelines for step in pipeline.steps)
+
+    @property
+    def effects(self) -> tuple[EffectRecord, ...]:
+        """The effects that a person has to look at."""
+        return tuple(record for pipeline in self.pipelines for record in pipeline.effects)
+
+    def to_json(self) -> dict[str, object]:
+        return {"pipelines": [pipeline.to_json() for pipeline in self.pipelines]}
+
+
+def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for each in counts:
+        total.update(each)
+    return {state: total[state] for state in STATES if total[state]}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from twice.backfill.merges import Now
+from twice.backfills.merges import Now
 from twice.model.patterns import Whole
 from twice.model.scopes import Scope
 from twice.model.windows import Window

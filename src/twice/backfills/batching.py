@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from twice.backfill.sizing import fitting
+from twice.backfills.sizing import fitting
 from twice.engine.separating import Separability
 from twice.errors import TwiceError
 from twice.model.patterns import InsertOnly, Merge, Whole
 
 if TYPE_CHECKING:
-    from twice.backfill.request import Request
+    from twice.backfills.request import Request
     from twice.engine.plan import Stage
     from twice.model.steps import Step
 

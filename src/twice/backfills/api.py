@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from twice.backfill.execution import Crew
-from twice.backfill.notes import Note, Tell
-from twice.backfill.planning import Plan, Planner
-from twice.backfill.presence import beginning
-from twice.backfill.request import ONLY, Request, chosen
-from twice.backfill.summary import Summary, summarise
-from twice.backfill.weighing import weigh
+from twice.backfills.execution import Crew
+from twice.backfills.notes import Note, Tell
+from twice.backfills.planning import Plan, Planner
+from twice.backfills.presence import beginning
+from twice.backfills.request import ONLY, Request, chosen
+from twice.backfills.summary import BackfillResult, summarise
+from twice.backfills.weighing import weigh
 from twice.engine.fingerprint import fingerprint
 from twice.engine.live import Live
 from twice.engine.separating import separability
@@ -51,14 +51,14 @@ class Project:
             sources=live,
         )
 
-    def start(self, request: Request) -> Summary:
+    def start(self, request: Request) -> BackfillResult:
         """Do what was asked for; with nothing to do, no backfill is begun."""
         if request.shadow:
             return self._start_shadow(request)
         planner = self.planner(request)
         plan = planner.plan()
         if plan.nothing_to_do:
-            return Summary.of_nothing(plan)
+            return BackfillResult.of_nothing(plan)
         backfill = self.workshop.ledger.start_backfill(
             self.pipeline.name,
             request.scope,
@@ -100,7 +100,7 @@ class Project:
         shadows = shadows_of(self.workshop.stores, chosen(self.pipeline, request), mark)
         return replace(self, pipeline=shadowed(self.pipeline, shadows, mark))
 
-    def _start_shadow(self, request: Request) -> Summary:
+    def _start_shadow(self, request: Request) -> BackfillResult:
         ledger = self.workshop.ledger
         request = self.shadow_request(request)
         mark = ledger.new_backfill_id()
@@ -120,7 +120,7 @@ class Project:
         self.tell(Note("started", backfill))
         return unseen.build_shadows(request, backfill)
 
-    def build_shadows(self, request: Request, backfill: str) -> Summary:
+    def build_shadows(self, request: Request, backfill: str) -> BackfillResult:
         """Let the shadows begin, and make what they lack."""
         steps = chosen(self.pipeline, request)
         tables = {step.shadow_of.writes.name: step.writes.name for step in steps if step.shadow_of}
@@ -129,7 +129,7 @@ class Project:
             begin(self.workshop, self.pipeline, steps, backfill, request.scope)
         return self._work(self.planner(request), backfill, None)
 
-    def go_on(self, info: BackfillInfo, *, new_code: bool = False, restart: bool = False) -> Summary:
+    def go_on(self, info: BackfillInfo, *, new_code: bool = False, restart: bool = False) -> BackfillResult:
         """Do what is left of a backfill, beside other processes that may work on it."""
         request = Request.from_json(info.request)
         now = code_of(self.pipeline, request)
@@ -141,7 +141,7 @@ class Project:
             return self.on_shadows(request, info.id).build_shadows(request, info.id)
         return self._work(self.planner(request), info.id, None)
 
-    def _work(self, planner: Planner, backfill: str, plan: Plan | None) -> Summary:
+    def _work(self, planner: Planner, backfill: str, plan: Plan | None) -> BackfillResult:
         self.workshop.stores.start_catalogs(self.workshop.spark, self.pipeline.tables())
         crew = Crew(self.workshop, planner, backfill, self.tell, plan=plan, command=self.command)
         status = crew.work()

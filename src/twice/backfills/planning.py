@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from twice.backfill.batching import Batching
-from twice.backfill.estimates import executor_seconds, usual_rows
-from twice.backfill.needs import Unit, units_of
-from twice.backfill.request import Request, chosen, producers
-from twice.backfill.sizing import cut
-from twice.backfill.spans import neighbours, touches, union
+from twice.backfills.batching import Batching
+from twice.backfills.estimates import executor_seconds, usual_rows
+from twice.backfills.needs import Unit, units_of
+from twice.backfills.request import Request, chosen, producers
+from twice.backfills.sizing import cut
+from twice.backfills.spans import neighbours, touches, union
 from twice.engine.plan import Stage
 from twice.engine.separating import Separability
 from twice.engine.status import status

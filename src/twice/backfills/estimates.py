@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from twice.backfill.request import producers
+from twice.backfills.request import producers
 from twice.errors import UsageError
 from twice.model.patterns import Whole
 

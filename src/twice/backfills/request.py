@@ -5,15 +5,19 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twice.engine.guard import inspect_code
-from twice.errors import UsageError
+from twice.errors import ScopeHeld, UsageError
 from twice.model.patterns import InsertOnly, Merge
 from twice.model.pipelines import Pipeline
 from twice.model.scopes import Scope
 from twice.model.steps import Step
 from twice.model.windows import Window
+
+if TYPE_CHECKING:
+    from twice.config import Config
+    from twice.ledger import Ledger
 
 ONLY = ("missing", "failed", "stale")
 
@@ -46,6 +50,8 @@ class Request:
             raise UsageError(f"--parallel {self.parallel}: at least one chunk runs at a time")
         if self.chunk is not None and self.chunk < 1:
             raise UsageError(f"--chunk {self.chunk}: a job computes at least one partition")
+        if self.order not in {"forward", "backward"}:
+            raise UsageError(f"--order {self.order}: choose forward or backward")
         if unknown := sorted(set(self.only) - {*ONLY, "all"}):
             raise UsageError(f"--only {unknown[0]}: choose from {', '.join(ONLY)}, all")
         if self.shadow and self.only not in (ONLY, ("all",)):
@@ -143,6 +149,55 @@ class Request:
         return shlex.join(parts)
 
 
+def range_of(pipeline: Pipeline, from_: str | None, to: str | None) -> Window:
+    """Read the range of a backfill; its end is not part of it."""
+    if from_ is None or to is None:
+        raise UsageError(
+            "which range? Give --from and --to (exclusive); there is no default",
+            safe="nothing was run",
+            to_go_on=f"twice backfill {pipeline.name} --from 2026-01-01 --to 2026-04-01 --dry-run",
+        )
+    grain, zone = pipeline.grain, pipeline.zone
+    first, end = grain.parse(from_, zone), grain.parse(to, zone)
+    if end <= first:
+        what = "is empty" if end == first else "ends before it begins"
+        raise UsageError(
+            f"the range from {from_} to {to} {what}: --to itself is not part of it", safe="nothing was run"
+        )
+    return Window(first, end)
+
+
+def known_pool(config: Config, pool: str | None) -> str | None:
+    """Return the name of a pool that the configuration has."""
+    if pool is not None and pool not in config.pools:
+        known = ", ".join(config.pools) or "none"
+        raise UsageError(
+            f"there is no pool {pool!r}; there are: {known}",
+            safe="nothing was run",
+            to_go_on=f"add [pools.{pool}] with weight = 1 to {config.source or 'twice.toml'}",
+        )
+    return pool
+
+
+def check(pipeline: Pipeline, request: Request, ledger: Ledger | None = None) -> None:
+    """Refuse what could not run before Spark is started; the ledger decides once more when a backfill starts.
+
+    With a ledger, a range that another backfill works on is refused too.
+    """
+    list(pipeline.grain.partitions(request.window, pipeline.zone))  # a range off the grain
+    tables = {step.writes.name for step in chosen(pipeline, request)}
+    if ledger is None or request.shadow:  # a shadow holds nobody up until it is swapped in
+        return
+    for info in ledger.backfills():
+        if info.workers and tables & set(info.tables) and info.scope.overlaps(request.scope):
+            raise ScopeHeld(
+                f"the range overlaps with backfill {info.id} ({info.scope}), which is {info.status} on "
+                f"{info.workers[0]}",
+                safe="nothing was started",
+                to_go_on=f"twice backfill watch {info.id}; or end it with twice backfill cancel {info.id}",
+            )
+
+
 def chosen(pipeline: Pipeline, request: Request) -> list[Step]:
     """Return the steps of a backfill, upstream first; what could not run is refused here."""
     if not pipeline.steps:
@@ -166,7 +221,11 @@ def chosen(pipeline: Pipeline, request: Request) -> list[Step]:
 
 
 def around(pipeline: Pipeline, steps: Sequence[str], *, downstream: bool, upstream: bool) -> tuple[str, ...]:
-    """Widen a choice of steps to all that are made from them, or that they are made from."""
+    """Widen a choice of steps to all that are made from them, or that they are made from; no choice stays none."""
+    if (downstream or upstream) and not steps:
+        raise UsageError("--downstream and --upstream widen a choice: give --step too")
+    if not steps:
+        return ()
     found = {pipeline.find(name).name for name in steps}
     ordered = pipeline.ordered()
     if downstream:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from twice.backfill.sizing import MOST, adapted, cut
-from twice.backfill.spans import neighbours
+from twice.backfills.sizing import MOST, adapted, cut
+from twice.backfills.spans import neighbours
 from twice.effects.paying import EffectResult, pay
 from twice.engine.recorded_run import end_run
 from twice.engine.run import run_stage
@@ -36,7 +36,7 @@ from twice.model.scopes import Scope
 from twice.model.windows import Window
 
 if TYPE_CHECKING:
-    from twice.backfill.planning import Planner
+    from twice.backfills.planning import Planner
     from twice.engine.job import StepResult
     from twice.engine.plan import Stage
     from twice.engine.run import Workshop

@@ -6,14 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from twice.backfill.spans import union
+from twice.backfills.spans import union
+from twice.engine.notebooks import plural, table
+from twice.errors import Interrupted, PermanentError
 from twice.model.scopes import Scope
 from twice.model.targets import Target
 from twice.model.windows import Window
 
 if TYPE_CHECKING:
-    from twice.backfill.planning import Plan
-    from twice.backfill.request import Request
+    from twice.backfills.planning import Plan
+    from twice.backfills.request import Request
     from twice.ledger import Chunk, Ledger, Tally
     from twice.model.pipelines import Pipeline
 
@@ -33,8 +35,8 @@ class Failure:
         return dict(self.__dict__)
 
 
-@dataclass(frozen=True)
-class Summary:
+@dataclass(frozen=True, repr=False)
+class BackfillResult:
     """How a backfill ended."""
 
     pipeline: str
@@ -45,9 +47,25 @@ class Summary:
     to_go_on: str = ""
 
     @classmethod
-    def of_nothing(cls, plan: Plan) -> Summary:
+    def of_nothing(cls, plan: Plan) -> BackfillResult:
         """Sum up a range in which everything is as it was asked for."""
         return cls(plan.pipeline.name, "nothing to do")
+
+    def __repr__(self) -> str:
+        if not self.backfill:
+            return f"BackfillResult({self.pipeline}: {self.status})"
+        done, rows = sum(tally.done for tally in self.tallies), sum(tally.rows for tally in self.tallies)
+        failed = f", {len(self.failures)} not made" if self.failures else ""
+        made = f"{plural(done, 'partition')}, {plural(rows, 'row')}{failed}"
+        return f"BackfillResult({self.backfill}, {self.pipeline}: {self.status}; {made})"
+
+    def _repr_html_(self) -> str:
+        states = ("done", "running", "waiting", "failed", "blocked", "cancelled")
+        shown = [state for state in states if state == "done" or any(getattr(each, state) for each in self.tallies)]
+        rows = [(each.step, *(getattr(each, state) for state in shown), each.rows) for each in self.tallies]
+        failures = [f"{each.step} {each.span}: {each.reason}" for each in self.failures]
+        title = f"Backfill {self.backfill} of {self.pipeline}" if self.backfill else self.pipeline
+        return table(f"{title}: {self.status}", ("step", *shown, "rows"), rows, failures)
 
     @property
     def exit_code(self) -> int:
@@ -82,6 +100,14 @@ class Summary:
         more = f" (and {len(self.failures) - 1} more)" if len(self.failures) > 1 else ""
         return f"{first.step} {first.span}: {first.reason}{more}"
 
+    def raise_failures(self) -> None:
+        """Raise if anything was not made: what was made stays published."""
+        if not self.exit_code:
+            return
+        text = "\n".join(line for line in self.lines if line != f"  to go on: {self.to_go_on}")
+        kind = Interrupted if self.status == "interrupted" else PermanentError
+        raise kind(text, safe="the partitions that were made are published", to_go_on=self.to_go_on)
+
     def to_json(self) -> dict[str, object]:
         return {
             "backfill": self.backfill,
@@ -94,7 +120,7 @@ class Summary:
         }
 
 
-def summarise(ledger: Ledger, pipeline: Pipeline, request: Request, backfill: str, status: str) -> Summary:
+def summarise(ledger: Ledger, pipeline: Pipeline, request: Request, backfill: str, status: str) -> BackfillResult:
     """Sum up what the ledger holds of a backfill."""
     bad = [
         chunk for chunk in ledger.chunks(backfill) if chunk.state in ("failed", "blocked", "cancelled") or chunk.refused
@@ -119,7 +145,7 @@ def summarise(ledger: Ledger, pipeline: Pipeline, request: Request, backfill: st
         to_go_on = request.command(pipeline, request.window)
     # On shadows a pipeline goes by another name.
     name = pipeline.name.partition("@")[0]
-    return Summary(name, status, backfill, ledger.tallies(backfill), tuple(failures), to_go_on)
+    return BackfillResult(name, status, backfill, ledger.tallies(backfill), tuple(failures), to_go_on)
 
 
 def _next_of_shadow(backfill: str, status: str) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from twice.backfill.presence import heard_of
-from twice.backfill.request import Request
+from twice.backfills.presence import heard_of
+from twice.backfills.request import Request
 from twice.content.difference import Difference, by_partition, difference
 from twice.content.filters import scope_filter
 from twice.effects.paying import pay

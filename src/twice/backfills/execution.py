@@ -11,10 +11,10 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from twice.backfill.notes import Meter, Note, Tell
-from twice.backfill.spans import union
-from twice.backfill.summary import span_of
-from twice.backfill.work import Outcome, Worker
+from twice.backfills.notes import Meter, Note, Tell
+from twice.backfills.spans import union
+from twice.backfills.summary import span_of
+from twice.backfills.work import Outcome, Worker
 from twice.engine.environment import environment
 from twice.engine.grouping import cancel_run
 from twice.engine.interrupts import apart, plain_interrupts
@@ -23,7 +23,7 @@ from twice.ledger import Chunk, NewChunk
 from twice.model.windows import Window
 
 if TYPE_CHECKING:
-    from twice.backfill.planning import Plan, Planner, StepPlan
+    from twice.backfills.planning import Plan, Planner, StepPlan
     from twice.engine.run import Workshop
     from twice.model.steps import Step
 

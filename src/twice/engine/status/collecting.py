@@ -1,0 +1,54 @@
+"""The status of one or several pipelines, with the effects that need attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from twice.engine.status.judging import status
+from twice.engine.status.values import PipelineStatus, Status
+from twice.errors import UsageError
+
+if TYPE_CHECKING:
+    from twice.engine.run import Workshop
+    from twice.ledger import Ledger
+    from twice.model.pipelines import Pipeline
+
+
+def collect(
+    ledger: Ledger | None,
+    pipelines: Sequence[Pipeline],
+    from_: str | None = None,
+    to: str | None = None,
+    *,
+    only_stale: bool = False,
+    workshop: Workshop | None = None,
+) -> Status:
+    """Return the status of several pipelines; with a workshop, their tables and inputs are looked at too.
+
+    A project that never ran has no ledger.
+    """
+    ends = [bounds(pipeline, from_, to) for pipeline in pipelines]
+    live = None
+    if workshop is not None:
+        from twice.engine.live import Live
+
+        live = Live(workshop)
+    outputs = live.outputs if live else None
+    found = []
+    for pipeline, (start, end) in zip(pipelines, ends, strict=True):
+        steps = status(ledger, pipeline, start, end, live=outputs, sources=live)
+        effects = ledger.effects.records(pipeline=pipeline.name, attention=True) if ledger else []
+        shown = (step.only_stale() if only_stale else step for step in steps)
+        found.append(PipelineStatus(pipeline.name, tuple(shown), tuple(effects)))
+    return Status(tuple(found))
+
+
+def bounds(pipeline: Pipeline, from_: str | None, to: str | None) -> tuple[datetime | None, datetime | None]:
+    """Read the ends of a range, of which each may be open."""
+    start = pipeline.grain.parse(from_, pipeline.zone) if from_ else None
+    end = pipeline.grain.parse(to, pipeline.zone) if to else None
+    if start and end and end <= start:
+        raise UsageError(f"the range ends at {to}, which is not after its start, {from_}; the end is not part of it")
+    return start, end
