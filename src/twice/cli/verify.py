@@ -269,6 +269,9 @@ def _opened(order: Order, workshop: Workshop | None) -> Iterator[Workshop]:
     from twice.api import workshop as opened
     from twice.ledger import open_ledger
 
+    if order.settings.config.spark.get("spark.master", "local").startswith("local"):
+        # Many short jobs: code that Java compiles quickly ends sooner than code that it compiles well.
+        os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
     with (
         tempfile.TemporaryDirectory(prefix="twice-verify-") as folder,
         opened(order.settings.config, ledger=open_ledger(f"sqlite:///{folder}/ledger.db")) as shop,

@@ -226,6 +226,13 @@ class Trial:
         """One clean run of the unit, without the unit before it."""
         return self._final(self.unit)
 
+    def take_alone(self) -> Case:
+        """Return a case in which only the unit was run, and which no other check looks at any more."""
+        case = self.alone
+        del self.alone
+        case.final = None
+        return case
+
     @property
     def looks_back(self) -> bool:
         """Whether a step builds on its own past, or reads more of another step's table than the unit."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from twice.errors import TwiceError
-    from twice.verify.cases import Case
+    from twice.verify.cases import Case, Picture
     from twice.verify.trial import Finding, Trial
 
 
@@ -37,15 +37,17 @@ class Empty:
 
         empty = {**trial.inputs.folders, **trial.variants("empty", nothing, trial.windowed)}
         was_full, never_full = trial.case(), trial.case()
-        was_full.run(trial.before, trial.unit)
-        never_full.run(trial.before)
+        was_full.run(*([trial.before] if trial.looks_back else []), trial.unit)
+        if trial.looks_back:
+            never_full.run(trial.before)
+        full = was_full.picture()
         refused: dict[str, TwiceError] = {}
         for case in (was_full, never_full):
             case.read_from(empty)
             refused |= trial.run_each(case, trial.unit)
         by_gate = {name: error for name, error in refused.items() if isinstance(error, GateFailed)}
         findings = [self._fails(trial, name, error) for name, error in refused.items() if name not in by_gate]
-        findings += self._left_behind(trial, was_full, never_full, refused)
+        findings += self._left_behind(trial, was_full, never_full, full, refused)
         said = [f"{name} refused: {error.message.splitlines()[0]}" for name, error in by_gate.items()]
         behind = [step.name for step in trial.behind(refused)]
         if behind:
@@ -56,7 +58,7 @@ class Empty:
         )
 
     def _left_behind(
-        self, trial: Trial, was_full: Case, never_full: Case, refused: dict[str, TwiceError]
+        self, trial: Trial, was_full: Case, never_full: Case, full: Picture, refused: dict[str, TwiceError]
     ) -> list[Finding]:
         """Compare what was published with a unit that was never full, and what was refused with what it was."""
         still = {*refused, *(step.name for step in trial.behind(refused))}
@@ -71,9 +73,13 @@ class Empty:
             )
             names = ("never full", "emptied")
             findings += trial.differences(self, was_full, against=never_full, names=names, why=why, steps=published)
-        if kept:
-            names = ("before", "after an empty unit was refused")
-            findings += trial.differences(self, was_full, names=names, steps=kept)
+        moved = [step for step in kept if was_full.digest(name := step.writes.name) != full[name]]
+        if moved:
+            names, against = (
+                ("before", "after an empty unit was refused"),
+                trial.clean if trial.looks_back else trial.alone,
+            )
+            findings += trial.differences(self, was_full, against=against, names=names, steps=moved)
         if not published and not kept:
             raise NotRun("every table keeps merged or inserted rows by design")
         return findings

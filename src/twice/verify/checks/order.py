@@ -19,8 +19,12 @@ _PATIENCE = 120.0
 
 
 def _newer_first(trial: Trial, steps: Sequence[Step]) -> Case:
-    case = trial.case(steps=steps)
-    case.run(trial.unit, trial.before)
+    if len(steps) == len(trial.steps):
+        case = trial.take_alone()
+    else:
+        case = trial.case(steps=steps)
+        case.run(trial.unit)
+    case.run(trial.before)
     return case
 
 
