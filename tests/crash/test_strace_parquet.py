@@ -131,7 +131,7 @@ with filler.open("wb", buffering=0) as file:
 try:
     publishing.publish(job.folder(root), stage, job.target().partitions, {{}}, {{}})
 except EnvironmentProblem as error:
-    print(error.to_go_on)
+    print(error.next_step)
 assert job.data(root) == job.OLD
 filler.unlink()
 assert publishing.fence(job.folder(root), 2) is None

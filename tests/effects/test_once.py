@@ -96,7 +96,7 @@ def test_ask_waits_for_a_person(ledger, receiver):
     with pytest.raises(OutcomeUnknown, match="not known") as asked:
         sent(ledger, receiver, on_unknown="ask")
     key = ledger.effects.records()[0].key
-    assert f"twice effects resolve {key[:12]} --sent" in asked.value.to_go_on
+    assert f"twice effects resolve {key[:12]} --sent" in asked.value.next_step
     ledger.effects.resolve(key[:12], "failed", "ana looked: it is not there")
     assert sent(ledger, receiver, on_unknown="ask") == {"number": 2}
     assert receiver.calls == 2

@@ -108,7 +108,7 @@ def test_two_backfills_of_the_same_partitions_exclude_each_other_while_somebody_
     first = begin()
     with pytest.raises(ScopeHeld, match=f"overlaps with backfill {first}") as held:
         begin(FARTHER, first=10)
-    assert f"cancel {first}" in held.value.to_go_on
+    assert f"cancel {first}" in held.value.next_step
     begin(FARTHER, first=11)
     # Once nobody works on it, it holds nothing; and then cannot come back beside the other
     clock.advance(timedelta(seconds=61))

@@ -73,7 +73,7 @@ def refuses(lab, pipeline) -> str:
     with lab.untouched("out"), pytest.raises(NotDeterministic) as refused:
         lab.run(pipeline, "2026-04-25")
     assert "step told: " in refused.value.message
-    assert "nothing was staged" in refused.value.safe
+    assert "nothing was staged" in refused.value.unchanged
     assert refused.value.exit_code == 3
     return refused.value.message
 

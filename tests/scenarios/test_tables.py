@@ -285,7 +285,7 @@ def test_s51_a_dropped_or_retyped_column_is_refused_with_the_statement(lab):
     }.items():
         with lab.untouched("out"), pytest.raises(SchemaRefused) as refused:
             lab.run(shaped(lab, query, raw), DAY)
-        assert statement in refused.value.to_go_on
+        assert statement in refused.value.next_step
 
     lab.sql(f"ALTER TABLE {sql} ALTER COLUMN `n` TYPE bigint")
     lab.run(shaped(lab, "select id, d, cast(n as bigint) as n from raw", raw), DAY)
@@ -397,7 +397,7 @@ def test_undo_is_refused_when_somebody_changed_the_day_since(lab):
     with lab.untouched("fct", "dim"):
         with pytest.raises(StoreRefused, match="was changed by another writer") as refused:
             undo(shop, {"two": pipeline}, run)
-        assert "nothing was undone" in refused.value.safe
+        assert "nothing was undone" in refused.value.unchanged
         with pytest.raises(UsageError, match="published nothing"):
             undo(shop, {"two": pipeline}, unchanged)
 

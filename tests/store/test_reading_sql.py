@@ -357,7 +357,7 @@ def test_a_version_that_was_published_over_meanwhile_is_a_conflict(pg):
     assert pg.store.read(pg.session, table, "7").count() == 0, "the older moment is still held"
 
 
-def test_a_moment_that_the_server_ended_is_weather(pg):
+def test_a_moment_that_the_server_ended_is_a_transient_error(pg):
     pg.run("create table public.t (n int); insert into public.t values (1)")
     rows = pg.read(Table("pg.public.t"))
     pg.run("select pg_terminate_backend(pid) from pg_stat_activity where state like 'idle in%'")

@@ -125,7 +125,7 @@ def _read(file: Path) -> AuditConfig | None:
     try:
         data: Any = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{file} is not valid TOML: {error}", safe="nothing was read") from None
+        raise ConfigError(f"{file} is not valid TOML: {error}", unchanged="nothing was read") from None
     if file.name == "pyproject.toml":
         data = data.get("tool", {}).get("twice", {})
     section = data.get("audit") if isinstance(data, Mapping) else None
@@ -187,7 +187,8 @@ def codes(words: Iterable[str], where: str) -> tuple[str, ...]:
         upper = word.strip().upper()
         if not _CODE.fullmatch(upper) or not any(code.startswith(upper) for code in known):
             raise UsageError(
-                f"{word!r} ({where}) is no code of a rule and no beginning of one", to_go_on="twice rule, for all codes"
+                f"{word!r} ({where}) is no code of a rule and no beginning of one",
+                next_step="twice rule, for all codes",
             )
         found.append(upper)
     return tuple(found)

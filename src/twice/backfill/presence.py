@@ -46,7 +46,7 @@ def beginning(workshop: Workshop, backfill: str) -> Iterator[None]:
         if isinstance(error, KeyboardInterrupt):
             raise Interrupted(
                 f"backfill {backfill} was interrupted before its first chunk",
-                safe="nothing was changed that readers see",
-                to_go_on=f"twice backfill resume {backfill}",
+                unchanged="nothing was changed that readers see",
+                next_step=f"twice backfill resume {backfill}",
             ) from None
         raise

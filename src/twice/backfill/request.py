@@ -160,7 +160,7 @@ def chosen(pipeline: Pipeline, request: Request) -> list[Step]:
                 raise UsageError(
                     f"step {step.name} writes {step.writes.name}, which has no dimension {name}: a backfill for one "
                     f"{name} would replace everybody's rows",
-                    to_go_on=f'add "{name}" to dimensions= of the table, or choose other steps with --step',
+                    next_step=f'add "{name}" to dimensions= of the table, or choose other steps with --step',
                 )
     return steps
 

@@ -140,4 +140,4 @@ def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _interrupted() -> Interrupted:
-    return Interrupted("interrupted", safe="no table is left half written", to_go_on="run the same command again")
+    return Interrupted("interrupted", unchanged="no table is left half written", next_step="run the same command again")

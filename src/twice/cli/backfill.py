@@ -173,7 +173,7 @@ def resume(settings: Settings, backfill_id: str, new_code: bool, restart: bool, 
     if info.status in ("done", "partly", "cancelled") and not completed:
         raise UsageError(
             f"backfill {info.id} has ended: it is {info.status}",
-            to_go_on=f"twice backfill resume {info.id} --restart makes what its shadow lacks"
+            next_step=f"twice backfill resume {info.id} --restart makes what its shadow lacks"
             if info.shadow and info.status == "partly"
             else "start a new one: it makes only what is still missing, failed or stale",
         )
@@ -269,15 +269,15 @@ def _window(pipeline: Pipeline, from_: str | None, to: str | None) -> Window:
     if from_ is None or to is None:
         raise UsageError(
             "which range? Give --from and --to (exclusive); there is no default",
-            safe="nothing was run",
-            to_go_on=f"twice backfill {pipeline.name} --from 2026-01-01 --to 2026-04-01 --dry-run",
+            unchanged="nothing was run",
+            next_step=f"twice backfill {pipeline.name} --from 2026-01-01 --to 2026-04-01 --dry-run",
         )
     grain, zone = pipeline.grain, pipeline.zone
     first, end = grain.parse(from_, zone), grain.parse(to, zone)
     if end <= first:
         what = "is empty" if end == first else "ends before it begins"
         raise UsageError(
-            f"the range from {from_} to {to} {what}: --to itself is not part of it", safe="nothing was run"
+            f"the range from {from_} to {to} {what}: --to itself is not part of it", unchanged="nothing was run"
         )
     return Window(first, end)
 
@@ -295,8 +295,8 @@ def _known_pool(config: Config, pool: str | None) -> str | None:
         known = ", ".join(config.pools) or "none"
         raise UsageError(
             f"there is no pool {pool!r}; there are: {known}",
-            safe="nothing was run",
-            to_go_on=f"add [pools.{pool}] with weight = 1 to {config.source or 'twice.toml'}",
+            unchanged="nothing was run",
+            next_step=f"add [pools.{pool}] with weight = 1 to {config.source or 'twice.toml'}",
         )
     return pool
 
@@ -313,6 +313,6 @@ def _refuse_early(settings: Settings, pipeline: Pipeline, request: Request) -> N
             raise ScopeHeld(
                 f"the range overlaps with backfill {info.id} ({info.scope}), which is {info.status} on "
                 f"{info.workers[0]}",
-                safe="nothing was started",
-                to_go_on=f"twice backfill watch {info.id}; or end it with twice backfill cancel {info.id}",
+                unchanged="nothing was started",
+                next_step=f"twice backfill watch {info.id}; or end it with twice backfill cancel {info.id}",
             )

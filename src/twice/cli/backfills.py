@@ -80,7 +80,7 @@ def pause(settings: Settings, backfill_id: str, as_json: bool) -> None:
     """Start no further chunk; those at work end. `resume` goes on."""
     ledger, info = find(settings, backfill_id)
     ledger.pause_backfill(info.id)
-    _told(ledger, info.id, f"backfill {info.id} is paused; to go on: twice backfill resume {info.id}", as_json=as_json)
+    _told(ledger, info.id, f"backfill {info.id} is paused; next: twice backfill resume {info.id}", as_json=as_json)
 
 
 @click.command(short_help="End one for good.")

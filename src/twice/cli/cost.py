@@ -36,7 +36,7 @@ def cost(settings: Settings, pipeline: str | None, by: str, since: str | None, a
     twice cost --by project --since 7d
     """
     if not by.strip():
-        raise UsageError("--by needs a word", to_go_on="--by pipeline, step, backfill, or the name of a tag")
+        raise UsageError("--by needs a word", next_step="--by pipeline, step, backfill, or the name of a tag")
     name = find_pipeline(settings.config, pipeline).name if pipeline else None
     within = span(since, "--since") if since else None
     ledger = settings.ledger_if_any()

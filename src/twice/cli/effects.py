@@ -59,7 +59,7 @@ def list_(
     found = find_pipeline(settings.config, pipeline) if pipeline else None
     if for_ and found is None:
         raise UsageError(
-            "--for needs PIPELINE: a date is read by its grain", to_go_on=f"twice effects list P --for {for_}"
+            "--for needs PIPELINE: a date is read by its grain", next_step=f"twice effects list P --for {for_}"
         )
     window = units(found, for_, None, None)[0] if found and for_ else None
     ledger = settings.ledger_if_any()
@@ -130,7 +130,7 @@ def resolve(settings: Settings, key: str, state: str | None, because: str, as_js
     twice effects resolve 3f9a61c2 --sent --because "it is in the channel"
     """
     if state is None:
-        raise UsageError("say --sent or --not-sent", safe="nothing was changed")
+        raise UsageError("say --sent or --not-sent", unchanged="nothing was changed")
     record = _ledger(settings).effects.resolve(key, state, because)
     if as_json:
         print_json(record.to_json())
@@ -182,7 +182,7 @@ def send(
             if not any(result.states for result in results):
                 raise UsageError(
                     f"{found.name} has nothing to send for {for_}: nothing of it is published, or no key matches",
-                    safe="nothing was sent",
+                    unchanged="nothing was sent",
                 )
     if as_json:
         print_json([result.to_json() for result in results])
@@ -193,16 +193,16 @@ def send(
 
 def _check_names(pipeline: Pipeline, names: Sequence[str]) -> None:
     if not pipeline.effects:
-        raise UsageError(f"pipeline {pipeline.name} has no effects", safe="nothing was sent")
+        raise UsageError(f"pipeline {pipeline.name} has no effects", unchanged="nothing was sent")
     if unknown := [name for name in names if name not in pipeline.effects]:
         raise UsageError(
             f"pipeline {pipeline.name} has no effect {unknown[0]!r}; its effects are: {', '.join(pipeline.effects)}",
-            safe="nothing was sent",
+            unchanged="nothing was sent",
         )
 
 
 def _ledger(settings: Settings) -> Ledger:
     ledger = settings.ledger_if_any()
     if ledger is None:
-        raise UsageError("there are no effects: nothing has run yet", to_go_on="twice status")
+        raise UsageError("there are no effects: nothing has run yet", next_step="twice status")
     return ledger

@@ -66,7 +66,7 @@ def release(settings: Settings, table: str, token: int, as_json: bool) -> None:
     name = str(TableName.parse(table))
     ledger = settings.ledger_if_any()
     if ledger is None:
-        raise UsageError(f"lease {token} of {name}: there is no such lease", to_go_on="twice leases")
+        raise UsageError(f"lease {token} of {name}: there is no such lease", next_step="twice leases")
     abandoned = ledger.take_over(name, token)
     with settings.workshop() as shop:
         landed = fence(shop, abandoned)

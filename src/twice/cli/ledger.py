@@ -94,7 +94,7 @@ def migrate(settings: Settings, check: bool, as_json: bool) -> None:
         print_text(f"the ledger {after.url} is up to date ({after.newest})")
     elif check:
         state = f"is at {before.found}, not at {before.newest}" if before.found else "is not there yet"
-        print_text(f"the ledger {after.url} {state}; to go on: twice ledger migrate")
+        print_text(f"the ledger {after.url} {state}; next: twice ledger migrate")
     elif before.found:
         print_text(f"brought the ledger {after.url} from {before.found} to {after.found}")
     else:

@@ -42,7 +42,7 @@ def maintain(
     found = [find_pipeline(config, pipeline)] if pipeline else list(load_pipelines(config).values())
     known = {table.name for each in found for table in each.written()}
     if not known:
-        raise UsageError("no pipeline is named, so there are no tables", to_go_on="twice maintain module:object")
+        raise UsageError("no pipeline is named, so there are no tables", next_step="twice maintain module:object")
     wanted = [str(TableName.parse(table)) for table in tables]
     if strangers := [table for table in wanted if table not in known]:
         raise UsageError(f"no pipeline writes {', '.join(strangers)}; they write: {', '.join(sorted(known))}")

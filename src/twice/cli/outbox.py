@@ -59,8 +59,8 @@ def relay(settings: Settings, pipeline: str, table: str | None, drain: bool, as_
     if stop.is_set():
         raise Interrupted(
             f"stopped after {sent} messages",
-            safe="what was answered is recorded, the rest stays in the outbox",
-            to_go_on=f"twice outbox relay {pipeline}",
+            unchanged="messages that were answered are recorded; the others stay in the outbox",
+            next_step=f"twice outbox relay {pipeline}",
         )
     if drain:
         left: Counter[str] = sum((Counter(one.counts()) for one in relays if one.exists()), Counter())
@@ -136,15 +136,17 @@ def resolve(
     twice outbox resolve shop --dead --send --because "the token was renewed"
     """
     if send is None:
-        raise UsageError("say --send or --skip", safe="nothing was changed")
+        raise UsageError("say --send or --skip", unchanged="nothing was changed")
     if bool(id_) == dead:
-        raise UsageError("name one message by its ID, or all dead ones with --dead", safe="nothing was changed")
+        raise UsageError("name one message by its ID, or all dead ones with --dead", unchanged="nothing was changed")
     states = ("dead",) if dead else ("pending", "dead")
     relays = [one for one in _relays(settings, pipeline, table) if one.exists()]
     found = [(one, message) for one in relays for message in one.messages(states, id_=id_ or "")]
     if not dead and len(found) != 1:
         many = f"{len(found)} messages have ids that begin" if found else "no unsent message has an id that begins"
-        raise UsageError(f"{many} with {id_}", safe="nothing was changed", to_go_on=f"twice outbox list {pipeline}")
+        raise UsageError(
+            f"{many} with {id_}", unchanged="nothing was changed", next_step=f"twice outbox list {pipeline}"
+        )
     done = sum(
         one.resolve([message.id for its, message in found if its is one], send=send, note=because) for one in relays
     )

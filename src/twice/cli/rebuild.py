@@ -46,7 +46,7 @@ def rebuild(settings: Settings, table: str, yes: bool, dry_run: bool, as_json: b
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError(
-                f"rebuilding {step.writes.name} needs a yes", to_go_on=f"twice rebuild {step.writes.name} --yes"
+                f"rebuilding {step.writes.name} needs a yes", next_step=f"twice rebuild {step.writes.name} --yes"
             )
         click.confirm(f"Rebuild {plan.text}?", abort=True, err=True)
     with settings.workshop() as shop:
@@ -62,5 +62,5 @@ def _producer(settings: Settings, table: str) -> tuple[Pipeline, Step]:
                 return pipeline, step
     raise UsageError(
         f"no step of the configured pipelines writes {table}",
-        to_go_on=f"add its pipeline to [pipelines] in {settings.config.source or 'twice.toml'}, or correct the name",
+        next_step=f"add its pipeline to [pipelines] in {settings.config.source or 'twice.toml'}, or correct the name",
     )

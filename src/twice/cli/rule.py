@@ -35,7 +35,7 @@ def rule(code: str | None, as_json: bool) -> None:
         if not chosen or not wanted.startswith("TW"):
             near = difflib.get_close_matches(wanted, known, n=1)
             raise UsageError(
-                f"there is no rule {code}", to_go_on=f"twice rule {near[0]}" if near else "twice rule, for all codes"
+                f"there is no rule {code}", next_step=f"twice rule {near[0]}" if near else "twice rule, for all codes"
             )
     if as_json:
         print_json(

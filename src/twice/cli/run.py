@@ -138,7 +138,7 @@ def run(
     plans = [plan(found, window, dimensions=dimensions, steps=steps or None) for window in windows]
     if accept and for_ is None:
         raise UsageError(
-            "--accept lets one unit through: give it with --for", to_go_on="--for X instead of --from, --to"
+            "--accept lets one unit through: give it with --for", next_step="--for X instead of --from, --to"
         )
     accepted_gates(plans[0], accept, because)
     request = Request(
@@ -188,7 +188,7 @@ def execute_all(request: Request, *, as_json: bool, workshop: Workshop | None = 
             {
                 "pipeline": request.pipeline.name,
                 "exit_code": error.exit_code if error else 0,
-                "to_go_on": request.rest(done) if error else "",
+                "next_step": request.rest(done) if error else "",
                 "runs": [result.to_json() for result in results],
             }
         )
@@ -258,5 +258,5 @@ def _go_on(request: Request, done: int, error: TwiceError) -> str:
     total = len(request.plans)
     rest = request.rest(done)
     if total > 1:
-        return f"{done} of {total} runs are done, {request.label(done)} is not; to go on from there:\n  {rest}"
-    return "" if error.to_go_on else f"  to go on: {rest}"
+        return f"{done} of {total} runs are done, {request.label(done)} is not; continue from there:\n  {rest}"
+    return "" if error.next_step else f"  next: {rest}"

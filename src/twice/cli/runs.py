@@ -131,5 +131,5 @@ def _attempt(attempt: AttemptInfo, outputs: list[Output]) -> Iterator[str]:
         if name != ACCEPTED_GATES:
             yield f"    {name} {value}"
     if attempt.error:
-        weather = " (transient)" if attempt.transient else ""
-        yield f"    error{weather} " + attempt.error.replace("\n", "\n      ")
+        transient = " (transient)" if attempt.transient else ""
+        yield f"    error{transient} " + attempt.error.replace("\n", "\n      ")

@@ -106,8 +106,8 @@ def require_pyspark() -> None:
     except ImportError:
         raise EnvironmentProblem(
             "PySpark is not installed",
-            safe="nothing was run",
-            to_go_on="pip install 'twice[spark]', or run where Spark is",
+            unchanged="nothing was run",
+            next_step="pip install 'twice[spark]', or run where Spark is",
         ) from None
 
 

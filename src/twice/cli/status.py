@@ -151,7 +151,7 @@ def _all(settings: Settings) -> list[Pipeline]:
     if not found:
         raise UsageError(
             f"{settings.config.source or 'there is no twice.toml here or above, and so it'} names no pipelines",
-            to_go_on="twice status module:object, or add [pipelines] to twice.toml; twice init writes a first one",
+            next_step="twice status module:object, or add [pipelines] to twice.toml; twice init writes a first one",
         )
     return found
 
@@ -161,7 +161,7 @@ def bounds(pipeline: Pipeline, from_: str | None, to: str | None) -> tuple[datet
     start = pipeline.grain.parse(from_, pipeline.zone) if from_ else None
     end = pipeline.grain.parse(to, pipeline.zone) if to else None
     if start and end and end <= start:
-        raise UsageError(f"--to {to} is not after --from {from_}", to_go_on="the end itself is not part of the range")
+        raise UsageError(f"--to {to} is not after --from {from_}", next_step="the end itself is not part of the range")
     return start, end
 
 

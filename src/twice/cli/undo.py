@@ -47,13 +47,13 @@ def undo(
     if info.pipeline not in pipelines:
         raise UsageError(
             f"run {info.id} belongs to the pipeline {info.pipeline}, which is not configured here",
-            to_go_on=f"add it to [pipelines] in {settings.config.source or 'twice.toml'}",
+            next_step=f"add it to [pipelines] in {settings.config.source or 'twice.toml'}",
         )
     if not yes and not dry_run:
         if not sys.stdin.isatty():
             raise UsageError(
                 f"undoing run {info.id} ({info.pipeline} {info.scope}) needs a yes",
-                to_go_on=shlex.join(["twice", *settings.arguments, "--yes"]),
+                next_step=shlex.join(["twice", *settings.arguments, "--yes"]),
             )
         click.confirm(f"Undo run {info.id} of {info.pipeline}, {info.scope}?", abort=True, err=True)
     with settings.workshop() as shop:

@@ -136,7 +136,7 @@ def _text(value: object, what: str, largest: int = _LARGEST) -> str:
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise UsageError(
-            f"{what} is not JSON: {error}", to_go_on="return text, numbers, true, false, null, lists and dictionaries"
+            f"{what} is not JSON: {error}", next_step="return text, numbers, true, false, null, lists and dictionaries"
         ) from None
     if len(text) > largest:
         raise UsageError(f"{what} has {len(text):,} characters of JSON, more than the {largest:,} that are stored")

@@ -129,8 +129,8 @@ def _require_settled(claim: Claim, scope: Scope) -> None:
     if claim.abandoned:
         raise PermanentError(
             f"{claim.table}: run {claim.abandoned[0].run} was killed halfway, and what it left has not been settled",
-            safe="nothing was accepted",
-            to_go_on=f"run {scope} again first, which settles it",
+            unchanged="nothing was accepted",
+            next_step=f"run {scope} again first, which settles it",
         )
 
 

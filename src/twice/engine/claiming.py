@@ -39,7 +39,7 @@ def claim_scope(job: Job) -> tuple[Claim, bool]:
                 raise
             if job.abandoned():
                 raise Interrupted(
-                    f"step {job.step.name} was stopped while it waited", safe="nothing was published"
+                    f"step {job.step.name} was stopped while it waited", unchanged="nothing was published"
                 ) from None
             if not waited:
                 job.tell("waiting", held.message)

@@ -35,10 +35,10 @@ class Finding:
     name: str
     ok: bool
     text: str
-    to_go_on: str = ""
+    next_step: str = ""
 
     def to_json(self) -> dict[str, object]:
-        return {"name": self.name, "ok": self.ok, "text": self.text, "to_go_on": self.to_go_on}
+        return {"name": self.name, "ok": self.ok, "text": self.text, "next_step": self.next_step}
 
 
 def examine(config: Config, *, now: datetime | None = None) -> Iterator[Finding]:
@@ -106,7 +106,7 @@ def jar_files(config: Config) -> Finding:
     try:
         wanted = packages(config)
     except EnvironmentProblem as error:
-        return Finding("jars", False, error.message, error.to_go_on)
+        return Finding("jars", False, error.message, error.next_step)
     if absent := jars.missing(wanted):
         return Finding("jars", False, f"not fetched yet: {', '.join(absent)}", "twice doctor --fetch")
     return Finding("jars", True, f"{len(wanted)} in {jars.cache() / 'jars'}")
@@ -121,7 +121,7 @@ def fetch(config: Config) -> None:
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError:
-        raise EnvironmentProblem("PySpark is not installed", to_go_on="pip install 'twice[spark]'") from None
+        raise EnvironmentProblem("PySpark is not installed", next_step="pip install 'twice[spark]'") from None
     from twice.engine.session import require_java
 
     require_java()
@@ -148,8 +148,8 @@ def _not_fetched(absent: list[str]) -> EnvironmentProblem:
     places = ", ".join(str(jars.fetched(package)) for package in absent)
     return EnvironmentProblem(
         f"these jars could not be fetched: {', '.join(absent)}",
-        safe="nothing else was changed",
-        to_go_on=f"check the network, or put the files there yourself: {places}",
+        unchanged="nothing else was changed",
+        next_step=f"check the network, or put the files there yourself: {places}",
     )
 
 
@@ -169,7 +169,7 @@ def ledger(config: Config) -> Finding:
         health = opened.check()
         ahead = _newest(opened)
     except TwiceError as error:
-        return Finding("ledger", False, redact(error.message), error.to_go_on)
+        return Finding("ledger", False, redact(error.message), error.next_step)
     if ahead and ahead > datetime.now(timezone.utc) + health.ahead + _AHEAD:
         return Finding(
             "ledger",
@@ -270,4 +270,4 @@ def _database(store: StoreConfig, root: Path) -> Finding:
         with open_database(store, root).look():
             return Finding("database", True, f"{store.name} answers")
     except TwiceError as error:
-        return Finding("database", False, f"{store.name}: {error.message}", error.to_go_on)
+        return Finding("database", False, f"{store.name}: {error.message}", error.next_step)

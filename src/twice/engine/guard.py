@@ -78,9 +78,9 @@ def not_deterministic(step: Step, found: Iterable[tuple[str, str]], where: str =
     listed = "; ".join(f"{text} {why}" for text, why in sorted(set(found)))
     return NotDeterministic(
         f"step {step.name}: {where + ': ' if where else ''}{listed}. A rerun would give other rows",
-        safe="nothing was staged",
-        to_go_on="use the run's window (take `window` as an argument, or :window_start in SQL) and key_of(…) for keys; "
-        'if it must stay, say why: nondeterministic="…"',
+        unchanged="nothing was staged",
+        next_step="use the run's window (take `window` as an argument, or :window_start in SQL) and key_of(…) for keys"
+        '; if it must stay, say why: nondeterministic="…"',
     )
 
 

@@ -83,8 +83,8 @@ def require_unmoved(job: Job, inputs: Sequence[Pinned]) -> None:
         if not source.abilities.pins and _moved(job, pinned, source.version(job.session, table)):
             raise Conflict(
                 f"step {job.step.name}: its input {pinned.name} ({table.name}) changed while it was read",
-                safe="nothing was published",
-                to_go_on="run it again: the new attempt reads what is there now",
+                unchanged="nothing was published",
+                next_step="run it again: the new attempt reads what is there now",
             )
 
 
@@ -111,8 +111,8 @@ def _no_past(job: Job, pinned: Pinned) -> DataFrame:
         raise SchemaRefused(
             f"step {job.step.name} builds on its own past, and {pinned.read.table.name} has none yet and "
             "no declared schema",
-            safe="nothing was changed",
-            to_go_on='add schema="…" to the table, so that the first partition has an empty past to read',
+            unchanged="nothing was changed",
+            next_step='add schema="…" to the table, so that the first partition has an empty past to read',
         )
     return job.session.createDataFrame([], declared(schema))
 
@@ -165,8 +165,8 @@ def _locate(job: Job, name: str, read: Read) -> Pinned:
             return Pinned(name, read, Cut(None, None), None, InputRecord(name, read.table.name, read.mode, None, {}))
         raise StoreRefused(
             f"step {job.step.name}: its input {name} ({read.table.name}) does not exist",
-            safe="nothing was changed",
-            to_go_on=_producer_hint(job, read),
+            unchanged="nothing was changed",
+            next_step=_producer_hint(job, read),
         )
     if own:
         _require_no_gap(job)
@@ -204,8 +204,8 @@ def _require_no_gap(job: Job) -> None:
         raise StoreRefused(
             f"step {job.step.name} builds on its own past, but {job.step.writes.name} has not been built from "
             f"{grain.label(until, zone)} to {grain.label(window.start, zone)}",
-            safe="nothing was changed",
-            to_go_on=f"twice run {job.pipeline.name} --from {grain.label(until, zone)} --to "
+            unchanged="nothing was changed",
+            next_step=f"twice run {job.pipeline.name} --from {grain.label(until, zone)} --to "
             f"{grain.label(grain.next(window.start, zone), zone)}",
         )
 

@@ -44,7 +44,7 @@ def default_packages(spark_version: str, stores: Iterable[StoreConfig]) -> tuple
     if minor not in _ICEBERG:
         raise EnvironmentProblem(
             f"no Iceberg runtime is known for Spark {spark_version}; known are {', '.join(_ICEBERG)}",
-            to_go_on='name the packages yourself: packages = ["group:artifact:version"] under [profiles.default]',
+            next_step='name the packages yourself: packages = ["group:artifact:version"] under [profiles.default]',
         )
     found: dict[str, None] = {}
     for store in stores:
@@ -70,7 +70,7 @@ def _delta(minor: str) -> tuple[str, ...]:
     if minor not in _DELTA:
         raise EnvironmentProblem(
             f"the Delta store is not tried with Spark {minor}; it is with {', '.join(_DELTA)}",
-            to_go_on='use that Spark, or keep the table in a store of type "iceberg"',
+            next_step='use that Spark, or keep the table in a store of type "iceberg"',
         )
     return _DELTA[minor]
 

@@ -113,6 +113,6 @@ def _refusal(job: Job, partition: Scope, read: Read, starts: Sequence[str]) -> L
     return LateData(
         f"{job.step.writes.name}, {job.target.name(partition)} was closed, and {table.name} {', '.join(labels)} "
         "changed since",
-        safe="nothing was changed; the partition holds what it was closed with",
-        to_go_on=f"twice run {job.pipeline.name} --for {unit} --accept-late, if the late rows shall count",
+        unchanged="nothing was changed; the partition holds what it was closed with",
+        next_step=f"twice run {job.pipeline.name} --for {unit} --accept-late, if the late rows shall count",
     )

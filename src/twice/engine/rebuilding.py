@@ -102,12 +102,12 @@ def plan_rebuild(ledger: Ledger | None, pipeline: Pipeline, step: Step) -> Rebui
         assert table.write is not None  # noqa: S101 - a produced table has a pattern
         raise UsageError(
             f"{table.name} needs no rebuild: its runs {table.write.text}, so nothing of earlier runs stays",
-            to_go_on=f"twice run {pipeline.name} --step {step.name} --from … --to …",
+            next_step=f"twice run {pipeline.name} --step {step.name} --from … --to …",
         )
     if step.kind == "extract":
         raise UsageError(
             f"{table.name} is fetched from outside by {step.name}: what the source gave then cannot be asked again",
-            to_go_on="land it raw in a table of its own with Overwrite(), and merge from there",
+            next_step="land it raw in a table of its own with Overwrite(), and merge from there",
         )
     past = ledger.merged(pipeline.name, step.name) if ledger else []
     merged = [each.scope.window for each in past if each.status in ("published", "unchanged") and each.scope.window]
@@ -170,8 +170,8 @@ def _replayed(job: Job, windows: Iterator[tuple[Job, list[Pinned]]]) -> DataFram
         keys = rows_text(job.step.writes, [{name: row[name] for name in _matched(job)} for row in disputed])
         raise MergeRefused(
             f"{job.step.writes.name}: its windows have several contents for one key, and no version decides:{keys}",
-            safe="the table is as it was",
-            to_go_on="decide in the step which one is right, or choose a version that decides",
+            unchanged="the table is as it was",
+            next_step="decide in the step which one is right, or choose a version that decides",
         )
     result = kept.drop(replay.BROUGHT_BY)
     judge_source(job, result)

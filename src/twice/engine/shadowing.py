@@ -42,8 +42,8 @@ def shadows_of(stores: Stores, steps: Sequence[Step], mark: str) -> dict[str, Ta
             raise UsageError(
                 f"step {step.name} merges into {table.name}: a shadow replaces partitions, and would lose what is "
                 "merged meanwhile",
-                safe="nothing was started",
-                to_go_on=f"twice rebuild {table.name} builds it unseen and publishes it at once; choose the other "
+                unchanged="nothing was started",
+                next_step=f"twice rebuild {table.name} builds it unseen and publishes it at once; choose the other "
                 "steps with --step",
             )
         found[table.name] = table.named(_shadowing(stores, table).shadow(table.id, mark))
@@ -182,7 +182,7 @@ def _shadowing(stores: Stores, table: Table) -> Shadowing:
     if not isinstance(store, Shadowing):
         raise StoreRefused(
             f"{table.name}: a {store.abilities.kind} store cannot build a table unseen and swap it in at once",
-            safe="nothing was started",
-            to_go_on="leave --shadow out, or keep the table in a store of type iceberg, delta or sql",
+            unchanged="nothing was started",
+            next_step="leave --shadow out, or keep the table in a store of type iceberg, delta or sql",
         )
     return store

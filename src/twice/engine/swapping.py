@@ -96,7 +96,7 @@ def built(workshop: Workshop, wanted: Swap) -> dict[Scope, Output]:
         raise StoreRefused(
             f"the shadow of {wanted.step.writes.name} has no {missing[0]}"
             + (f" and {len(missing) - 1} more" if len(missing) > 1 else ""),
-            safe="nothing was swapped",
+            unchanged="nothing was swapped",
         )
     return {partition: known[partition] for partition in target.partitions}
 
@@ -149,8 +149,8 @@ def _require_as_built(job: Job, staged: Staged, verdict: Verdict) -> None:
             raise StoreRefused(
                 f"the shadow of {job.step.writes.name}, {job.target.name(partition)} is not as it was built: "
                 f"it had {digest.rows} rows, and holds {now.rows} (or others)",
-                safe="nothing was swapped for this table",
-                to_go_on="drop the shadow and build it again",
+                unchanged="nothing was swapped for this table",
+                next_step="drop the shadow and build it again",
             )
 
 

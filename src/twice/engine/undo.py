@@ -79,8 +79,8 @@ def undo(
     if streams := sorted({attempt.step for attempt in published} - set(pipeline.steps)):
         raise UsageError(
             f"run {info.id} is of {', '.join(streams)}, and only steps of {pipeline.name} can be undone",
-            safe="nothing was undone",
-            to_go_on=f"a stream's batches are restated: twice stream replay {pipeline.name} --from A --to B",
+            unchanged="nothing was undone",
+            next_step=f"a stream's batches are restated: twice stream replay {pipeline.name} --from A --to B",
         )
     published.sort(key=lambda attempt: list(pipeline.steps).index(attempt.step), reverse=True)
     jobs = [(_job(workshop, pipeline, attempt, info.id), attempt) for attempt in published]
@@ -90,7 +90,7 @@ def undo(
     jobs = [(job, attempt) for job, attempt in jobs if not _undone_before(job, attempt)]
     if not jobs:
         what = f"these tables of run {info.id} have" if steps or tables else f"run {info.id} has"
-        raise UsageError(f"{what} been undone already", safe="nothing was changed")
+        raise UsageError(f"{what} been undone already", unchanged="nothing was changed")
     for job, attempt in jobs:
         _require_untouched(job, attempt, info.id)
     if dry_run:
@@ -112,7 +112,7 @@ def _chosen(
                 raise UsageError(
                     f"run {run} published no {kind} {name!r}; it published: {', '.join(made[kind])}"
                     f"{did_you_mean(name, made[kind])}",
-                    safe="nothing was undone",
+                    unchanged="nothing was undone",
                 )
     if not steps and not tables:
         return jobs, []
@@ -158,8 +158,8 @@ def _require_history(jobs: Sequence[Job], run: str) -> None:
     others = f"undo the other tables: twice undo {run} {' '.join(rest)}; here " if rest else ""
     raise StoreRefused(
         "; ".join(f"{job.step.writes.name}: {_no_history(job)} to go back to" for job in without),
-        safe="nothing was undone",
-        to_go_on=f"{others}correct the input or the step, and run the date again: its scope is replaced as a whole",
+        unchanged="nothing was undone",
+        next_step=f"{others}correct the input or the step, and run the date again: its scope is replaced as a whole",
     )
 
 
@@ -174,8 +174,8 @@ def _require_untouched(job: Job, attempt: AttemptInfo, run: str) -> None:
             by = f"run {output.run}" if output is not None and as_recorded else "another writer"
             raise StoreRefused(
                 f"{job.step.writes.name}, {job.target.name(partition)} was changed by {by} after run {run}",
-                safe="nothing was undone",
-                to_go_on="undo the later run first, or run the date again",
+                unchanged="nothing was undone",
+                next_step="undo the later run first, or run the date again",
             )
     _before(job, attempt)
 

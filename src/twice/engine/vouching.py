@@ -24,7 +24,7 @@ class Vouch:
         """
         with self._lock:
             if (before := self._refused) is not None:
-                raise NotSeparable(before.message, safe=before.safe, to_go_on=before.to_go_on)
+                raise NotSeparable(before.message, unchanged=before.unchanged, next_step=before.next_step)
             if self.given:
                 return
             try:

@@ -100,7 +100,7 @@ class Backfills(Book):
             if shadow is not None and shadow.state != "building":
                 raise UsageError(f"the shadow of backfill {backfill} is {shadow.state}: nothing can be added to it")
             if row.status not in OPEN_STATES and not unseen:
-                raise UsageError(f"backfill {backfill} has ended: it is {row.status}", to_go_on="start a new one")
+                raise UsageError(f"backfill {backfill} has ended: it is {row.status}", next_step="start a new one")
             refuse_overlap(connection, now, scope_of(row), json.loads(row.tables), but=backfill)
             values: dict[str, object] = {"status": "running", "error": "", "finished_at": None}
             changed = _changed(row, code)
@@ -212,10 +212,10 @@ class Backfills(Book):
             rows = connection.execute(query.order_by(backfills.c.id).limit(6)).all() if wanted else []
             rows = [row for row in rows if row.id == wanted] or rows
             if not rows:
-                raise UsageError(f"no backfill begins with {backfill!r}", to_go_on="twice backfill list")
+                raise UsageError(f"no backfill begins with {backfill!r}", next_step="twice backfill list")
             if len(rows) > 1:
                 names = ", ".join(row.id for row in rows[:5]) + (", …" if len(rows) > 5 else "")
-                raise UsageError(f"several backfills begin with {backfill!r}: {names}", to_go_on="give more of the id")
+                raise UsageError(f"several backfills begin with {backfill!r}: {names}", next_step="give more of the id")
             return _info(connection, rows[0], self._now(connection))
 
     def _switch(self, backfill: str, before: str, after: str) -> None:
@@ -234,8 +234,8 @@ def _row(connection: sa.Connection, backfill: str, *, lock: bool = False) -> Any
     if row is None:
         raise LedgerError(
             f"backfill {backfill} is not in the ledger",
-            safe="nothing was changed",
-            to_go_on="an older ledger may have been put in its place meanwhile: twice backfill list",
+            unchanged="nothing was changed",
+            next_step="an older ledger may have been put in its place meanwhile: twice backfill list",
         )
     return row
 
@@ -245,8 +245,8 @@ def at_work(backfill: str, owners: Sequence[Owner], option: str) -> UsageError:
     return UsageError(
         f"{option} is not for a backfill that others work on: {backfill} is at work on {', '.join(map(str, owners))}, "
         "with the code and the chunks that they know",
-        safe="nothing was changed; they go on",
-        to_go_on=f"end them with Ctrl-C, or wait for them; then twice backfill resume {backfill} {option}",
+        unchanged="nothing was changed; the other backfills continue",
+        next_step=f"end them with Ctrl-C, or wait for them; then twice backfill resume {backfill} {option}",
     )
 
 

@@ -80,8 +80,8 @@ class Database(ABC):
         """Write a copy of the whole database to a file."""
         raise LedgerError(
             f"{self.shown} is no file that could be copied to {file}",
-            safe="nothing was written",
-            to_go_on="back a Postgres ledger up with pg_dump, or write it to a file with `twice ledger export`",
+            unchanged="nothing was written",
+            next_step="back a Postgres ledger up with pg_dump, or write it to a file with `twice ledger export`",
         )
 
     @contextmanager

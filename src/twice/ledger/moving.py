@@ -98,8 +98,8 @@ class Moving(Book):
         raise UsageError(
             f"the ledger {self.url} is not empty: it holds {there['runs']} runs and {there['outputs']} outputs, "
             f"and not those of {export.path}",
-            safe="the ledger was left as it is",
-            to_go_on="import into a ledger of its own: another file, another database, or another ?schema=",
+            unchanged="the ledger was left as it is",
+            next_step="import into a ledger of its own: another file, another database, or another ?schema=",
         )
 
 
@@ -114,14 +114,14 @@ class _Export:
         if header is None or header.get("twice_ledger") != FORMAT:
             raise UsageError(
                 f"{path} is no export of a ledger that this twice understands",
-                safe="nothing was changed",
-                to_go_on="write one with `twice ledger export FILE`",
+                unchanged="nothing was changed",
+                next_step="write one with `twice ledger export FILE`",
             )
         if header.get("revision") != REVISIONS[-1]:
             raise UsageError(
                 f"{path} was written for tables at {header.get('revision')}, this twice has {REVISIONS[-1]}",
-                safe="nothing was changed",
-                to_go_on="bring the ledger that it came from up to date with `twice ledger migrate`, and export again",
+                unchanged="nothing was changed",
+                next_step="bring the ledger that it came from up to date with `twice ledger migrate`, and export again",
             )
         rows = header.get("rows")
         if not isinstance(rows, dict) or rows.keys() != metadata.tables.keys():
@@ -143,8 +143,8 @@ class _Export:
         """Say what is wrong with the file, and where."""
         return UsageError(
             f"{self.path}, line {self._line}: {why}",
-            safe="nothing was changed",
-            to_go_on="export the ledger again; do not change the file by hand",
+            unchanged="nothing was changed",
+            next_step="export the ledger again; do not change the file by hand",
         )
 
     def _next(self) -> dict[str, Any] | None:

@@ -102,18 +102,18 @@ def database_of(url: str, busy_seconds: float = BUSY_SECONDS) -> Database:
     try:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):  # a port that is none, for example: the text may hold a password
-        raise UsageError("the ledger's URL cannot be read", to_go_on=_WRITE) from None
+        raise UsageError("the ledger's URL cannot be read", next_step=_WRITE) from None
     if "@" in (parsed.host or ""):
-        raise UsageError("the ledger's URL has an @ too many", to_go_on="write an @ in the password as %40")
+        raise UsageError("the ledger's URL has an @ too many", next_step="write an @ in the password as %40")
     kind = parsed.get_backend_name()
     if kind in ("postgres", "postgresql"):
         return PostgresDatabase(parsed, busy_seconds)
     if kind != "sqlite":
-        raise UsageError(f"a ledger cannot live in {kind!r}", to_go_on=_WRITE)
+        raise UsageError(f"a ledger cannot live in {kind!r}", next_step=_WRITE)
     if parsed.host or parsed.query or not parsed.database or parsed.database.startswith((":", "file:")):
         raise UsageError(
             "a SQLite ledger needs a file of its own: sqlite:///relative/path or sqlite:////absolute/path",
-            to_go_on=_WRITE,
+            next_step=_WRITE,
         )
     # Absolute now: the process may change its directory later.
     return SqliteDatabase(Path(parsed.database).absolute(), busy_seconds)

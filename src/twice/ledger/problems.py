@@ -1,4 +1,4 @@
-"""SQLite's words turned into ours: what happened to the ledger, what is safe, what to do."""
+"""SQLite's words turned into ours: what happened to the ledger, what is unchanged, what to do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from twice.ledger.redaction import redact
 
 _AS_IT_WAS = "the ledger is as it was before; nothing was recorded"
 
-# What SQLite says; then our error, its message, what is safe, and how to go on.
+# What SQLite says; then our error, its message, what is unchanged, and what to do next.
 _KNOWN: tuple[tuple[str, type[LedgerError], str, str, str], ...] = (
     (
         "locked",
@@ -65,10 +65,10 @@ _KNOWN: tuple[tuple[str, type[LedgerError], str, str, str], ...] = (
 
 def explain(problem: str, path: Path) -> LedgerError:
     """Return the error that tells a user what SQLite's message means."""
-    for words, kind, message, safe, to_go_on in _KNOWN:
+    for words, kind, message, unchanged, next_step in _KNOWN:
         if words in problem.lower():
             names = {"path": path, "parent": path.parent}
-            return kind(message.format(**names), safe=safe, to_go_on=to_go_on.format(**names))
+            return kind(message.format(**names), unchanged=unchanged, next_step=next_step.format(**names))
     return LedgerError(
-        f"the ledger {path} could not be used: {redact(problem)}", safe=_AS_IT_WAS, to_go_on="twice doctor"
+        f"the ledger {path} could not be used: {redact(problem)}", unchanged=_AS_IT_WAS, next_step="twice doctor"
     )

@@ -79,8 +79,8 @@ class SqliteDatabase(Database):
             except sqlite3.Error as error:
                 raise LedgerError(
                     f"the ledger {self.place} cannot be copied to {folder} for a moment: {error}",
-                    safe="the ledger is as it was",
-                    to_go_on="make space there, or set TMPDIR to a directory with space",
+                    unchanged="the ledger is as it was",
+                    next_step="make space there, or set TMPDIR to a directory with space",
                 ) from None
             with SqliteDatabase(copy).read() as connection:
                 yield connection
@@ -146,6 +146,6 @@ def _require_room(path: Path) -> None:
 def _unusable(path: Path, why: str) -> LedgerError:
     return LedgerError(
         f"the ledger {path} cannot be opened: {why}",
-        safe="nothing was changed",
-        to_go_on=f"check {path.parent} and who may use it, or name another ledger in twice.toml",
+        unchanged="nothing was changed",
+        next_step=f"check {path.parent} and who may use it, or name another ledger in twice.toml",
     )

@@ -91,7 +91,7 @@ class Grain:
                 raise UsageError(
                     f"the {name} of {window} is not a boundary of the grain {self.name} in {zone.key}: "
                     f"the partition around it starts at {self.floor(instant, zone).isoformat()}",
-                    to_go_on="give a window made of whole partitions",
+                    next_step="give a window made of whole partitions",
                 )
         start = window.start
         while start < window.end:

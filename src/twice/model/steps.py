@@ -17,7 +17,7 @@ OFFERED = ("window", "spark", "pace")
 
 @dataclass(frozen=True)
 class Retry:
-    """How often and how long a step is tried when the weather is bad."""
+    """How often and how long a step is retried after transient errors."""
 
     attempts: int = 4
     wait_initial: float = 1.0

@@ -32,7 +32,7 @@ class Window:
         if self.end <= self.start:
             raise UsageError(
                 f"a window must end after it starts: {_text(self.start)} to {_text(self.end)}",
-                to_go_on="give the later date as the end; the end itself is not part of the window",
+                next_step="give the later date as the end; the end itself is not part of the window",
             )
 
     def __str__(self) -> str:

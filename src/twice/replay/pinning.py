@@ -64,15 +64,15 @@ def _again(job: Job, name: str, read: Read, record: InputRecord) -> Pinned:
     if source.abilities.history:
         raise StoreRefused(
             f"version {record.version} of {what} has expired, and the rows that the run read have changed since",
-            to_go_on=_KEEP,
+            next_step=_KEEP,
         )
     if _is_untold(record):
         raise StoreRefused(
             f"{what} has no versions: a {source.abilities.kind} source cannot tell whether its rows are those that "
             "the run has read",
-            to_go_on=_LAND,
+            next_step=_LAND,
         )
-    raise StoreRefused(f"{what} has no versions, and what the run has read of it has changed since", to_go_on=_LAND)
+    raise StoreRefused(f"{what} has no versions, and what the run has read of it has changed since", next_step=_LAND)
 
 
 def _holds_the_same(job: Job, pinned: Pinned, now: str | None) -> bool:

@@ -84,8 +84,8 @@ def _not_reached(info: RunInfo, pipeline: Pipeline | None, attempts: Sequence[At
         known = list(dict.fromkeys([*(attempt.step for attempt in attempts), *declared]))
         raise UsageError(
             f"run {info.id} has no step {name!r}; its steps are: {', '.join(known)}{did_you_mean(name, known)}",
-            safe="nothing was computed",
-            to_go_on=f"twice show {info.id}",
+            unchanged="nothing was computed",
+            next_step=f"twice show {info.id}",
         )
     table = declared[name].writes
     ended = {"running": "the run is still running and has not come to it", "done": "the run did not include it"}

@@ -60,14 +60,14 @@ class Abilities:
             raise StoreRefused(
                 f"{table.name}: a {self.kind} store cannot {table.write.text}: "
                 + (f"it can do {can}" if can else "it is only read"),
-                safe="nothing was changed",
-                to_go_on=self.instead,
+                unchanged="nothing was changed",
+                next_step=self.instead,
             )
         if table.outbox is not None and not self.outbox:
             raise StoreRefused(
                 f"{table.name}: an outbox needs a table in Postgres, which commits rows and messages together",
-                safe="nothing was changed",
-                to_go_on="keep the table in Postgres, or declare an effect: @pipeline.effect(after=…)",
+                unchanged="nothing was changed",
+                next_step="keep the table in Postgres, or declare an effect: @pipeline.effect(after=…)",
             )
 
 

@@ -135,8 +135,8 @@ class Checkpoint:
     def _corrupt(self, what: str) -> StreamRefused:
         return StreamRefused(
             f"the checkpoint {self.path} is damaged: {what}",
-            safe="nothing was read, the table is as it was",
-            to_go_on="restore the folder from a backup, or continue from what the table holds: --resume-from-table",
+            unchanged="nothing was read, the table is as it was",
+            next_step="restore the folder from a backup, or continue from what the table holds: --resume-from-table",
         )
 
 
@@ -145,7 +145,7 @@ def folder_of(base: str, stream: str, master: str) -> str:
     if "://" not in base and not master.startswith("local"):
         raise ConfigError(
             f"checkpoints are kept in {base}, on one machine, but Spark runs on {master}",
-            safe="nothing was run",
-            to_go_on='set [streams] checkpoints = "s3a://…" or another place that all machines see',
+            unchanged="nothing was run",
+            next_step='set [streams] checkpoints = "s3a://…" or another place that all machines see',
         )
     return f"{base.rstrip('/')}/{stream}"

@@ -193,8 +193,8 @@ class _Given:
             if read.table.name not in given and self.pipeline.producer(read.table) is None:
                 raise UsageError(
                     f"step {step.name} reads {read.table.name}, and inputs= has no rows for it",
-                    safe="nothing was run",
-                    to_go_on=f'give them: inputs={{"{name}": table_of("…", […])}}',
+                    unchanged="nothing was run",
+                    next_step=f'give them: inputs={{"{name}": table_of("…", […])}}',
                 )
 
 

@@ -116,8 +116,8 @@ class Preparing:
         if producer is None:
             raise UsageError(
                 f"step {reads[0][0].name}: its input {table.name} does not exist",
-                safe="nothing was written",
-                to_go_on=f"create {table.name}, or correct the name in its Table(…)",
+                unchanged="nothing was written",
+                next_step=f"create {table.name}, or correct the name in its Table(…)",
             )
         self._keep(table, self._made(producer, reads))
 
@@ -191,8 +191,8 @@ class Preparing:
         asked = grain.label(self._unit.start, zone)
         return UsageError(
             f"no input of {self.pipeline.name} has rows for {asked}",
-            safe="nothing was written",
-            to_go_on=f"choose one that has: --for {' or --for '.join(offered)}"
+            unchanged="nothing was written",
+            next_step=f"choose one that has: --for {' or --for '.join(offered)}"
             if offered
             else "deliver its inputs first",
         )

@@ -77,6 +77,6 @@ class CatalogSource:
             raise StoreRefused(
                 f"{table.name} is a table of {provider.capitalize()}, which can be read at a version; "
                 "a catalog store would read whatever is there",
-                safe="nothing was changed",
-                to_go_on=f'declare its store with type = "{provider}"',
+                unchanged="nothing was changed",
+                next_step=f'declare its store with type = "{provider}"',
             )

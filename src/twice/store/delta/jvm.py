@@ -65,8 +65,8 @@ def logs(session: SparkSession) -> Any:
     if isinstance(found, JavaPackage):
         raise EnvironmentProblem(
             "this Spark was started without Delta",
-            safe="nothing was changed",
-            to_go_on="let twice start Spark, or add io.delta:delta-spark to its packages",
+            unchanged="nothing was changed",
+            next_step="let twice start Spark, or add io.delta:delta-spark to its packages",
         )
     return found
 

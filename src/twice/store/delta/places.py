@@ -67,7 +67,7 @@ class Places:
         if len(name.namespace) != 1:
             raise StoreRefused(
                 f"{name}: Spark's own catalog has tables of the form {name.store}.database.table",
-                safe="nothing was changed",
+                unchanged="nothing was changed",
             )
         return java.org.apache.spark.sql.catalyst.TableIdentifier(name.parts[-1], java.scala.Some(name.namespace[0]))
 
@@ -78,7 +78,7 @@ class Places:
         if int(jvm.snapshot(session, log).version()) < 0:
             raise StoreRefused(
                 f"{name} is in the catalog, but it is no Delta table",
-                safe="nothing was changed",
-                to_go_on=f"CONVERT TO DELTA {self.sql(name)}, or name another table",
+                unchanged="nothing was changed",
+                next_step=f"CONVERT TO DELTA {self.sql(name)}, or name another table",
             )
         return log

@@ -233,27 +233,27 @@ def _landed_or_lost(session: SparkSession, stage: DeltaStage) -> str:
 
 
 def _look_up(session: SparkSession, stage: DeltaStage) -> str | None:
-    """Ask the log whether we landed; not being able to ask is weather."""
+    """Ask the log whether we landed; not being able to ask is a transient error."""
     try:
         newest = int(jvm.snapshot(session, stage.log).version())
         return history.landed(session, stage.log, newest, stage.token, int(str(stage.base))) or None
     except (Py4JError, CapturedException) as error:
         raise Conflict(
             f"{stage.target.table.name}: the commit of claim {stage.token} got no answer, and its log cannot be read",
-            safe="the next run finds out whether it landed, and adopts it if so",
+            unchanged="the table holds the old version or the new one; the next run finds out which, and continues",
         ) from error
 
 
 def _lost(stage: DeltaStage) -> LeaseLost:
     return LeaseLost(
         f"{stage.target.table.name}, {stage.target.scope}: the claim {stage.token} was taken over by another run",
-        safe="nothing was published by this run; the winner's version stands",
+        unchanged="nothing was published by this run; the winner's version stands",
     )
 
 
 def _conflict(stage: DeltaStage, what: str) -> Conflict:
     return Conflict(
         f"{stage.target.table.name}, {stage.target.scope}: {what} by another writer between claim and publish",
-        safe="nothing was published over it",
-        to_go_on="run it again: the new run starts from what is there now",
+        unchanged="nothing was overwritten",
+        next_step="run it again: the new run starts from what is there now",
     )

@@ -251,7 +251,7 @@ def _look(session: SparkSession, stage: DeltaStage) -> None:
     if stage.ended or Claims(session, stage.log).mark(stage.token) is None:
         raise LeaseLost(
             f"{stage.target.table.name}, {stage.target.scope}: the claim {stage.token} was taken over by another run",
-            safe="nothing was published by this run",
+            unchanged="nothing was published by this run",
         )
     stage.version = f"stage:{stage.token}"
     outside = [file for file in stage.added if place(stage.target, file.partition) is None]

@@ -75,8 +75,8 @@ def start_catalog(session: SparkSession, name: str) -> None:
         reason = next((line.strip() for line in str(error).splitlines() if "Exception: " in line), type(error).__name__)
         raise TransientError(
             f"the catalog {name} did not start: {reason.removeprefix(': ')}",
-            safe="nothing was changed",
-            to_go_on="run it again once the catalog answers",
+            unchanged="nothing was changed",
+            next_step="run it again once the catalog answers",
         ) from error
 
 

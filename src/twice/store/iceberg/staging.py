@@ -79,8 +79,8 @@ class IcebergStage(Stage):
         if walked and walked[-1].parentId() != base:
             raise Conflict(
                 f"{self.target.table.name}, {self.target.scope}: snapshots of the stage expired while it was written",
-                safe="nothing was published",
-                to_go_on="run it again; twice maintain expires nothing under a running claim",
+                unchanged="nothing was published",
+                next_step="run it again; twice maintain expires nothing under a running claim",
             )
         for snapshot in reversed(walked):
             for file in listing.describe(session, table, snapshot.removedDataFiles(table.io())):
@@ -176,8 +176,9 @@ def _require_whole_files(session: SparkSession, stage: IcebergStage) -> None:
     if live is not None and str(live.properties().get("write.delete.mode") or "") == "merge-on-read":
         raise StoreRefused(
             f"{stage.target.table.name} has write.delete.mode = merge-on-read, so rows cannot be replaced by batch",
-            safe="nothing was published",
-            to_go_on=f"ALTER TABLE {stage.target.table.id.sql} SET TBLPROPERTIES ('write.delete.mode'='copy-on-write')",
+            unchanged="nothing was published",
+            next_step=f"ALTER TABLE {stage.target.table.id.sql} "
+            "SET TBLPROPERTIES ('write.delete.mode'='copy-on-write')",
         )
 
 
@@ -223,7 +224,7 @@ def look(session: SparkSession, stage: IcebergStage) -> None:
     if table is None or head is None:
         raise LeaseLost(
             f"{stage.target.table.name}, {stage.target.scope}: the claim {stage.token} was taken over by another run",
-            safe="nothing was published by this run",
+            unchanged="nothing was published by this run",
         )
     stage.version = str(head.snapshotId())
     added, _ = stage.changed_files(session, table)

@@ -43,14 +43,14 @@ def check(session: SparkSession, table: Table) -> None:
         raise StoreRefused(
             f"{table.name} is partitioned by {', '.join(found) or 'nothing'}, but its contract says "
             f"{', '.join(wanted) or 'nothing'}: a run could not replace its scope as whole files",
-            safe="nothing was changed",
-            to_go_on=f"make the contract match the table, or rewrite it: ALTER TABLE {table.id.sql} "
+            unchanged="nothing was changed",
+            next_step=f"make the contract match the table, or rewrite it: ALTER TABLE {table.id.sql} "
             "REPLACE PARTITION FIELD …, then rewrite its data files",
         )
     if isinstance(table.write, Merge) and live.properties().get("write.merge.mode") == "merge-on-read":
         raise StoreRefused(
             f"{table.name} merges on read; its delete files cannot be published from a branch",
-            to_go_on=f"ALTER TABLE {table.id.sql} SET TBLPROPERTIES ('write.merge.mode'='copy-on-write')",
+            next_step=f"ALTER TABLE {table.id.sql} SET TBLPROPERTIES ('write.merge.mode'='copy-on-write')",
         )
 
 
@@ -74,7 +74,7 @@ def _check_columns(table: Table, schema: T.StructType) -> None:
         if isinstance(kind, T.NullType):
             raise SchemaRefused(
                 f"{table.name}: column {name} is null in every row and has no type",
-                to_go_on=f"give it one in the step: cast({name} as …)",
+                next_step=f"give it one in the step: cast({name} as …)",
             )
     require_places(table, kinds)
 
@@ -149,8 +149,8 @@ def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any
         raise SchemaRefused(
             f"{table.name} has the column{'s' if len(gone) > 1 else ''} {', '.join(gone)}, which the step no longer "
             "makes: dropping columns is never done on the side",
-            safe="the table is as it was",
-            to_go_on="; ".join(f"ALTER TABLE {table.id.sql} DROP COLUMN {quote(name)}" for name in gone)
+            unchanged="the table is as it was",
+            next_step="; ".join(f"ALTER TABLE {table.id.sql} DROP COLUMN {quote(name)}" for name in gone)
             + ", or keep the column in the step",
         )
     narrow = json.loads(live.properties().get(NARROW) or "{}")
@@ -159,8 +159,8 @@ def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any
             raise SchemaRefused(
                 f"{table.name}: column {name} is {there[name].simpleString()}, but the step makes "
                 f"{kind.simpleString()}",
-                safe="the table is as it was",
-                to_go_on=_retype(table, name, there[name], kind),
+                unchanged="the table is as it was",
+                next_step=_retype(table, name, there[name], kind),
             )
     new = [name for name in here if name not in there]
     added = _added_after(live, Line.of(table.id), here, new)

@@ -16,7 +16,7 @@ def together(table: str, there: str, new: str) -> str:
         if known["type"] != field["type"]:
             raise Conflict(
                 f"{table}: somebody else added the column {field['name']} with another type, meanwhile",
-                safe="nothing was published",
-                to_go_on="run it again: it is then told which type the table has",
+                unchanged="nothing was published",
+                next_step="run it again: it is then told which type the table has",
             )
     return json.dumps({"type": "struct", "fields": list(fields.values())})

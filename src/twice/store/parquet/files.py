@@ -79,19 +79,19 @@ def problem(error: OSError, path: str) -> TwiceError:
     if error.errno in _FULL:
         return EnvironmentProblem(
             f"{path}: {said}",
-            safe="what was published stays readable",
-            to_go_on="make room, then run it again: it goes on from what is there",
+            unchanged="published rows stay readable",
+            next_step="make room, then run it again: it goes on from what is there",
         )
     if error.errno in _REFUSED:
         return StoreRefused(
             f"{path}: {said}",
-            safe="what was published stays readable",
-            to_go_on="give this process the right to write there, or name another path in twice.toml",
+            unchanged="published rows stay readable",
+            next_step="give this process the right to write there, or name another path in twice.toml",
         )
     return TransientError(
         f"{path}: {said}",
-        safe="a publish that was decided is finished by the next run, one that was not leaves nothing",
-        to_go_on="run it again; if it stays, look at the disk",
+        unchanged="readers see the old version or the new one; the next run finishes a publish that has begun",
+        next_step="run it again; if it stays, look at the disk",
     )
 
 

@@ -76,12 +76,14 @@ class State:
         except ValueError:
             raise StoreRefused(
                 f"the last entry of {where} is damaged",
-                safe="nothing was changed",
-                to_go_on="restore the folder from a backup, together with the table's",
+                unchanged="nothing was changed",
+                next_step="restore the folder from a backup, together with the table's",
             ) from None
         if found.pop("format") != _FORMAT:
             raise StoreRefused(
-                f"{where} was written by a newer twice", safe="nothing was changed", to_go_on="pip install -U twice"
+                f"{where} was written by a newer twice",
+                unchanged="nothing was changed",
+                next_step="pip install -U twice",
             )
         found["ended"] = {int(token): version for token, version in found["ended"].items()}
         found["moves"] = tuple(Move(**move) for move in found["moves"])

@@ -104,8 +104,8 @@ def check_columns(table: Table, names: Sequence[str]) -> None:
     if absent := [name for name in table.outbox.columns if name not in names]:
         raise SchemaRefused(
             f"{table.name}: its outbox carries {', '.join(absent)}, which the table does not have",
-            safe="nothing was published",
-            to_go_on=f"name some of its columns: {', '.join(names)}",
+            unchanged="nothing was published",
+            next_step=f"name some of its columns: {', '.join(names)}",
         )
 
 

@@ -183,8 +183,8 @@ def _moment(
     if snapshot is None:
         raise Conflict(
             f"{table.name} was published by another run while this one was about to read its version {version}",
-            safe="nothing was published",
-            to_go_on="run it again: the new attempt reads what is there now",
+            unchanged="nothing was published",
+            next_step="run it again: the new attempt reads what is there now",
         )
     return snapshot
 
@@ -204,8 +204,8 @@ def _files(connection: sa.Connection, database: Database, target: Target) -> dic
     if absent:
         raise StoreRefused(
             f"{target.table.name} has no column {absent[0]}, which its contract declares as partition or dimension",
-            safe="nothing was changed",
-            to_go_on="correct the table's contract",
+            unchanged="nothing was changed",
+            next_step="correct the table's contract",
         )
     live = prints.live(connection, database, database.table(target.table.id, columns), target, target.partitions)
     return {partition: f"found:{text}" if prints.rows_of(text) else "" for partition, text in live.items()}

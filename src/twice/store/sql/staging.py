@@ -208,8 +208,8 @@ def _load(database: Database, session: SparkSession, stage: SqlStage, rows: Data
         raise TransientError(
             f"{stage.target.table.name}, {stage.target.scope}: Spark gave {given} rows, "
             f"but {taken} reached {database.shown}",
-            safe="nothing was published",
-            to_go_on="run it again",
+            unchanged="nothing was published",
+            next_step="run it again",
         )
 
 

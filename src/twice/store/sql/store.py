@@ -90,8 +90,8 @@ class SqlStore:
             if str(entry.version) != version:
                 raise Conflict(
                     f"{target.table.name} no longer has the version {version}: a SQL database keeps only the last one",
-                    safe="nothing was changed",
-                    to_go_on="run it again: the new attempt looks at what is there now",
+                    unchanged="nothing was changed",
+                    next_step="run it again: the new attempt looks at what is there now",
                 )
             live = self.database.table(target.table.id, self.database.columns(connection, target.table.id))
             now = prints.live(connection, self.database, live, target, target.partitions)

@@ -134,8 +134,8 @@ def declared_type(kind: T.DataType, dialect: Dialect) -> str:
         return _NESTED[dialect]
     raise SchemaRefused(
         f"the type {kind.simpleString()} has no exact place in a SQL database",
-        safe="nothing was changed",
-        to_go_on="cast it in the step, to a string or a number",
+        unchanged="nothing was changed",
+        next_step="cast it in the step, to a string or a number",
     )
 
 
@@ -232,8 +232,8 @@ def _require_json(kind: T.DataType, dialect: Dialect) -> None:
         if not isinstance(kind.keyType, T.StringType):
             raise SchemaRefused(
                 f"the type {kind.simpleString()} has no exact place in a SQL database: keys of JSON are strings",
-                safe="nothing was changed",
-                to_go_on="cast the map's keys to string in the step",
+                unchanged="nothing was changed",
+                next_step="cast the map's keys to string in the step",
             )
         _require_json(kind.valueType, dialect)
     elif isinstance(kind, T.ArrayType):

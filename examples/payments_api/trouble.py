@@ -12,7 +12,7 @@ from examples.shop.dice import Dice
 
 
 @dataclass(frozen=True)
-class Weather:
+class Trouble:
     """Which calls fail or are slow: the same ones for the same seed, counted from the server's start."""
 
     seed: int = 1
