@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 PHRASES = {
     r"weather": "a transient error; fails with a transient error and is retried",
     r"told": "reported; stated; known",
-    r"(tell|tells|telling)\b(?! (\S+ ){1,9}(apart|from)\b)": "report, return, show; `Return whether` in a docstring",
+    r"(tell|tells|telling)\b(?! (\S+ ){0,9}(apart|from)\b)": "report, return, show; `Return whether` in a docstring",
     r"cannot be told": "is not known",
     r"anew": "again; rebuilt",
     r"(?<!there )(is|are|was|were) no(?= )(?! (longer|more|less|such)\b)": "is not a …; must be …, got …",
@@ -72,30 +72,14 @@ NOT_YET: set[str] = {
     "examples/payments_api",
     "examples/shop",
     "examples/unsafe",
-    "src/twice/api.py",
     "src/twice/audit",
-    "src/twice/backfill",
-    "src/twice/cli",
-    "src/twice/code",
-    "src/twice/content",
-    "src/twice/effects",
-    "src/twice/engine",
-    "src/twice/errors.py",
-    "src/twice/ledger",
-    "src/twice/loading.py",
-    "src/twice/model",
-    "src/twice/replay",
-    "src/twice/store",
-    "src/twice/streams",
-    "src/twice/testing",
-    "src/twice/verify",
 }
 
 # Generated from docstrings that are read here, and from sample jobs.
 GENERATED = ROOT / "docs" / "rules"
 
 PATTERNS = {
-    phrase: re.compile(rf"\b(?:{phrase})" + (r"\b" if phrase[-1].isalpha() else ""), re.IGNORECASE)
+    phrase: re.compile(rf"(?<!`)\b(?:{phrase})" + (r"\b" if phrase[-1].isalpha() else ""), re.IGNORECASE)
     for phrase in PHRASES
 }
 ANY = re.compile("|".join(pattern.pattern for pattern in PATTERNS.values()), re.IGNORECASE)

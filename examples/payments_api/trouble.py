@@ -21,7 +21,7 @@ class Trouble:
     slow_seconds: float = 0.5
 
     def fails(self, call: int) -> bool:
-        """Tell whether the n-th call gets a 500."""
+        """Return whether the n-th call gets a 500."""
         return Dice(self.seed).roll("payments error", 100, 0, call) < self.errors
 
     def delay(self, call: int) -> float:

@@ -1,7 +1,7 @@
 """Every error that `twice` raises, in one tree.
 
 TwiceError
-├── UsageError            exit 2   a wrong word on the command line, a date off the grain
+├── UsageError            exit 2   an unknown option or name, a date off the grain
 ├── ConfigError           exit 2   twice.toml cannot be read or contradicts itself
 ├── DefinitionError       exit 2   a pipeline, table or step that could not keep its promise
 ├── EnvironmentProblem    exit 3   Java, a jar or a disk is missing
@@ -20,7 +20,7 @@ TwiceError
 │   ├── StreamRefused              a checkpoint, a table and a source that do not belong together
 │   └── StoreRefused               the table is not what its contract says
 ├── TransientError        exit 75  a transient error: the same run may well succeed later
-│   ├── Conflict                   someone else changed the scope between claim and publish
+│   ├── Conflict                   another writer changed the scope between claim and publish
 │   ├── LedgerBusy                 other processes kept the ledger locked (it is a LedgerError too)
 │   └── RetriesExhausted           still a transient error after the last attempt
 ├── ScopeHeld             exit 4   another run holds an overlapping scope
@@ -101,7 +101,7 @@ class PermanentError(TwiceError):
 
 
 class StepFailed(PermanentError):
-    """The step's own code raised, or returned something that is no result."""
+    """The step's own code raised, or returned something that is not a result."""
 
 
 class WriteRefused(PermanentError):
@@ -155,7 +155,7 @@ class TransientError(TwiceError):
 
 
 class Conflict(TransientError):
-    """Someone else changed the scope between claim and publish."""
+    """Another writer changed the scope between claim and publish."""
 
 
 class LedgerBusy(TransientError, LedgerError):

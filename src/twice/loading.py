@@ -45,7 +45,7 @@ def find_pipeline(config: Config, text: str) -> Pipeline:
 
 
 def check_producers(pipelines: Mapping[str, Pipeline]) -> None:
-    """Refuse a table that two pipelines write, and two pipelines that the ledger could not tell apart."""
+    """Refuse a table that two pipelines write, and two pipelines of the same name in the ledger."""
     writers: dict[str, tuple[str, str]] = {}
     names: dict[str, tuple[str, Pipeline]] = {}
     for name, pipeline in pipelines.items():

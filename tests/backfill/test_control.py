@@ -345,7 +345,7 @@ def test_the_dry_run_shows_what_a_run_executes(lab):
     assert shop.lab.jobs() == jobs
     facts, sums = plan.steps
     assert (facts.batching.ok, facts.batching.why) == (True, "separable: proven from its plan")
-    assert "judged when its turn comes" in sums.batching.why or "cannot be told yet" in sums.batching.why
+    assert "judged when its turn comes" in sums.batching.why or "not known yet" in sums.batching.why
     summary = shop.backfill(1, 7, steps=("facts",))
     ran = [str(chunk.scope) for chunk in lab.ledger.chunks(summary.backfill)]
     assert ran == [str(stage.scope) for stage in facts.stages]

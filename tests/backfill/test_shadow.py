@@ -99,7 +99,7 @@ def test_s30_a_swap_that_is_killed_between_two_tables_shows_how_far_it_is_and_go
     assert end["exit"] == -signal.SIGKILL, end
     info = shop.lab.ledger.backfill(summary.backfill)
     assert (info.shadow.state, set(info.shadow.swapped)) == ("swapping", set())
-    with pytest.raises(UsageError, match="swapped halfway"):
+    with pytest.raises(UsageError, match="is partly swapped"):
         shadow_of(shop, summary.backfill).drop()
     end = start_child(shop.lab, backfill=summary.backfill, swap=True).end()
     assert end["exit"] == 0, end

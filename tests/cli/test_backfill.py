@@ -108,7 +108,7 @@ def test_a_backfill_is_steered_from_anywhere(project, begun):
     assert "is paused" in project.call("backfill", "pause", begun).out
     assert project.call("backfill", "show", begun, "--json").json["status"] == "paused"
     # The process elsewhere goes on; this one has nothing to do
-    assert "goes on, on elsewhere (pid 7)" in project.call("backfill", "resume", begun).out
+    assert "continues on elsewhere (pid 7)" in project.call("backfill", "resume", begun).out
     assert project.call("backfill", "set", begun, "--parallel", "5", "--json").json["parallel"] == 5
     assert "at least one chunk" in project.call("backfill", "set", begun, "--parallel", "0").err
     assert "is cancelled" in project.call("backfill", "cancel", begun).out
@@ -127,8 +127,8 @@ def test_others_at_work_are_not_restarted_under_their_hands(project, begun, opti
     project.call("backfill", "pause", begun)
     answer = project.call("backfill", "resume", begun, *options)
     assert answer.code == 2
-    assert f"{options[0]} is not for a backfill that others work on" in answer.err
-    assert f"{begun} is at work on elsewhere (pid 7)" in answer.err
+    assert f"{options[0]} cannot be used while other processes work on backfill" in answer.err
+    assert f"{begun}: elsewhere (pid 7)" in answer.err
     shown = project.call("backfill", "show", begun, "--json").json
     assert (shown["status"], len(shown["chunks"])) == ("paused", 4)
 
@@ -202,7 +202,7 @@ def test_on_a_terminal_resume_with_other_code_asks(project, monkeypatch, word):
     # It asks until one of the two is said, and does that: not under the hands of others
     assert "Make what is left with the new code, or restart? (new-code, restart)" in answer.err
     assert "'perhaps' is not one of" in answer.err
-    assert f"--{word} is not for a backfill that others work on" in answer.err
+    assert f"--{word} cannot be used while other processes work on backfill" in answer.err
     assert answer.code == 2
 
 

@@ -97,7 +97,7 @@ def test_undo_wants_a_yes_when_nobody_can_be_asked(project, history, monkeypatch
     monkeypatch.setattr(sys, "stdin", open("/dev/null"))  # noqa: SIM115, PTH123
     said = project.call("undo", history[0])
     assert said.code == 2
-    assert "needs a yes" in said.err
+    assert "needs a confirmation" in said.err
     assert said.err.rstrip().endswith("--yes")
 
 

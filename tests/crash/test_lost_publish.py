@@ -1,4 +1,4 @@
-"""A publish without an answer, on every store: it failed before, it landed, or somebody else was there first.
+"""A publish without an answer, on every store: it failed before, it landed, or another writer was there first.
 
 The publish is made on the real store. What is played is its answer: an error comes back instead, after the call
 was made or in its place. What lies below (a catalog's commit, a COMMIT) is in `test_lost_answers` and

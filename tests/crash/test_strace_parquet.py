@@ -144,4 +144,4 @@ PYTHON
     done = subprocess.run(["unshare", "-rm", "sh", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
     if done.returncode == 77:
         pytest.skip("this kernel lets us mount no tmpfs")
-    assert done.stdout == "make room, then run it again: it goes on from what is there\nwell\n", done.stderr
+    assert done.stdout == "free some space, then run it again: it continues from what is there\nwell\n", done.stderr

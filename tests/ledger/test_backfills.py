@@ -1,4 +1,4 @@
-"""Backfills in the ledger: who works on them, chunks handed out once, wishes of others, the pace of sources."""
+"""Backfills in the ledger: their processes, chunks handed out once, requests from outside, the pace of sources."""
 
 from __future__ import annotations
 

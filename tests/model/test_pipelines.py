@@ -225,10 +225,10 @@ def test_s22_an_unpartitioned_input_must_say_how_it_is_read(shop):
         ),
         (lambda people, **rest: None, ["no input is declared for the argument people"]),
         (lambda orders, /: None, ["orders cannot be positional-only: leave the / out"]),
-        (functools.partial(lambda orders: None), ["is no plain function: write def s(…)"]),
-        ([].append, ["is no plain function"]),
-        (len, ["is no plain function"]),
-        ("text", ["is no plain function"]),
+        (functools.partial(lambda orders: None), ["step s must be a plain function", "decorate def s(…)"]),
+        ([].append, ["step s must be a plain function"]),
+        (len, ["step s must be a plain function"]),
+        ("text", ["step s must be a plain function"]),
     ],
 )
 def test_a_function_that_does_not_fit_its_inputs_is_refused(shop, function, sentences):

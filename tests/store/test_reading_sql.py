@@ -264,7 +264,7 @@ def test_a_view_can_be_read_too(pg, one_row_is_worth_a_task):
     pg.run("create view public.rich as select id, at from public.accounts where id < 10")
     view = Table("pg.public.rich", event_time="at")
     assert pg.read(view).count() == 10
-    assert pg.store.seen(pg.session, view, window("2026-04-25"), UTC) is None, "it cannot tell"
+    assert pg.store.seen(pg.session, view, window("2026-04-25"), UTC) is None, "it has no fingerprint"
 
 
 def test_reading_holds_no_lock_that_keeps_the_table_from_being_changed(pg):

@@ -85,7 +85,7 @@ def test_an_unreachable_server_is_a_transient_error(postgres):
 def test_a_file_that_is_no_database_is_refused(tmp_path):
     (tmp_path / "serving.db").write_bytes(b"this is no database" * 100)
     place = databases.sqlite_place(tmp_path)
-    with pytest.raises(StoreRefused, match="no SQLite database"):
+    with pytest.raises(StoreRefused, match="not a SQLite database"):
         checks.check(place.database, place.table())
 
 

@@ -27,7 +27,7 @@ class Changes:
     lines: Mapping[Path, frozenset[int] | None]
 
     def touches(self, finding: Finding, file: Path) -> bool:
-        """Tell whether a finding stands on a changed line."""
+        """Return whether a finding stands on a changed line."""
         if file not in self.lines:
             return False
         changed = self.lines[file]

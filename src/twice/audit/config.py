@@ -42,7 +42,7 @@ class AuditConfig:
     starts: tuple[str, ...] = ()  # the folders that were given; without a file of settings, names count from there on
 
     def wants(self, code: str, path: str) -> bool:
-        """Tell whether a code is looked for in a file; the longer word of select and ignore wins."""
+        """Return whether a code is looked for in a file; the longer word of select and ignore wins."""
         return self._chooses(code) and not any(
             matches(path, pattern) and any(code.startswith(word) for word in codes) for pattern, codes in self.per_file
         )
@@ -73,7 +73,7 @@ class AuditConfig:
         return self.dialect
 
     def excludes(self, path: str) -> bool:
-        """Tell whether a file is left out."""
+        """Return whether a file is left out."""
         return any(matches(path, pattern) for pattern in self.exclude)
 
     def fingerprint(self) -> str:
@@ -82,7 +82,7 @@ class AuditConfig:
 
 
 def matches(path: str, pattern: str) -> bool:
-    """Tell whether a path relative to the root fits a pattern; a folder's name stands for all below it.
+    """Return whether a path relative to the root fits a pattern; a folder's name stands for all below it.
 
     >>> matches("jobs/old/a.py", "jobs/old"), matches("jobs/a.py", "*.sql"), matches("jobs/a.sql", "**/*.sql")
     (True, False, True)

@@ -33,7 +33,7 @@ class Ranked:
 
 
 def is_job(result: FileResult) -> bool:
-    """Tell whether a file is a job: it writes, does something outside or is scheduled, or something was found."""
+    """Return whether a file is a job: it writes, does something outside or is scheduled, or something was found."""
     facts = result.facts
     acts = facts.writes > 0 or facts.effects > 0 or facts.planned
     return not facts.test and (acts or any(one.severity > Severity.INFO for one in result.findings))

@@ -29,7 +29,7 @@ class Suppression:
     statement: Span
 
     def covers(self, code: str, place: Place, *, wide: bool = False) -> bool:
-        """Tell whether it speaks for a finding; without a reason it speaks for none."""
+        """Return whether it speaks for a finding; without a reason it speaks for none."""
         if not self.reason or code not in self.codes:
             return False
         if wide:

@@ -1,4 +1,4 @@
-"""Start a backfill, or go on with one, in a workshop that is open."""
+"""Start or continue a backfill in an open workshop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def silent(_note: Note) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Project:
             return replace(request, steps=tuple(step.name for step in steps))
         if len(extracts) == len(steps):
             raise UsageError(
-                "a shadow of extracts alone would show what is there already",
+                "a shadow of extracts alone would only show what already exists",
                 unchanged="nothing was started",
                 next_step="add --refetch to fetch everything again",
             )

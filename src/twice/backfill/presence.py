@@ -1,4 +1,4 @@
-"""Being heard of: a process that works on a backfill says so, whatever it does there."""
+"""A worker's heartbeat: a process that works on a backfill reports it, whatever it does there."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ ONLY = ("missing", "failed", "stale")
 
 @dataclass(frozen=True)
 class Request:
-    """One backfill, as somebody asked for it."""
+    """One backfill, as it was requested."""
 
     place: str
     window: Window
@@ -54,7 +54,7 @@ class Request:
                 "swapped in at once"
             )
         if self.shadow and self.effects:
-            raise UsageError("--effects does not go with --shadow: what no reader sees is not sent to anyone")
+            raise UsageError("--effects cannot be combined with --shadow: what no reader sees is not sent")
         if "backfill" in self.tags:
             raise UsageError("--tag backfill=…: this tag holds the backfill's id")
 
@@ -159,7 +159,7 @@ def chosen(pipeline: Pipeline, request: Request) -> list[Step]:
             if name not in step.writes.dimensions and not isinstance(step.writes.write, Merge | InsertOnly):
                 raise UsageError(
                     f"step {step.name} writes {step.writes.name}, which has no dimension {name}: a backfill for one "
-                    f"{name} would replace everybody's rows",
+                    f"{name} would replace the rows of all of them",
                     next_step=f'add "{name}" to dimensions= of the table, or choose other steps with --step',
                 )
     return steps

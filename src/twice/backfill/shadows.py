@@ -88,7 +88,7 @@ class ShadowOf:
             yield _difference(self.workshop, wanted)
 
     def swap(self, *, force: bool = False, tell: Callable[[str], None] = lambda _text: None) -> list[Swapped]:
-        """Put every table's shadow in its place, one after the other; killed between two, it goes on there."""
+        """Replace every table with its shadow, one by one; a swap killed between two tables continues there."""
         ledger, info = self.workshop.ledger, self.info
         require_finished(info)
         if _shadow(info).state == "swapped":  # killed before it could clean up
@@ -175,7 +175,7 @@ class ShadowOf:
         self.workshop.ledger.end_shadow(self.info.id)
 
     def _require_untouched(self, wanted: Swap) -> None:
-        """Refuse to put a shadow over what others wrote after it began."""
+        """Refuse to replace what another run or process wrote after the shadow began."""
         shadow, table, target = _shadow(self.info), wanted.step.writes, wanted.stage.target
         if shadow.begun_at is None or table.name in shadow.swapped:
             return
@@ -226,7 +226,7 @@ def require_comparable(info: BackfillInfo) -> None:
 
 
 def require_droppable(info: BackfillInfo, *, force: bool = False) -> None:
-    """Refuse to drop a shadow that somebody works on, that is gone, or that readers see in part."""
+    """Refuse to drop a shadow that a process works on, that is gone, or that readers see in part."""
     shadow = _shadow(info)
     if shadow.removed:
         raise UsageError(f"the shadow of backfill {info.id} is {shadow.state} already", unchanged="nothing was changed")
@@ -238,7 +238,7 @@ def require_droppable(info: BackfillInfo, *, force: bool = False) -> None:
         )
     if shadow.state == "swapping" and shadow.shown and not force:
         raise UsageError(
-            f"the shadow of backfill {info.id} is swapped halfway: {len(shadow.swapped)} of {len(shadow.tables)} "
+            f"the shadow of backfill {info.id} is partly swapped: {len(shadow.swapped)} of {len(shadow.tables)} "
             "tables show the new rows",
             unchanged="nothing was dropped",
             next_step=f"twice backfill swap {info.id} completes it; twice backfill drop {info.id} --force gives up the "

@@ -1,4 +1,4 @@
-"""How a backfill ended: rows, partitions, what failed and why, and the command that goes on."""
+"""How a backfill ended: rows, partitions, what failed and why, and the command that continues it."""
 
 from __future__ import annotations
 

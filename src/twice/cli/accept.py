@@ -1,4 +1,4 @@
-"""`twice accept`: say that a change of code changes no row."""
+"""`twice accept`: mark a code change as not affecting results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from twice.engine.accepting import Accepted
 
 
-@click.command(short_help="Say that a change of code changes no row.")
+@click.command(short_help="Mark a code change as not affecting results.")
 @click.argument("pipeline")
 @click.option("--step", "steps", multiple=True, metavar="S", help="Only this step; may be given several times.")
 @click.option("--from", "from_", metavar="A", help="The first unit to accept.")
@@ -33,7 +33,7 @@ def accept(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Mark what only a change of code makes stale as done: a refactoring that changes no row.
+    """Mark partitions that are stale only because of a code change as done, after a refactoring that changes no row.
 
     No table is touched and nothing is computed; the acceptance is kept as a run. Partitions whose
     data changed too are left stale, and then the exit code is 3.

@@ -90,7 +90,7 @@ def cli(
     What is done or stale:  twice status
     A quarter, again:       twice backfill sales --from 2026-01-01 --to 2026-04-01
     Is it safe, really:     twice verify sales --for 2026-04-25
-    Jobs of before twice:   twice audit jobs/
+    Audit existing jobs:    twice audit jobs/
     Something is wrong:     twice doctor
 
     Exit codes: 0 done; 1 a check found something; 2 usage; 3 permanent failure; 4 the scope is

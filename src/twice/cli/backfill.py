@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class DefaultGroup(click.Group):
-    """A group that takes anything that is no command of its own for the arguments of `start`."""
+    """A group that passes anything that is not one of its commands to `start`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put `start` in front where no command is named."""
@@ -76,7 +76,7 @@ def backfill() -> None:
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A remark kept with each of its runs.")
 @click.option("--refetch", is_flag=True, help="Also fetch again what extracts have landed already.")
 @click.option(
-    "--accept-late", is_flag=True, help='Make closed partitions of tables with late="fail" anew, late rows included.'
+    "--accept-late", is_flag=True, help='Rebuild closed partitions of tables with late="fail", late rows included.'
 )
 @click.option("--shadow", is_flag=True, help="Build everything unseen; then look with diff, and swap or drop it.")
 @click.option("--effects", is_flag=True, help="Send the effects of what is published; without it they are suppressed.")
@@ -150,7 +150,7 @@ def start(
     report_end(settings, summary, as_json=as_json)
 
 
-@backfill.command(short_help="Go on with one.")
+@backfill.command(short_help="Continue a backfill.")
 @click.argument("backfill_id", metavar="ID")
 @click.option("--new-code", is_flag=True, help="Go on although the code changed: what is left is made by the new one.")
 @click.option("--restart", is_flag=True, help="Judge everything again, as a new backfill would.")
@@ -158,9 +158,9 @@ def start(
 @json_option
 @pass_settings
 def resume(settings: Settings, backfill_id: str, new_code: bool, restart: bool, join: bool, as_json: bool) -> None:
-    """Go on with a backfill that was paused, interrupted or killed: what is done stays done.
+    """Continue a backfill that was paused, interrupted or killed: finished partitions stay done.
 
-    Where processes wait for it they go on; otherwise this one does the work. With --json every event is one JSON
+    Processes that wait for it continue; otherwise this one does the work. With --json every event is one JSON
     object on standard error, and the last line, on standard output, is the summary.
 
     \b
@@ -224,7 +224,7 @@ def _tell_going(info: BackfillInfo, *, as_json: bool) -> None:
     if as_json:
         print_json({"backfill": info.id, "status": "running", "workers": [w.to_json() for w in info.workers]})
     else:
-        print_text(f"backfill {info.id} goes on, on {where}; twice backfill resume {info.id} --join works beside it")
+        print_text(f"backfill {info.id} continues on {where}; twice backfill resume {info.id} --join works beside it")
 
 
 def report_end(settings: Settings, summary: Summary, *, as_json: bool) -> None:
@@ -241,7 +241,7 @@ def report_end(settings: Settings, summary: Summary, *, as_json: bool) -> None:
 
 
 def _tell_hook(settings: Settings, summary: Summary) -> None:
-    """Tell `on_failure` once of everything that a backfill could not make."""
+    """Call `on_failure` once, with everything that a backfill could not make."""
     from twice.engine.hooks import on_failure
 
     told = summary.to_json() | {"command": settings.command, "error": summary.error}

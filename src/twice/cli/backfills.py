@@ -77,7 +77,7 @@ def watch(settings: Settings, backfill_id: str, as_json: bool) -> None:
 @json_option
 @pass_settings
 def pause(settings: Settings, backfill_id: str, as_json: bool) -> None:
-    """Start no further chunk; those at work end. `resume` goes on."""
+    """Start no further chunk; running chunks finish. `resume` continues."""
     ledger, info = find(settings, backfill_id)
     ledger.pause_backfill(info.id)
     _told(ledger, info.id, f"backfill {info.id} is paused; next: twice backfill resume {info.id}", as_json=as_json)

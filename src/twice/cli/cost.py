@@ -52,7 +52,7 @@ def cost(settings: Settings, pipeline: str | None, by: str, since: str | None, a
         print_table(columns, [_line(line) for line in found])
         if unmeasured := sum(line.unmeasured for line in found):
             count = f"{unmeasured} attempt{'' if unmeasured == 1 else 's'}"
-            print_text(f"{count} used no Spark, or ended without telling what was used")
+            print_text(f"{count} used no Spark, or ended without reporting what was used")
 
 
 def _check(ledger: Ledger, by: str) -> None:

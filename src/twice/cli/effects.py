@@ -130,7 +130,7 @@ def resolve(settings: Settings, key: str, state: str | None, because: str, as_js
     twice effects resolve 3f9a61c2 --sent --because "it is in the channel"
     """
     if state is None:
-        raise UsageError("say --sent or --not-sent", unchanged="nothing was changed")
+        raise UsageError("give --sent or --not-sent", unchanged="nothing was changed")
     record = _ledger(settings).effects.resolve(key, state, because)
     if as_json:
         print_json(record.to_json())

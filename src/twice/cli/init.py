@@ -29,7 +29,7 @@ _TAKEN = {"jobs", "tests", "twice", "pyspark"}
 def init(directory: Path, name: str) -> None:
     """Write a small project into DIR (here, if it is left out): a pipeline that runs, and its test.
 
-    Files that are there already are never overwritten.
+    Existing files are never overwritten.
 
     \b
     twice init shop && cd shop

@@ -136,7 +136,7 @@ def resolve(
     twice outbox resolve shop --dead --send --because "the token was renewed"
     """
     if send is None:
-        raise UsageError("say --send or --skip", unchanged="nothing was changed")
+        raise UsageError("give --send or --skip", unchanged="nothing was changed")
     if bool(id_) == dead:
         raise UsageError("name one message by its ID, or all dead ones with --dead", unchanged="nothing was changed")
     states = ("dead",) if dead else ("pending", "dead")

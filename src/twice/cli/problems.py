@@ -1,4 +1,4 @@
-"""How errors are told: a sentence, what is unchanged, what to run; a traceback only with -v."""
+"""How errors are reported: what happened, what is unchanged, what to run next; a traceback only with -v."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def report_error(settings: Settings, error: TwiceError, *, more: str = "") -> int:
-    """Tell an error on standard error and return its exit code."""
+    """Report an error on standard error and return its exit code."""
     if settings.verbosity > 0:
         _traceback(error)
     if settings.json_logs:
@@ -33,11 +33,11 @@ def report_error(settings: Settings, error: TwiceError, *, more: str = "") -> in
 
 
 def report_surprise(settings: Settings, error: Exception) -> int:
-    """Tell an error that nobody thought of."""
+    """Report an unexpected error."""
     if settings.verbosity > 0:
         _traceback(error)
     first = (str(error).splitlines() or [""])[0]
-    message = f"something unexpected happened in twice itself: {type(error).__name__}: {first}"
+    message = f"an unexpected error occurred in twice itself: {type(error).__name__}: {first}"
     hint = "please report it in the issue tracker of twice, with what the same command prints with -v"
     if settings.json_logs:
         log_line(

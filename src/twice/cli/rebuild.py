@@ -1,4 +1,4 @@
-"""`twice rebuild`: make a merged table anew from its history."""
+"""`twice rebuild`: rebuild a merged table from its history."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from twice.model.steps import Step
 
 
-@click.command(short_help="Make a merged table anew from its history.")
+@click.command(short_help="Rebuild a merged table from its history.")
 @click.argument("table")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be computed.")
@@ -46,7 +46,8 @@ def rebuild(settings: Settings, table: str, yes: bool, dry_run: bool, as_json: b
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError(
-                f"rebuilding {step.writes.name} needs a yes", next_step=f"twice rebuild {step.writes.name} --yes"
+                f"rebuilding {step.writes.name} needs a confirmation",
+                next_step=f"twice rebuild {step.writes.name} --yes",
             )
         click.confirm(f"Rebuild {plan.text}?", abort=True, err=True)
     with settings.workshop() as shop:

@@ -57,7 +57,7 @@ class Request:
         return self.pipeline.grain.label(window.start, self.pipeline.zone)
 
     def rest(self, index: int) -> str:
-        """Return the exact command that goes on at one of the units."""
+        """Return the exact command that continues at one of the units."""
         parts = ["twice", *self.settings.global_arguments, "run", self.place]
         if len(self.plans) == 1:
             parts += ["--for", self.label(index)]
@@ -97,7 +97,7 @@ class Request:
 @click.option("--wait", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
               help="Wait for a scope that another run holds, instead of ending with exit code 4.")  # fmt: skip
 @click.option(
-    "--accept-late", is_flag=True, help='Make closed units of tables with late="fail" anew, late rows included.'
+    "--accept-late", is_flag=True, help='Rebuild closed units of tables with late="fail", late rows included.'
 )
 @click.option("--accept", multiple=True, metavar="GATE",
               help="Let this gate fail once, in this run; may be given several times.")  # fmt: skip
@@ -254,7 +254,7 @@ def _tell_hook(request: Request, run: Mapping[str, object], error: TwiceError) -
 
 
 def _go_on(request: Request, done: int, error: TwiceError) -> str:
-    """End a failure with the command that goes on; a single run's error may have said it already."""
+    """End a failure with the command that continues; a single run's error may already name it."""
     total = len(request.plans)
     rest = request.rest(done)
     if total > 1:

@@ -83,7 +83,7 @@ class Settings:
         return open_ledger(self.config.ledger, create=False)
 
     def ledger_if_any(self) -> Ledger | None:
-        """Open the ledger if there is one: a project that never ran has none, which is no error."""
+        """Open the ledger if there is one: a project that never ran has none, which is not an error."""
         from twice.ledger import find_ledger
 
         return find_ledger(self.config.ledger)
@@ -112,7 +112,7 @@ def require_pyspark() -> None:
 
 
 def is_terminal() -> bool:
-    """Tell whether a human looks at standard output."""
+    """Return whether a human looks at standard output."""
     return sys.stdout.isatty()
 
 

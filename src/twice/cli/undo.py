@@ -52,7 +52,7 @@ def undo(
     if not yes and not dry_run:
         if not sys.stdin.isatty():
             raise UsageError(
-                f"undoing run {info.id} ({info.pipeline} {info.scope}) needs a yes",
+                f"undoing run {info.id} ({info.pipeline} {info.scope}) needs a confirmation",
                 next_step=shlex.join(["twice", *settings.arguments, "--yes"]),
             )
         click.confirm(f"Undo run {info.id} of {info.pipeline}, {info.scope}?", abort=True, err=True)

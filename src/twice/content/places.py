@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def require_places(table: Table, kinds: Mapping[str, T.DataType]) -> None:
-    """Refuse a partition column that is no date or instant, and a dimension that is no string."""
+    """Refuse a partition column that is not a date or instant, and a dimension that is not a string."""
     if table.partition:
         column, grain = table.partition.column, table.partition.grain
         wanted = T.TimestampType() if grain.sub_day else T.DateType()

@@ -1,4 +1,4 @@
-"""Whether a result over many partitions is the union of the results over each, told from its plan.
+"""Whether a result over many partitions is the union of the results over each, derived from its plan.
 
 Every windowed input has a column that names the partition of its rows. The column is followed by its
 number through the plan: a node keeps partitions apart if it looks at one row at a time, or brings together

@@ -80,7 +80,7 @@ def made(answer: object) -> Ended:
 
 
 def judge(error: Exception) -> Ended:
-    """Tell what an error says about the call."""
+    """Return what an error says about the call."""
     text = str(error).strip() or type(error).__name__
     if isinstance(error, KeyUsed):
         return Ended("key_used", error=text, note=text)
@@ -108,7 +108,7 @@ def without_text(error: Exception) -> TwiceError:
 
 
 def _never_left(error: BaseException) -> bool:
-    """Tell whether no connection was made: nothing can have happened. What an error was raised after says nothing."""
+    """Return whether no connection was made: nothing can have happened. What an error was raised after says nothing."""
     link: object = error
     for _ in range(10):
         if isinstance(link, ConnectionRefusedError | socket.gaierror) or type(link).__name__ in _NAMES:

@@ -195,7 +195,7 @@ class _Paying:
             yield batch
 
     def _count(self, paid: Paid, result: EffectResult) -> bool:
-        """Count an effect; tell whether nothing is owed and no person is asked."""
+        """Count an effect; return whether nothing is owed and no person is asked."""
         record = paid.record
         result.states[record.state] += 1
         result.called += paid.called

@@ -43,7 +43,7 @@ def _find(stages: Sequence[Stage], name: str) -> tuple[str, str]:
         raise UsageError(
             f"the steps {' and '.join(steps)} have a gate {name!r}",
             unchanged="nothing was run",
-            next_step=f'say which one: --accept "{steps[0]}: {name}"',
+            next_step=f'give one of: --accept "{steps[0]}: {name}"',
         )
     if len(matches) > 1:
         raise UsageError(

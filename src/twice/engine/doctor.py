@@ -154,7 +154,7 @@ def _not_fetched(absent: list[str]) -> EnvironmentProblem:
 
 
 def configuration(config: Config) -> Finding:
-    """Tell which configuration is in force."""
+    """Report which configuration is in force."""
     names = ", ".join(config.pipelines) or "no pipelines"
     return Finding("configuration", True, f"{config.source}, profile {config.profile}: {names}")
 
@@ -186,7 +186,7 @@ def _newest(opened: Ledger) -> datetime | None:
 
 
 def _skew(health: Health) -> str:
-    """Tell about clocks that differ; a difference is harmless, as all processes ask the server's."""
+    """Report clocks that differ; a difference is harmless, as all processes ask the server's."""
     seconds = health.ahead.total_seconds()
     if abs(seconds) < 1:
         return ""

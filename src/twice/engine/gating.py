@@ -1,4 +1,4 @@
-"""Gate: the staged rows are judged, partition by partition, before anyone can read them."""
+"""Gate: the staged rows are judged, partition by partition, before readers can see them."""
 
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ def _ask(job: Job, gate: g.Unique | g.Sql | g.Check, partition: Scope, rows: Dat
                 found = [{k: v if k in rows.columns else "(personal)" for k, v in row.items()} for row in found]
             return Failure(gate, partition, "it returned rows", found)
     elif isinstance(said, str) or said is False:
-        return Failure(gate, partition, said or "it said no")
+        return Failure(gate, partition, said or "it returned False")
     return None
 
 

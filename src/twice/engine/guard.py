@@ -99,7 +99,7 @@ def forbidden(df: DataFrame) -> Iterator[tuple[str, str]]:
 
 
 def _is_suspicious(found: object) -> bool:
-    """Tell whether a plan, as Spark writes it down, names anything that must be looked at."""
+    """Return whether a plan, as Spark writes it down, names anything that must be looked at."""
     if isinstance(found, list):
         return any(map(_is_suspicious, found))
     if not isinstance(found, dict):

@@ -89,7 +89,7 @@ def require_unmoved(job: Job, inputs: Sequence[Pinned]) -> None:
 
 
 def _moved(job: Job, pinned: Pinned, version: str | None) -> bool:
-    """Tell whether what was read is another now; tomorrow's rows that arrive meanwhile are none of a window's."""
+    """Return whether what was read is another now; tomorrow's rows that arrive meanwhile are none of a window's."""
     before = dict(pinned.record.partitions)
     if not before:
         return version != pinned.version
@@ -99,7 +99,7 @@ def _moved(job: Job, pinned: Pinned, version: str | None) -> bool:
 
 
 def _differ(before: str, after: str) -> bool:
-    """Compare two fingerprints; of rows that their source cannot compare, nobody can say that they moved."""
+    """Compare two fingerprints; rows that their source cannot compare never count as moved."""
     cannot_tell = f"files:{CANNOT_TELL}"
     return before != after and not (before.startswith(cannot_tell) and after.startswith(cannot_tell))
 
@@ -139,7 +139,7 @@ def located(job: Job) -> list[Pinned]:
 
 
 def arrives_apart(pipeline: Pipeline, step: Step, read: Read) -> bool:
-    """Tell whether rows arrive in other partitions than they happened in, all of it counted in days."""
+    """Return whether rows arrive in other partitions than they happened in, all of it counted in days."""
     table = read.table
     return (
         read.mode == "window"

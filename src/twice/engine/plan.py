@@ -87,6 +87,6 @@ def _check_dimensions(pipeline: Pipeline, step: Step, scope: Scope) -> None:
         if name not in step.writes.dimensions and not isinstance(step.writes.write, Merge | InsertOnly):
             raise UsageError(
                 f"step {step.name} writes {step.writes.name}, which has no dimension {name}: a run for one {name} "
-                "would replace everybody's rows",
+                "would replace the rows of all of them",
                 next_step=f'add "{name}" to dimensions= of the table, or choose other steps with --step',
             )

@@ -29,7 +29,7 @@ def explained(job: Job, error: Exception) -> TwiceError:
         return PermanentError(
             f"{where}: no space left on a disk",
             unchanged=_UNCHANGED,
-            next_step="make room, then run it again; twice maintain removes leftovers",
+            next_step="free some space, then run it again; twice maintain removes leftovers",
         )
     if is_transient(error, job.step.transient):
         return TransientError(f"{where}: {said(job, error)}", unchanged=_UNCHANGED, next_step="run it again later")
@@ -41,7 +41,7 @@ def explained(job: Job, error: Exception) -> TwiceError:
 
 
 def _cancelled(where: str, error: Exception) -> TwiceError | None:
-    """Say who cancelled the Spark jobs of an attempt, inside its step or outside, if somebody did."""
+    """Return who cancelled the Spark jobs of an attempt, inside its step or outside, if they were cancelled."""
     link: BaseException | None = error
     while link is not None:
         text = str(link) if not isinstance(link, TwiceError) else ""

@@ -1,4 +1,4 @@
-"""Make a merged table anew from its history: all its windows computed again, and put in its place in one commit.
+"""Rebuild a merged table from its history: all its windows are computed again and replace it in one commit.
 
 A merge only adds and updates: what a corrected step no longer returns stays in the table. A rebuild computes each
 window with the code and the inputs of now, merges them in order as if the table were empty, and replaces the table
@@ -118,7 +118,7 @@ def plan_rebuild(ledger: Ledger | None, pipeline: Pipeline, step: Step) -> Rebui
 
 
 def rebuild(workshop: Workshop, plan: Rebuild, *, command: str = "") -> RebuildResult:
-    """Compute every window anew, and replace the table by what they make together, in one commit."""
+    """Compute every window again, and replace the table with the result in one commit."""
     pipeline, step = plan.pipeline, plan.step
     scope = Scope(plan.hull)
     tags = {"rebuild": step.writes.name}
@@ -212,5 +212,5 @@ def _together(job: Job, pinned: Sequence[Sequence[Pinned]]) -> list[Pinned]:
 
 
 def _partitions(recorded: Mapping[str, str], job: Job) -> dict[str, str]:
-    """Keep what tells partitions apart; what was seen of many windows has no one fingerprint."""
+    """Keep what tells partitions apart; what was seen of many windows has no single fingerprint."""
     return {key: f"unknown:{job.run}" if key == "window" else text for key, text in recorded.items()}

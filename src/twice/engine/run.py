@@ -244,7 +244,7 @@ def run_step(job: Job, try_once: Callable[[Job], Finding] = recorded_attempt) ->
         raise RetriesExhausted(
             f"step {job.step.name} failed {numbers} times, last: {error.message}",
             unchanged=error.unchanged,
-            next_step="run it again later; exit code 75 tells an orchestrator that it may",
+            next_step="run it again later; exit code 75 means that an orchestrator may retry",
         ) from error
     seconds = time.monotonic() - started
     # Of a shadow readers see nothing yet.

@@ -70,9 +70,9 @@ def _proven(job: Job) -> str:
     except NotDeterministic as error:
         return f"non-deterministic: {error.message}"
     except TwiceError as error:
-        return f"cannot be told yet: {error.message}"
+        return f"not known yet: {error.message}"
     except (PySparkException, Py4JError) as error:
-        return f"cannot be told: {str(error).splitlines()[0]}"
+        return f"not known: {str(error).splitlines()[0]}"
     finally:
         job.stores.release(job.session)
 

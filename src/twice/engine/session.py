@@ -100,7 +100,7 @@ def _private(folder: Path) -> Path:
 
 
 def _submitted() -> bool:
-    """Tell whether spark-submit started this process, and Spark with it."""
+    """Return whether spark-submit started this process, and Spark with it."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
@@ -172,7 +172,7 @@ def _quiet_pyspark() -> None:
 
 
 def is_stopped(session: SparkSession) -> bool:
-    """Tell whether the session's Spark was stopped: PySpark then forgets its handle into the JVM."""
+    """Return whether the session's Spark was stopped: PySpark then forgets its handle into the JVM."""
     return session.sparkContext._jsc is None
 
 

@@ -115,7 +115,7 @@ def _begin(
 def _inherit(
     workshop: Workshop, pipeline: Pipeline, step: Step, known: Mapping[Scope, Output], backfill: str, scope: Scope
 ) -> None:
-    """Record what lies around the range as the shadow's own, and what in the range nobody has recorded."""
+    """Record what is around the range as the shadow's own, and what in the range no run has recorded."""
     assert step.shadow_of is not None  # noqa: S101 - a step of a shadowed pipeline
     table, live = step.shadow_of.writes, Live(workshop)
     mine = Target.of(table, scope, pipeline.zone)
@@ -154,7 +154,7 @@ def remove(workshop: Workshop, name: str, mark: str) -> None:
 def _claimed(
     workshop: Workshop, table: Table, patient: Callable[[], bool], *, fences: bool = True
 ) -> Iterator[Heartbeat]:
-    """Keep everybody else from a table, once they have let go of it; without `fences`, from one that has no rows."""
+    """Keep other runs out of a table, once they have released it; without `fences`, out of one that has no rows."""
     ledger, store = workshop.ledger, cast("Store", workshop.stores.source(table))
     while True:
         try:

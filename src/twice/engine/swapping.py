@@ -65,7 +65,7 @@ def swap(
 ) -> Finding:
     """Publish a shadow by the protocol's own verbs; done twice, the second time changes nothing.
 
-    `look_again` is called once nobody else can publish, and may refuse the swap; `at_last` right before the commit.
+    `look_again` is called once no other run can publish, and may refuse the swap; `at_last` right before the commit.
     """
     job = job_of(workshop, wanted.pipeline, wanted.stage, run)
     table = job.step.writes
@@ -79,7 +79,7 @@ def swap(
 
 
 def superseded(workshop: Workshop, wanted: Swap) -> bool:
-    """Tell whether a table that is written as a whole was newer than the range when its turn came: nothing was made."""
+    """Return whether a table written as a whole was newer than the range when its turn came: nothing was made."""
     table, window = wanted.step.writes, wanted.stage.scope.window
     if not isinstance(table.write, Whole) or window is None:
         return False
@@ -132,7 +132,7 @@ def _publish(job: Job, wanted: Swap, holding: Held, at_last: Callable[[], None])
 
 
 def _is_as_built(job: Job, shadow: Table, known: Mapping[Scope, Output]) -> bool:
-    """Tell from files alone whether the very files that were judged are the ones that are published."""
+    """Return, from files alone, whether exactly the files that were judged are published."""
     if not shadow.id.shadow:  # rows were copied, not files moved
         return False
     target = replace(job.target, table=shadow)

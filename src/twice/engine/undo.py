@@ -188,7 +188,7 @@ def _published(job: Job, attempt: AttemptInfo) -> list[Scope]:
 
 
 def _undone_before(job: Job, attempt: AttemptInfo) -> bool:
-    """Tell whether the scope has gone back already, by an earlier undo of the same run."""
+    """Return whether the scope has gone back already, by an earlier undo of the same run."""
     now = job.store.files(job.session, job.target, job.store.version(job.session, job.step.writes))
     known = known_outputs(job)
     outputs = [known.get(partition) for partition in _published(job, attempt)]
@@ -198,7 +198,7 @@ def _undone_before(job: Job, attempt: AttemptInfo) -> bool:
 
 
 def _made_by(job: Job, attempt: AttemptInfo, partition: Scope, output: Output, files: str) -> bool:
-    """Tell whether a partition is as the attempt left it; a later run that changed nothing may have recorded it."""
+    """Return whether a partition is as the attempt left it; a later run that changed nothing may have recorded it."""
     if output.token == attempt.token:
         return True
     return attempt.version is not None and job.store.files(job.session, job.target, attempt.version)[partition] == files

@@ -1,4 +1,4 @@
-"""Backfills: who works on them, what others want of them, and how they ended.
+"""Backfills: which processes work on them, what they were asked to do, and how they ended.
 
 running ◀──resume── paused        running ──Ctrl-C, or its process died──▶ interrupted, lost ──resume──▶ running
 running ──▶ done, partly (something failed), cancelled
@@ -142,7 +142,7 @@ class Backfills(Book):
                 connection.execute(sa.update(backfills).where(backfills.c.id == backfill).values(**values))
 
     def finish_backfill(self, backfill: str, status: str, error: str = "") -> bool:
-        """End a backfill; the first end counts, and tells the caller so."""
+        """End a backfill; only the first end counts. Return whether this was it."""
         if status not in BACKFILL_ENDS:
             raise UsageError(f"a backfill does not end as {status!r}, but as one of {', '.join(sorted(BACKFILL_ENDS))}")
         with self._write() as connection:
@@ -158,7 +158,7 @@ class Backfills(Book):
         self._switch(backfill, "running", "paused")
 
     def unpause_backfill(self, backfill: str) -> None:
-        """Let the processes that wait go on."""
+        """Let the waiting processes continue."""
         self._switch(backfill, "paused", "running")
 
     def cancel_backfill(self, backfill: str) -> None:
@@ -243,9 +243,9 @@ def _row(connection: sa.Connection, backfill: str, *, lock: bool = False) -> Any
 def at_work(backfill: str, owners: Sequence[Owner], option: str) -> UsageError:
     """Build the error of a wish that processes at work cannot follow."""
     return UsageError(
-        f"{option} is not for a backfill that others work on: {backfill} is at work on {', '.join(map(str, owners))}, "
-        "with the code and the chunks that they know",
-        unchanged="nothing was changed; the other backfills continue",
+        f"{option} cannot be used while other processes work on backfill {backfill}: "
+        f"{', '.join(map(str, owners))}, with the code and the chunks that they started with",
+        unchanged="nothing was changed; those processes continue",
         next_step=f"end them with Ctrl-C, or wait for them; then twice backfill resume {backfill} {option}",
     )
 

@@ -46,7 +46,7 @@ def _taken(path: Path, what: str) -> UsageError:
 
 
 def not_written(path: Path, what: str, why: str) -> LedgerError:
-    """Say that a file could not be written."""
+    """Return the error of a file that could not be written."""
     return LedgerError(
         f"the {what} {path} cannot be written: {why}",
         unchanged="the ledger is as it was, and no half file was left",

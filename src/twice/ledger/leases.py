@@ -99,7 +99,7 @@ class Leases(Book):
             return changed.rowcount == 1
 
     def holds(self, claim: Claim) -> bool:
-        """Tell whether nobody took the claim over and it has not ended; a mere expiry takes nothing away."""
+        """Return whether the claim was neither taken over nor ended; expiry alone takes nothing away."""
         with self._read() as connection:
             return connection.scalar(sa.select(claims.c.id).where(*_held_by(claim))) is not None
 
@@ -223,7 +223,7 @@ def _overlap(ours: Sequence[Scope], theirs: Sequence[Scope]) -> bool:
 
 
 def _hull(scopes: Sequence[Scope]) -> Scope:
-    """The smallest scope without dimensions around all of them: long claims are told apart at a glance."""
+    """The smallest scope without dimensions around all of them: it keeps long claims readable."""
     windows = [scope.window for scope in scopes if scope.window]
     if len(windows) < len(scopes):
         return Scope(None)

@@ -35,7 +35,7 @@ def revision_of(database: Database) -> str | None:
 
 
 def _revision(connection: sa.Connection, database: Database) -> str | None:
-    """Return the ledger's revision, None for a new one; refuse what is no ledger or a newer one."""
+    """Return the ledger's revision, None for a new one; refuse what is not a ledger, or a newer one."""
     names = database.tables(connection)
     if VERSION_TABLE not in names:
         if names:
@@ -57,7 +57,7 @@ def _revision(connection: sa.Connection, database: Database) -> str | None:
 
 
 def no_ledger(database: Database) -> LedgerError:
-    """Say that there is nothing to read."""
+    """Return the error of a ledger that does not exist."""
     return LedgerError(
         f"there is no ledger at {database.place}",
         unchanged="nothing was created",

@@ -71,7 +71,7 @@ class Moving(Book):
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
         except UnicodeDecodeError:
-            raise UsageError(f"{path} is no export of a ledger: it is no text") from None
+            raise UsageError(f"{path} is not an export of a ledger: it is not text") from None
 
     def _import(self, export: _Export, progress: Progress) -> MoveReport:
         done, total = 0, sum(export.rows.values())
@@ -113,7 +113,7 @@ class _Export:
         header = self._next()
         if header is None or header.get("twice_ledger") != FORMAT:
             raise UsageError(
-                f"{path} is no export of a ledger that this twice understands",
+                f"{path} is not an export that this version of twice understands",
                 unchanged="nothing was changed",
                 next_step="write one with `twice ledger export FILE`",
             )
@@ -133,7 +133,7 @@ class _Export:
         while (line := self._next()) is not None:
             name = next(iter(line), "")
             if len(line) != 1 or name not in found:
-                raise self.refusal("it is no row of a ledger's table")
+                raise self.refusal("it is not a row of a ledger's table")
             found[name] += 1
             yield name, self._checked(metadata.tables[name], line[name])
         if found != self.rows:
@@ -157,7 +157,7 @@ class _Export:
         except ValueError:
             raise self.refusal("it is not JSON, or cut off") from None
         if not isinstance(line, dict):
-            raise self.refusal("it is no JSON object")
+            raise self.refusal("it is not a JSON object")
         return line
 
     def _checked(self, table: sa.Table, row: Any) -> dict[str, Any]:
@@ -169,7 +169,7 @@ class _Export:
                 continue
             # bool is an int to Python, not to a database.
             if type(value) is not _plain_type(column).python_type or not _readable(column, value):
-                raise self.refusal(f"{value!r} is no {table.name}.{column.name}")
+                raise self.refusal(f"{value!r} is not a value of {table.name}.{column.name}")
         return row
 
 

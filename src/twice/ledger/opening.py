@@ -87,12 +87,12 @@ def open_ledger(
 
 
 def find_ledger(url: str, *, clock: Clock | None = None) -> Ledger | None:
-    """Open a ledger if there is one: a project that never ran has none, which is no error."""
+    """Open a ledger if there is one: a project that never ran has none, which is not an error."""
     return _open(database_of(url), clock, create=False)
 
 
 def revision_at(url: str) -> Revision:
-    """Tell how far the tables at a URL are; nothing is changed."""
+    """Return how far the tables at a URL are migrated; nothing is changed."""
     database = database_of(url)
     return Revision(database.shown, revision_of(database), REVISIONS[-1])
 

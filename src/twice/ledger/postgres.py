@@ -97,7 +97,7 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """One transaction that sees one state of the ledger, and keeps nobody waiting."""
+        """One transaction that sees one state of the ledger, and makes no other transaction wait."""
         with self.explained(), self.engine.connect() as connection:
             connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():

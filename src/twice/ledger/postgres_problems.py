@@ -12,7 +12,7 @@ _BY_CODE: tuple[tuple[tuple[str, ...], type[LedgerError], str, str, str], ...] =
     (
         ("55P03", "57014"),
         LedgerBusy,
-        "the ledger {url} is busy: others kept it locked for too long",
+        "the ledger {url} is busy: other processes kept it locked for too long",
         _AS_IT_WAS,
         "run the same command again; if it stays so, find who holds it: SELECT * FROM pg_stat_activity",
     ),
@@ -108,7 +108,7 @@ _BY_WORDS: tuple[tuple[tuple[str, ...], type[LedgerError], str, str, str], ...] 
 
 
 def explain(code: str | None, said: str, url: str, schema: str) -> LedgerError:
-    """Return the error that tells a user what the server's code, or the driver's words, mean."""
+    """Return the error that explains the server's code, or the driver's message."""
     # The first line says it; the others repeat it for every address of the host.
     words = {"url": url, "schema": schema, "said": (said.splitlines() or ["no reason given"])[0].strip()}
     if code is not None:

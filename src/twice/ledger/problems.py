@@ -14,7 +14,7 @@ _KNOWN: tuple[tuple[str, type[LedgerError], str, str, str], ...] = (
     (
         "locked",
         LedgerBusy,
-        "the ledger {path} is busy: others kept it locked for too long",
+        "the ledger {path} is busy: other processes kept it locked for too long",
         _AS_IT_WAS,
         "run the same command again; if it stays so, find who holds it: fuser -v {path}",
     ),
@@ -28,7 +28,7 @@ _KNOWN: tuple[tuple[str, type[LedgerError], str, str, str], ...] = (
     (
         "not a database",
         LedgerError,
-        "{path} is not a ledger: it is no SQLite database",
+        "{path} is not a ledger: it is not a SQLite database",
         "the file was left as it is",
         "name another path as the ledger in twice.toml, or put a backup in its place",
     ),
@@ -37,7 +37,7 @@ _KNOWN: tuple[tuple[str, type[LedgerError], str, str, str], ...] = (
         LedgerError,
         "the ledger {path} is damaged",
         "the file was left as it is",
-        "put a backup in its place: tokens go on from what the tables know",
+        "put a backup in its place: tokens continue from those in the tables",
     ),
     (
         "readonly",
@@ -64,7 +64,7 @@ _KNOWN: tuple[tuple[str, type[LedgerError], str, str, str], ...] = (
 
 
 def explain(problem: str, path: Path) -> LedgerError:
-    """Return the error that tells a user what SQLite's message means."""
+    """Return the error that explains SQLite's message."""
     for words, kind, message, unchanged, next_step in _KNOWN:
         if words in problem.lower():
             names = {"path": path, "parent": path.parent}

@@ -38,7 +38,7 @@ _WITH_CLAIM = (
 
 
 class Reading(Book):
-    """The part of the ledger that tells what happened."""
+    """The part of the ledger that returns what happened."""
 
     def runs(self, *, pipeline: str | None = None, limit: int = 50) -> list[RunInfo]:
         """List runs, newest first."""

@@ -54,7 +54,7 @@ class Shadows(Book):
             return _read(connection, backfill)
 
     def begin_swap(self, backfill: str, *, ttl: timedelta, owner: Owner | None = None) -> Shadow:
-        """Take a shadow from built to swapping, with this process at work on it; one that is swapped halfway goes on.
+        """Take a shadow from built to swapping, with this process at work on it; a partly swapped one continues.
 
         Refused while another backfill is at work on the tables: its later chunks would go over the swap.
         """
@@ -67,7 +67,7 @@ class Shadows(Book):
             if others and shadow.state == "swapping":
                 raise ScopeHeld(
                     f"the shadow of backfill {backfill} is being swapped in on {others[0]}",
-                    unchanged="nothing was changed; the other backfill continues",
+                    unchanged="nothing was changed; that process continues",
                     next_step=f"twice backfill show {backfill}",
                 )
             refuse_overlap(connection, now, scope_of(row), list(shadow.tables), but=backfill)
@@ -98,7 +98,7 @@ class Shadows(Book):
             return _write(connection, backfill, replace(shadow, state=state, swapped=done, shown=True))
 
     def begin_drop(self, backfill: str) -> Shadow:
-        """Let nobody build or swap a shadow any more; what was swapped in stays."""
+        """Let no process build or swap a shadow any more; swapped tables stay swapped."""
         with self._write() as connection:
             self.database.lock(connection, backfills)
             shadow = _need(connection, backfill, "building", "swapping", "swapped", "dropping")

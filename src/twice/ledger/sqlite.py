@@ -105,7 +105,7 @@ class SqliteDatabase(Database):
         """SQLite does so by itself."""
 
     def tidy(self) -> None:
-        """Leave write-ahead logging if someone turned it on: the setting stays in the file."""
+        """Leave write-ahead logging if it was turned on: the setting stays in the file."""
         with self.explained(), self.engine.connect() as connection:
             driver: Any = connection.connection.driver_connection
             if driver.execute("PRAGMA journal_mode").fetchone()[0] != "delete":

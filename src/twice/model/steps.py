@@ -69,7 +69,7 @@ def check_signature(step: Step) -> None:
     assert step.function is not None  # noqa: S101 - only called for functions
     if not inspect.isfunction(step.function):
         raise DefinitionError(
-            f"step {step.name}: {step.function!r} is no plain function: write def {step.name}(…) and decorate that"
+            f"step {step.name} must be a plain function, got {step.function!r}: decorate def {step.name}(…)"
         )
     parameters = inspect.signature(step.function).parameters
     if taken := sorted(set(step.reads) & set(OFFERED)):

@@ -22,7 +22,7 @@ _MADE = ("published", "unchanged")
 _NOTHING_MADE = {
     "running": "the run is still at work on it",
     "superseded": "the run wrote nothing: the table held a later window already",
-    "accepted": "the run computed nothing: it accepted a change of code",
+    "accepted": "the run computed nothing: it accepted a code change",
     "lost": "its process ended before it published anything",
     "interrupted": "it was interrupted before it published anything",
     "held": "another run held the scope, so nothing was computed",
@@ -169,7 +169,7 @@ def _other_code(
     """Name what differs between the code that made the rows and the code as it is now."""
     zone = zone_of(info.environment)
     if zone is not None and zone != pipeline.zone.key:
-        why = f"the time zone of {pipeline.name} was {zone} and is {pipeline.zone.key} now, so its windows are others"
+        why = f"the time zone of {pipeline.name} was {zone} and is {pipeline.zone.key} now, so its windows differ"
     elif attempt.code == fingerprint(step):
         return None
     else:

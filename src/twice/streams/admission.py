@@ -21,7 +21,7 @@ _UNCHANGED = "nothing was read, the table is as it was"
 
 
 def has_own_offsets(workshop: Workshop, stream: Stream) -> bool:
-    """Tell whether offsets say by themselves what was read; of files and generated rows the checkpoint keeps more."""
+    """Return whether offsets say by themselves what was read; of files and generated rows the checkpoint keeps more."""
     if isinstance(stream.reads, Table):
         return workshop.stores.source(stream.reads).abilities.kind in ("iceberg", "delta")
     return isinstance(stream.reads, KafkaSource)
@@ -29,7 +29,7 @@ def has_own_offsets(workshop: Workshop, stream: Stream) -> bool:
 
 @dataclass(frozen=True)
 class Admission:
-    """A stream that wants to run: what it declares, and the checkpoint that it would go on with."""
+    """A stream that wants to run: what it declares, and the checkpoint that it would continue from."""
 
     workshop: Workshop
     session: SparkSession

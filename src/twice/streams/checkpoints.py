@@ -65,7 +65,7 @@ class Checkpoint:
 
     @property
     def has_state(self) -> bool:
-        """Tell whether the query remembers keys."""
+        """Return whether the query remembers keys."""
         return self._files.exists(f"{self.path}/state")
 
     def offsets(self, batch: int) -> Offsets:
@@ -82,7 +82,7 @@ class Checkpoint:
             self.offsets(last)
 
     def begin(self, query: str, before: tuple[int, str] | None, next_: tuple[int, str] | None = None) -> None:
-        """Write a checkpoint that goes on after a batch, or that has the next one still to do."""
+        """Write a checkpoint that continues after a batch, or that still has the next one to do."""
         for folder in ("offsets", "commits"):
             self._files.make(f"{self.path}/{folder}")
         self._files.write(f"{self.path}/metadata", json.dumps({"id": query}))

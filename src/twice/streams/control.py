@@ -237,7 +237,7 @@ class Running:
         self._told[number] = (info, done.status, seen[0] if seen else None)
 
     def _report(self, query: StreamingQuery, tell: Tell) -> None:
-        """Tell of batches that have ended since the last look, with what Spark says about them."""
+        """Report the batches that ended since the last look, with Spark's figures."""
         for said in query.recentProgress:
             number = int(said["batchId"])
             if number <= self._reported or number not in self._told:

@@ -175,7 +175,7 @@ class _Given:
                 )
             found = {name: tables[name]} if name in tables else by_name[name]
             if len(found) > 1:
-                raise UsageError(f"inputs: {name} is the name of several tables: say which: {', '.join(found)}")
+                raise UsageError(f"inputs: {name} is the name of several tables: use one of {', '.join(found)}")
             table = next(iter(found.values()))
             self._require_not_chosen(table)
             yield table, rows

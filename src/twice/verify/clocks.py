@@ -11,7 +11,7 @@ LIBRARY = "time_machine"
 
 
 def can_move() -> bool:
-    """Tell whether the library that moves clocks is installed."""
+    """Return whether the library that moves clocks is installed."""
     return importlib.util.find_spec(LIBRARY) is not None
 
 

@@ -57,7 +57,7 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _names_start(write: Write, bound: Bound) -> bool:
-    """Tell whether a rebuilt file or folder is called by the start of the window: then it is one of many."""
+    """Return whether a rebuilt file or folder is called by the start of the window: then it is one of many."""
     holes = set(holes_in(write.target.name))
     return bool(holes & set(names_in(bound.value)))
 
@@ -70,7 +70,7 @@ def _bounds_of(query: Query, *, incremental_only: bool = False) -> Iterator[Boun
 
 
 def _closed(write: Write, column: str) -> bool:
-    """Tell whether some filter on the way bounds the column from above, or pins another time."""
+    """Return whether some filter on the way bounds the column from above, or pins another time."""
     queries = write.query.walk() if write.query is not None else iter(())
     found = [bound for query in queries for bound in _bounds_of(query)]
     return any(

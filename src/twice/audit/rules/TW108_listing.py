@@ -62,7 +62,7 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _decides(job: Job, use: Use) -> bool:
-    """Tell whether what was listed reaches a table; the parts of a folder that the date names are one input."""
+    """Return whether what was listed reaches a table; the parts of a folder that the date names are one input."""
     if use.kind == "listing" and any(
         _OF_A_DATE.search(text) for call in job.calls if call.place.line == use.place.line for text in call.texts
     ):
@@ -78,5 +78,5 @@ def _decides(job: Job, use: Use) -> bool:
 
 
 def _takes_one(job: Job, line: int) -> bool:
-    """Tell whether one file of the listing is chosen, here or in the lines below."""
+    """Return whether one file of the listing is chosen, here or in the lines below."""
     return any(_ONE.search(job.line(number)) for number in range(line, line + 4))

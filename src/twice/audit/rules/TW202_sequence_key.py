@@ -50,7 +50,7 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _numbers_all(job: Job, write: Write) -> bool:
-    """Tell whether an UPDATE of all rows numbers a table that the same file has just made or emptied."""
+    """Return whether an UPDATE of all rows numbers a table that the same file has just made or emptied."""
     if write.mode is not Mode.UPDATE or write.predicate is not None:
         return False
     return any(one.query is not None or one.mode in {Mode.DROP, Mode.TRUNCATE} for one in job.earlier(write))

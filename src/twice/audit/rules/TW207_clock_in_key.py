@@ -57,7 +57,7 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _is_calendar_row(write: Write, column: str) -> bool:
-    """Tell whether today's row is put into a table of days: its key is the day, and a rerun finds it there."""
+    """Return whether today's row is put into a table of days: its key is the day, and a rerun finds it there."""
     by_key = write.mode in {Mode.MERGE, Mode.UPSERT, Mode.INSERT_NEW}
     return by_key and is_day_column(column) and bool(_CALENDAR.search(write.target.last))
 

@@ -67,7 +67,7 @@ def _message(write: Write, *, fails: bool) -> str:
 
 
 def _numbers_rows(job: Job, write: Write) -> bool:
-    """Tell whether the file creates the target with a key that the database counts up: it never collides."""
+    """Return whether the file creates the target with a key that the database counts up: it never collides."""
     return any(
         value.has("sequence") or value.has("random") for one in job.earlier(write) for _, value in one.assignments
     )

@@ -88,7 +88,7 @@ def _is_static(job: Job, write: Write) -> bool:
 
 
 def _is_static_sql(job: Job, write: Write) -> bool:
-    """Tell whether it is `INSERT OVERWRITE … PARTITION (day)` of Spark, without a setting that makes it dynamic."""
+    """Return whether it is `INSERT OVERWRITE … PARTITION (day)` of Spark, without a setting that makes it dynamic."""
     return (
         write.mode is Mode.OVERWRITE_PARTITIONS
         and write.via == "sql"

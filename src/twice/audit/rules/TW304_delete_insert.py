@@ -65,7 +65,7 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _keeps_rows(before: Write | None, write: Write) -> bool:
-    """Tell whether only the keys that are inserted again are deleted: `WHERE id IN (SELECT id FROM batch)`."""
+    """Return whether only the keys that are inserted again are deleted: `WHERE id IN (SELECT id FROM batch)`."""
     predicate = before.predicate if before is not None else None
     return predicate is not None and any(
         part.name == "in" and arg.query is not None and set(arg.query.tables()) & set(write.sources)
@@ -75,7 +75,7 @@ def _keeps_rows(before: Write | None, write: Write) -> bool:
 
 
 def _dropped_by_other_task(before: Write, write: Write) -> bool:
-    """Tell whether one task makes the table anew and another fills it: a retry of the second alone fills it twice."""
+    """Return whether one task makes the table anew and another fills it: a retry of the second alone fills it twice."""
     return before.mode is Mode.DROP and bool(before.task and write.task) and before.task != write.task
 
 

@@ -60,7 +60,7 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _is_held(job: Job, before: Write, write: Write) -> bool:
-    """Tell whether one transaction holds both, on a database that can take a TRUNCATE back."""
+    """Return whether one transaction holds both, on a database that can take a TRUNCATE back."""
     together = before.transaction is not None and before.transaction == write.transaction
     together = together and not committed_between(job, before, write)
     return together and before.task == write.task and job.dialect not in _COMMITS_BY_ITSELF

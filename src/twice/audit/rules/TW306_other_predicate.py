@@ -79,7 +79,7 @@ def _difference(removed: list[Bound], write: Write) -> str:
 
 
 def _is_open(bound: Bound, removed: list[Bound]) -> bool:
-    """Tell whether a delete takes everything after a moment, so that an old window takes the newer ones along."""
+    """Return whether a delete takes everything after a moment, so that an old window takes the newer ones along."""
     return bound.op in {">", ">="} and not any(
         one.column == bound.column and one.op in {"<", "<=", "=", "in"} for one in removed
     )
@@ -113,7 +113,7 @@ def _further(removed: Bound, brought: list[Bound]) -> str:
 
 
 def _related(one: Expr, other: Expr) -> bool:
-    """Tell whether two values are computed from the same parameter, so that they can be compared."""
+    """Return whether two values are computed from the same parameter, so that they can be compared."""
     left, right = shape(one), shape(other)
     return left != right and (left in right or right in left)
 
@@ -139,7 +139,7 @@ def _absent(bound: Bound, removed: list[Bound], by_column: dict[str, list[Bound]
 
 
 def _is_one_of_many(bound: Bound, removed: list[Bound], by_column: dict[str, list[Bound]]) -> bool:
-    """Tell whether a delete names one fixed row, and the insert brings a window of rows by another column."""
+    """Return whether a delete names one fixed row, and the insert brings a window of rows by another column."""
     fixed = bound.op == "=" and bound.value.kind == "literal" and is_key_column(bound.column)
     dated = any(is_given(one.value) for found in by_column.values() for one in found)
     return fixed and dated and not any(one.column in by_column for one in removed)

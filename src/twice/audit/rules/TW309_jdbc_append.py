@@ -41,6 +41,6 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _only_labelled(write: Write) -> bool:
-    """Tell whether a micro-batch stores its number without looking for it: JDBC has nothing that refuses a repeat."""
+    """Return whether a micro-batch stores its number without looking for it: JDBC has nothing that refuses a repeat."""
     batch = write.batch_id_used if write.stream_batch_id else write.stream  # without the number it is TW701
     return batch and not write.checkpointed and not is_staging(write.target)

@@ -53,7 +53,7 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _remembers(job: Job, write: Write) -> bool:
-    """Tell whether the database skips files that it has loaded before."""
+    """Return whether the database skips files that it has loaded before."""
     if write.via != "copy":
         return False
     said = " ".join(job.line(number) for number in (write.place.line, write.place.line + 1))

@@ -49,5 +49,5 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _has_no_key(query: Query) -> bool:
-    """Tell whether the columns of a message are spelled out, and none is its key."""
+    """Return whether the columns of a message are spelled out, and none is its key."""
     return query.column("value") is not None and query.column("key") is None

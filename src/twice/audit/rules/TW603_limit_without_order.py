@@ -71,7 +71,7 @@ _TRYING = re.compile(r"\s*(el)?if\b.*(debug|dev|test|sample|limit|local|dry|smal
 
 
 def _ordered(query: Query) -> bool:
-    """Tell whether the rows are in an order, also that of the query right below."""
+    """Return whether the rows are in an order, also that of the query right below."""
     while True:
         if query.order_by:
             return True

@@ -82,7 +82,7 @@ def _at_random(order: list[Order] | tuple[Order, ...]) -> Iterator[Place]:
 
 
 def _is_drawn(job: Job, use: Use) -> bool:
-    """Tell whether a SQL statement stores a random number beside what it reads; made-up rows are test data."""
+    """Return whether a SQL statement stores a random number beside what it reads; made-up rows are test data."""
     called = use.name.lower().partition("(")[0].rpartition(".")[2]
     if use.write is None or called not in SEEDABLE or job.language not in {"sql", "dbt"}:
         return False

@@ -100,7 +100,7 @@ _MOMENT = re.compile(
 
 
 def _of_load(window: Expr) -> bool:
-    """Tell whether the order is by the time of a load, which is the same for all rows of one delivery."""
+    """Return whether the order is by the time of a load, which is the same for all rows of one delivery."""
     return is_arrival_column(window.order_by[0].expr.columns()[0])
 
 
@@ -128,7 +128,7 @@ def _keeps_one(part: Expr) -> bool:
 
 
 def _keeps_few(part: Expr) -> bool:
-    """Tell whether it keeps the first rows of a group, one or several: rn <= 10."""
+    """Return whether it keeps the first rows of a group, one or several: rn <= 10."""
     if part.kind != "op" or part.name not in {"=", "<", "<="} or len(part.args) != 2:
         return False
     return part.args[1].kind == "literal" and str(part.args[1].value).isdigit()

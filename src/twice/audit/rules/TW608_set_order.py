@@ -51,6 +51,6 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _lists_lines(use: Use) -> bool:
-    """Tell whether the items become the lines of a text file, in the order of the set."""
+    """Return whether the items become the lines of a text file, in the order of the set."""
     lines = use.write is not None and use.write.via == "pandas" and use.write.target.kind == "path"
     return lines and use.name.startswith(("list(", "tuple("))

@@ -38,7 +38,7 @@ def status(
 ) -> list[StepStatus]:
     """Look at every step of a pipeline; without bounds, from the first to the last known partition.
 
-    `live` tells what the written tables hold now, `sources` what the inputs do.
+    `live` returns what the written tables hold now, `sources` what the inputs hold.
     """
     with _no_search_for_cycles():
         records = [Record.of(ledger, pipeline, step, start, end) for step in pipeline.ordered()]
@@ -169,7 +169,7 @@ class _Judge:
             return _TOUCHED
         last = max(newer, key=lambda each: each.run or "")
         values = ", ".join(f"{name}={value}" for name, value in dimensions_of(last.dimensions))
-        text = f"run {last.run} wrote to it for {values} alone since: whether the rest is as it was cannot be told"
+        text = f"run {last.run} wrote to it for {values} alone since: whether the other rows changed is not known"
         return Reason("touched", str(last.run), text)
 
     def _policy(self, change: Change, holding: Holding) -> str:

@@ -1,4 +1,4 @@
-"""Tables and views of a Spark catalog as a source that cannot tell its versions."""
+"""Tables and views of a Spark catalog as a source without versions."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class CatalogSource:
         return ".".join(quote(part) for part in (self._catalog, *table.id.parts[1:]))
 
     def exists(self, session: SparkSession, table: Table) -> bool:
-        """Tell whether the catalog has such a table or view."""
+        """Return whether the catalog has such a table or view."""
         return session.catalog.tableExists(self.name(table))
 
     def version(self, session: SparkSession, table: Table) -> str | None:
-        """Say that there is one, but not which: a catalog table cannot tell."""
+        """Return an unknown version: a catalog table has none."""
         return UNVERSIONED if self.exists(session, table) else None
 
     def read(self, session: SparkSession, table: Table, version: str | None) -> DataFrame:
@@ -63,7 +63,7 @@ class CatalogSource:
         return {partition: f"{CANNOT_TELL}{uuid.uuid4().hex}" for partition in target.partitions}
 
     def seen(self, session: SparkSession, table: Table, event: Window, zone: ZoneInfo) -> str | None:  # noqa: ARG002
-        """Say that the source cannot tell."""
+        """Return that the source has no fingerprint."""
         return None
 
     def release(self, session: SparkSession) -> None:

@@ -1,7 +1,7 @@
 """The only module that talks to Delta's Java classes.
 
 Spark SQL cannot make staged files part of a table, set a transaction id and change a property in one
-commit; Delta's own transaction can, and it says so when somebody else was first.
+commit; Delta's own transaction can, and it fails when another commit came first.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def java_class(error: BaseException) -> str:
 
 
 def is_commit_race(error: BaseException) -> bool:
-    """Tell whether somebody else's commit came first: look again and try again."""
+    """Return whether another commit came first: look again and try again."""
     name = java_class(error)
     return name.endswith(("MetadataChangedException", "ProtocolChangedException", "CommitFailedException")) or (
         "Concurrent" in name.rpartition(".")[2]

@@ -75,7 +75,7 @@ def conditions(target: Target) -> list[str]:
 
 
 def inside(target: Target, partition: Mapping[str, object]) -> bool:
-    """Tell whether a file's partition meets these conditions."""
+    """Return whether a file's partition meets these conditions."""
     for name, wanted in target.scope.dimensions:
         if partition.get(name) is None or str(partition[name]) != wanted:
             return False

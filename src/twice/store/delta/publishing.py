@@ -1,7 +1,7 @@
 """Publish: one commit that takes the staged files in, takes the scope's old ones out, and says the token.
 
-The token is a transaction id of Delta's: each scope has one, and it only grows. Whoever takes a claim over
-raises it to that claim's token. A transaction that has asked for it cannot commit once it has changed, so
+The token is a transaction id of Delta's: each scope has one, and it only grows. The run that takes a
+claim over raises it to that claim's token. A transaction that has asked for it cannot commit once it has changed, so
 of publish and fence only one can succeed. An error while committing is unknown, not failed: the log is
 asked before anything else.
 """
@@ -167,7 +167,7 @@ def _operation(session: SparkSession, stage: DeltaStage) -> Any:
 
 
 def _remember(transaction: Any, remember: Mapping[str, str], stage: DeltaStage | None = None) -> bool:
-    """Put properties and new columns into the transaction; tell whether there were any."""
+    """Put properties and new columns into the transaction; return whether there were any."""
     live = transaction.metadata()
     known = jvm.configuration(live)
     new = {name: value for name, value in remember.items() if known.get(name) != value}
@@ -187,9 +187,9 @@ def _remember(transaction: Any, remember: Mapping[str, str], stage: DeltaStage |
 
 
 def _require_unchanged(session: SparkSession, stage: DeltaStage, transaction: Any) -> list[jvm.FileInfo]:
-    """Refuse if somebody changed the scope since the stage was opened; compaction is no change.
+    """Refuse if another writer changed the scope since the stage was opened; compaction does not count.
 
-    Returns the scope's files; to have asked for them makes the commit fail if others come in between.
+    Returns the scope's files; asking for them makes the commit fail if another commit comes in between.
     """
     now_at = int(transaction.snapshot().version())
     now = jvm.files_read(session, transaction, stage.target, stage.snapshot, stage.base_files)

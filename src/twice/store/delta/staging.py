@@ -57,7 +57,7 @@ class DeltaStage(Stage):
 
     @property
     def adds_columns(self) -> bool:
-        """Tell whether the staged files have columns that the table does not have yet."""
+        """Return whether the staged files have columns that the table does not have yet."""
         return self.metadata is not None and str(self.metadata.schemaString()) != self.base_schema
 
     @property
@@ -71,7 +71,7 @@ class DeltaStage(Stage):
         return self._writer.metadata() if self._writer is not None else None
 
     def listed(self, table: Table, version: str) -> bool:
-        """Tell whether `base_files` are all files of a table at a version."""
+        """Return whether `base_files` are all files of a table at a version."""
         return self.target.table == table and self.base == version and not conditions(self.target)
 
     def after(self) -> list[jvm.FileInfo]:

@@ -1,4 +1,4 @@
-"""What a `files` store may say in the configuration, and what Spark's reader is told."""
+"""The configuration of a `files` store, and the options of Spark's reader."""
 
 from __future__ import annotations
 

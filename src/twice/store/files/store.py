@@ -47,7 +47,7 @@ class FilesSource:
         return "/".join([self._settings.path, *table.id.parts[1:]])
 
     def exists(self, session: SparkSession, table: Table) -> bool:
-        """Tell whether the folder is there."""
+        """Return whether the folder is there."""
         return listing.exists(session, self.folder(table))
 
     def version(self, session: SparkSession, table: Table) -> str | None:
@@ -145,7 +145,7 @@ class FilesSource:
 
 
 def _inside(target: Target, name: str, text: str | None) -> bool:
-    """Tell whether a folder `name=text` may hold files of the target."""
+    """Return whether a folder `name=text` may hold files of the target."""
     partition, bounds = target.table.partition, target.bounds()
     if partition is None or bounds is None or name.lower() != partition.column.lower():
         return True

@@ -181,7 +181,7 @@ def _literal(value: object) -> str:
 
 
 def is_commit_race(error: BaseException) -> bool:
-    """Tell whether somebody else's commit came first: reload and try again."""
+    """Return whether another commit came first: reload and try again."""
     name = java_class(error)
     if name.endswith(("CommitFailedException", "PendingUpdateFailedException")):
         return True

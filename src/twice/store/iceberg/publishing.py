@@ -1,6 +1,6 @@
 """Publish: one Iceberg transaction that moves staged files to main and drops the branch.
 
-The branch is the fence. Whoever takes a claim over drops the branch; this transaction contains
+The branch is the fence. The run that takes a claim over drops the branch; this transaction contains
 the removal of the same branch, so of the two commits only one can succeed. An error while
 committing is unknown, not failed: the token is looked up in the table before anything else.
 """
@@ -173,7 +173,7 @@ def _look_up(session: SparkSession, stage: IcebergStage) -> Any | None:
 
 
 def _require_unchanged(session: SparkSession, table: Any, stage: IcebergStage) -> None:
-    """Refuse if somebody changed the scope since the stage was opened; compaction is no change."""
+    """Refuse if another writer changed the scope since the stage was opened; compaction does not count."""
     current = stage.line.head(table)
     if current is None or str(current.snapshotId()) == stage.base:
         if current is not None or stage.base is None:

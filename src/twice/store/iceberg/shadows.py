@@ -123,7 +123,7 @@ def drop(session: SparkSession, table: Table, shadow: Table) -> bool:
 def undo(session: SparkSession, table: Table, shadow: Table) -> None:
     """Remove a table that was made for the shadow and stayed empty, or else the columns that it added.
 
-    The caller holds the table: nobody begins to write it meanwhile.
+    The caller holds the table: no other run starts to write it meanwhile.
     """
     jvm.retried(lambda: _undo(session, table, Line.of(shadow.id)))
 
@@ -205,13 +205,13 @@ def _undo(session: SparkSession, table: Table, line: Line) -> None:
 
 
 def _only_its(live: Any, line: Line) -> bool:
-    """Tell whether a table was made for the shadow, stayed empty, and serves nobody else."""
+    """Return whether a table was made for the shadow, stayed empty, and has no other use."""
     made = live.properties().get(line.key(CREATED)) is not None
     return made and live.currentSnapshot() is None and live.refs().isEmpty()
 
 
 def _unneeded(live: Any, line: Line) -> list[str]:
-    """Name the columns that were added for this shadow and serve nobody else."""
+    """Name the columns that were added for this shadow and have no other use."""
     if live.currentSnapshot() is None:
         return []
     there = {str(column.name()) for column in items_of(live.schema().columns())}

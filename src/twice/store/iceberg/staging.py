@@ -212,7 +212,7 @@ def _ordered(session: SparkSession, stage: IcebergStage, rows: DataFrame) -> Dat
 
 
 def _fits_in_memory(session: SparkSession, rows: DataFrame) -> bool:
-    """Tell whether Spark expects the whole result to fill no more than a quarter of the driver's heap."""
+    """Return whether Spark expects the whole result to fill no more than a quarter of the driver's heap."""
     expected = int(str(rows._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
     return expected <= int(jvm.gateway(session).java.lang.Runtime.getRuntime().maxMemory()) // 4
 

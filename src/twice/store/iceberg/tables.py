@@ -196,7 +196,7 @@ def _added_after(live: Any, line: Line, here: Mapping[str, object], new: list[st
 
 
 def _is_same(kind: T.DataType, there: T.DataType, narrow: str | None) -> bool:
-    """Tell whether a step makes what a column holds: its very type, or the narrower one that it was created for."""
+    """Return whether a step makes what a column holds: its very type, or the narrower one that it was created for."""
     return plain(kind) == there or (_kept(kind) == there and narrow == kind.simpleString())
 
 

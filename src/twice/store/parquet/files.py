@@ -45,7 +45,7 @@ class Files(Protocol):
         """List a folder; one that is not there is empty."""
 
     def exists(self, path: str) -> bool:
-        """Tell whether something is there."""
+        """Return whether something is there."""
 
     def read(self, path: str) -> str | None:
         """Return a file's text; None if it is not there."""
@@ -80,7 +80,7 @@ def problem(error: OSError, path: str) -> TwiceError:
         return EnvironmentProblem(
             f"{path}: {said}",
             unchanged="published rows stay readable",
-            next_step="make room, then run it again: it goes on from what is there",
+            next_step="free some space, then run it again: it continues from what is there",
         )
     if error.errno in _REFUSED:
         return StoreRefused(
@@ -118,7 +118,7 @@ class LocalFiles:
         return sorted(found, key=lambda entry: entry.name)
 
     def exists(self, path: str) -> bool:
-        """Tell whether something is there."""
+        """Return whether something is there."""
         with explained(path):
             return Path(path).exists()
 
@@ -162,7 +162,7 @@ class LocalFiles:
             raise problem(error, target) from error
 
     def remove(self, path: str) -> None:
-        """Remove a folder; somebody else may be removing it, or be writing into it once more."""
+        """Remove a folder; another process may be removing it, or still be writing into it."""
         for left in reversed(range(_TRIES)):
             try:
                 shutil.rmtree(path)

@@ -1,7 +1,7 @@
 """The table's log: numbered entries, of which each is made by one process only.
 
 An entry is a folder that moves to its number in one step, and a number that is taken cannot be taken
-again. So whoever makes an entry has seen the one before it, and of two processes that would follow
+again. So the process that makes an entry has seen the one before it, and of two processes that would follow
 the same entry one fails and looks again. The last entry says everything: the version, the columns,
 which claims have ended and how. Numbers are never used twice: old entries are emptied, not removed.
 """

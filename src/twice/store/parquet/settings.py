@@ -42,5 +42,5 @@ def root_of(store: StoreConfig, root: Path) -> str:
 
 
 def is_local(root: str) -> bool:
-    """Tell whether the store lies on a disk of this machine."""
+    """Return whether the store lies on a disk of this machine."""
     return root.startswith("/")

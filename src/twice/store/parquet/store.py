@@ -56,7 +56,7 @@ class ParquetStore:
         self._stages: OpenStages[ParquetStage] = OpenStages()
 
     def exists(self, session: SparkSession, table: Table) -> bool:
-        """Tell whether the table is there."""
+        """Return whether the table is there."""
         folder = self._folder(session, table)
         head = swap.settle(folder)
         return (head is not None and not folder.is_gone(head)) or folder.has_data()

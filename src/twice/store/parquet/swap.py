@@ -1,4 +1,4 @@
-"""The swap: what a publish decided is carried out by whoever comes first, and each move happens once.
+"""The swap: what a publish decided is carried out by the first process that comes, and each move happens once.
 
 Every process may do the same moves at the same time, and one that was stopped may wake up after all of
 them are done, or after the next publish. Two things keep that harmless. What comes in leaves the stage,

@@ -94,7 +94,7 @@ def _check_sqlite(database: Database, connection: sa.Connection, table: Table) -
 
 
 def _check_spelling(database: Database, connection: sa.Connection, table: Table) -> None:
-    """Refuse times that others spelt in another way: scopes are compared as texts, and would not find them."""
+    """Refuse times that another writer spelt in another way: scopes are compared as texts, and would not find them."""
     if table.partition is None:
         return
     place, length = database.quoted(table.partition.column), 32 if table.partition.grain.sub_day else 10

@@ -90,7 +90,7 @@ class Database:
                 raise CommitUnknown(problem) from None
 
     def _begun(self, connection: sa.Connection, look: Look | None) -> sa.RootTransaction:
-        """Begin to write; as long as others commit between the look and the lock, look again, a few times."""
+        """Begin to write; if other connections commit between the look and the lock, look again, a few times."""
         for _ in range(_LOOKS if look is not None and self.dialect == "sqlite" else 0):
             assert look is not None  # noqa: S101 - else there is nothing to repeat
             connection.execution_options(twice_write=False)

@@ -170,7 +170,7 @@ class Changes:
         return sa.select(sa.func.left(digest, 32), sa.literal(name), key, change, payload).order_by(*mine)
 
     def _deleted(self, rows: sa.Table) -> sa.ColumnElement[bool]:
-        """Tell whether a row is marked as deleted; a merge keeps such rows."""
+        """Return whether a row is marked as deleted; a merge keeps such rows."""
         write = self._table.write
         if not isinstance(write, Merge) or write.tombstone is None:
             return sa.false()

@@ -17,10 +17,10 @@ _TRANSIENT = ("08", "40", "53", "57P", "55P03", "55006", "25P03", "57014")
 # What SQLite and drivers without SQLSTATE say; then the kind of error, and what to do about it.
 _WORDS: tuple[tuple[str, type[TwiceError], str, str], ...] = (
     ("locked", TransientError, *_LOCKED),
-    ("is full", PermanentError, "the disk is full", "make room, then run it again"),
+    ("is full", PermanentError, "the disk is full", "free some space, then run it again"),
     ("readonly", StoreRefused, "it cannot be written", "let this user write to the file and to its folder"),
     ("unable to open", StoreRefused, "the file cannot be opened", "check the url of the store, and who may use it"),
-    ("not a database", StoreRefused, "the file is no SQLite database", "correct the url of the store"),
+    ("not a database", StoreRefused, "the file is not a SQLite database", "correct the url of the store"),
     ("malformed", StoreRefused, "the file is damaged", "put a backup in its place"),
     ("disk i/o", TransientError, "the disk did not answer", "run it again; look at the disk if it stays so"),
     ("password", StoreRefused, "the user or password was not accepted", "correct the url of the store"),
@@ -42,12 +42,12 @@ def state_of(error: BaseException) -> str:
 
 
 def is_definite(error: BaseException) -> bool:
-    """Tell whether the database itself refused a commit, so that nothing landed."""
+    """Return whether the database itself refused a commit, so that nothing landed."""
     return state_of(error)[:2] in {"23", "40", "22", "44"}
 
 
 def explain(error: BaseException, shown: str, secrets: tuple[str, ...] = ()) -> TwiceError:
-    """Return the error that tells a user what a driver's message means; `shown` is the database without password."""
+    """Return the error that explains a driver's message; `shown` is the database without password."""
     state = state_of(error)
     text = _first_line(str(error), secrets)
     if state:
@@ -69,7 +69,7 @@ def explain(error: BaseException, shown: str, secrets: tuple[str, ...] = ()) -> 
 
 
 def missing_driver(shown: str, package: str) -> EnvironmentProblem:
-    """Say that a driver is not installed."""
+    """Return the error of a driver that is not installed."""
     return EnvironmentProblem(
         f"{shown}: the driver for this database is not installed", next_step=f"pip install '{package}'"
     )

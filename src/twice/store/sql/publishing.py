@@ -105,7 +105,7 @@ def fence(database: Database, table: TableName, token: int, *, own: bool = False
 
 
 def drop_leftover(database: Database, table: TableName, token: int) -> None:
-    """Drop a staging table; one that somebody is still writing to is dropped by a later claim."""
+    """Drop a staging table; one that is still being written to is dropped by a later claim."""
     with database.look() as connection:
         if token not in books.stage_tokens(connection, table, database.schema(table)):
             return
@@ -266,7 +266,7 @@ def _move_by_key(
 
 
 def _is_verbatim(connection: sa.Connection, database: Database, stage: SqlStage) -> bool:
-    """Tell whether rows arrive in a table of SQLite as they were staged: no trigger or default changes them."""
+    """Return whether rows arrive in a table of SQLite as they were staged: no trigger or default changes them."""
     assert stage.schema is not None  # noqa: S101 - what is published was staged
     if database.dialect != "sqlite" or {column.name for column in stage.columns} != set(stage.schema.names):
         return False
@@ -297,7 +297,7 @@ def _properties(entry: books.Entry, remember: Mapping[str, str]) -> dict[str, st
 
 
 def _alike(before: int, after: int) -> bool:
-    """Tell whether the numbers of rows leave it open that few rows differ."""
+    """Return whether the numbers of rows leave it open that few rows differ."""
     return bool(before) and bool(after) and abs(before - after) <= 0.2 * max(before, after)
 
 
@@ -312,7 +312,7 @@ def _require_rows(stage: SqlStage, taken: int, wanted: int) -> None:
 
 
 def _require_unchanged(connection: sa.Connection, look: prints.Look, stage: SqlStage) -> None:
-    """Refuse if somebody changed the scope since the stage was opened."""
+    """Refuse if another writer changed the scope since the stage was opened."""
     target, now = stage.target, look.now(connection)
     if now != dict(stage.prints):
         changed = [

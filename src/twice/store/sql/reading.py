@@ -1,4 +1,4 @@
-"""Reading tables of a SQL database with Spark, and telling whether they changed."""
+"""Reading tables of a SQL database with Spark, and finding out whether they changed."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def _moment(
 
 
 def _rows_if_told(connection: sa.Connection, database: Database, table: Table) -> int | None:
-    """Estimate the rows of a table of Postgres; None for a view, whose rows do not tell who wrote them."""
+    """Estimate the rows of a table of Postgres; None for a view, whose rows do not name their writer."""
     query = sa.text("SELECT relkind::text AS kind, reltuples AS rows FROM pg_class WHERE oid = to_regclass(:name)")
     found = connection.execute(query, {"name": database.relation(table.id)}).first()
     return int(found.rows) if found is not None and found.kind in {"r", "m", "p"} else None

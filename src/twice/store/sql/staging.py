@@ -237,7 +237,7 @@ def _insert(database: Database, session: SparkSession, stage: SqlStage, rows: Da
 
 
 def _require_open(database: Database, stage: SqlStage) -> None:
-    """Say that the claim is lost, if that is why its staging table could not be written."""
+    """Return the error of a lost claim, if that is why its staging table could not be written."""
     found = books.books(database, stage.target.table.id)
     try:
         with database.look() as connection:

@@ -40,7 +40,7 @@ class SqlStore:
         self._stages: OpenStages[SqlStage] = OpenStages()
 
     def exists(self, session: SparkSession, table: Table) -> bool:  # noqa: ARG002 - the driver asks itself
-        """Tell whether the table is there."""
+        """Return whether the table is there."""
         with self.database.look() as connection:
             return bool(self.database.columns(connection, table.id))
 
@@ -66,7 +66,7 @@ class SqlStore:
         dimensions: Mapping[str, str],
         zone: ZoneInfo,
     ) -> DataFrame:
-        """Read what lies in the cut: the database is asked for nothing else."""
+        """Read the rows in the cut: the database is asked for nothing else."""
         rows = reading.read(self.database, session, table, version, reading.Within(cut, dimensions, zone))
         return self._restored(table, rows)
 

@@ -237,7 +237,7 @@ def _extend(
 
 
 def _only_wider(was: T.DataType, kind: T.DataType, database: Database, column: Column) -> bool:
-    """Tell whether the column was widened by hand to hold what the step makes now."""
+    """Return whether the column was widened by hand to hold what the step makes now."""
     old = declared_type(was, database.dialect)
     return (
         fits(column.declared, kind, database.dialect)

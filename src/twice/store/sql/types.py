@@ -140,17 +140,17 @@ def declared_type(kind: T.DataType, dialect: Dialect) -> str:
 
 
 def is_plain(kind: T.DataType) -> bool:
-    """Tell whether a type is not nested."""
+    """Return whether a type is not nested."""
     return isinstance(kind, T.DecimalType | T.StringType) or type(kind) in _SCALARS
 
 
 def is_json(kind: T.DataType, dialect: Dialect) -> bool:
-    """Tell whether a type is kept as JSON."""
+    """Return whether a type is kept as JSON."""
     return not is_plain(kind) and not (dialect == "postgres" and is_array(kind))
 
 
 def is_array(kind: T.DataType) -> bool:
-    """Tell whether a type is an array of plain values."""
+    """Return whether a type is an array of plain values."""
     return isinstance(kind, T.ArrayType) and is_plain(kind.elementType)
 
 
@@ -168,7 +168,7 @@ def spark_type(declared: str, dialect: Dialect) -> T.DataType | None:
 
 
 def fits(declared: str, kind: T.DataType, dialect: Dialect) -> bool:
-    """Tell whether a live column holds every value of a Spark type and gives it back as it was."""
+    """Return whether a live column holds every value of a Spark type and gives it back as it was."""
     text, wanted = declared.strip().lower(), declared_type(kind, dialect).lower()
     if isinstance(kind, T.DecimalType) and (number := _DECIMAL.fullmatch(text)):
         if not number[1]:  # numeric without a limit
@@ -227,7 +227,7 @@ def _restore(name: str, found: T.DataType, wanted: T.DataType) -> SparkColumn:
 
 
 def _require_json(kind: T.DataType, dialect: Dialect) -> None:
-    """Refuse what JSON would not give back: keys that are no strings, types without a text of their own."""
+    """Refuse what JSON would not give back: keys that are not strings, types without a text of their own."""
     if isinstance(kind, T.MapType):
         if not isinstance(kind.keyType, T.StringType):
             raise SchemaRefused(

@@ -75,7 +75,7 @@ def _side_by_side(cells: Sequence[Cell], evidence: Evidence) -> Iterator[str]:
 
 
 def is_long(finding: Finding) -> bool:
-    """Tell whether a terminal shows only a part of the evidence."""
+    """Return whether a terminal shows only a part of the evidence."""
     return finding.evidence is not None and len(finding.evidence.cells) > _SHOWN
 
 

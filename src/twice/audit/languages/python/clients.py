@@ -80,7 +80,7 @@ def sends(made_by: str, method: str) -> EffectKind | None:
 
 
 def reads(made_by: str, method: str) -> bool:
-    """Tell whether a method only asks a service."""
+    """Return whether a method only asks a service."""
     return method in _READS and family(made_by) == "http"
 
 

@@ -33,7 +33,7 @@ def publish(interp: Interpreter, function: Function, result: Value) -> None:
 
 
 def is_dbt_model(node: ast.FunctionDef) -> bool:
-    """Tell whether a function is a model of dbt: `def model(dbt, session)`."""
+    """Return whether a function is a model of dbt: `def model(dbt, session)`."""
     return node.name == "model" and [one.arg for one in node.args.args][:1] == ["dbt"] and len(node.args.args) == 2
 
 

@@ -48,7 +48,7 @@ _FETCHES = re.compile(
 
 
 def _may_decide(interp: Interpreter, origin: Origin) -> bool:
-    """Tell whether the newest of a table is known before the table is written; after that it only checks."""
+    """Return whether the newest of a table is known before the table is written; after that it only checks."""
     return origin.kind == "watermark" and not any(
         same_table(origin.table, write.target.name) for write in interp.job.writes
     )

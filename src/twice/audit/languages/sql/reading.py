@@ -100,7 +100,7 @@ _FORBIDS = frozenset({"GRANT", "REVOKE", "EXPLAIN", "COMMENT", "PRINT", "RAISERR
 
 
 def _writes_after_all(chunk: Sequence[Token]) -> bool:
-    """Tell whether the words of a statement of which nothing was read say that it writes."""
+    """Return whether the words of a statement of which nothing was read say that it writes."""
     words = _upper(chunk)
     if words[0].split(" ", maxsplit=1)[0] in _FORBIDS or _routine(words[:6]):
         return False
@@ -337,7 +337,7 @@ def _parse_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: Sql
 
 
 def _reads_alone(part: exp.Expression | None, whole: exp.Expression | None) -> bool:
-    """Tell whether a part is a statement by itself; of what was taken as a mere command, no part may be one again."""
+    """Return whether a part is a statement by itself; of what was taken as a mere command, no part may be one again."""
     return part is not None and (whole is None or not isinstance(part, exp.Command))
 
 
@@ -356,7 +356,7 @@ def _merge_inside(chunk: list[Token]) -> list[Token]:
 
 
 def _query_is_given(chunk: Sequence[Token]) -> bool:
-    """Tell whether the query of an INSERT is handed in as a whole: `INSERT INTO {table} {query}`."""
+    """Return whether the query of an INSERT is handed in as a whole: `INSERT INTO {table} {query}`."""
     named = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.R_PAREN}
     return chunk[0].text.upper() == "INSERT" and any(
         HOLE.fullmatch(token.text) and before.token_type in named for before, token in pairwise(chunk[2:])
@@ -417,5 +417,5 @@ def _start(chunk: Sequence[Token]) -> str:
 
 
 def is_mode(item: Item, mode: Mode) -> bool:
-    """Tell whether an item is a write of that mode."""
+    """Return whether an item is a write of that mode."""
     return isinstance(item, Write) and item.mode is mode
