@@ -72,7 +72,6 @@ NOT_YET: set[str] = {
     "examples/payments_api",
     "examples/shop",
     "examples/unsafe",
-    "src/twice/audit",
 }
 
 # Generated from docstrings that are read here, and from sample jobs.

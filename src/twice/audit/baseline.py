@@ -1,4 +1,4 @@
-"""A baseline: the findings of today, so that from now on only new ones are told."""
+"""A baseline: today's findings, so that only new ones are reported from now on."""
 
 from __future__ import annotations
 
@@ -100,4 +100,4 @@ def _read(file: Path) -> Counter[Mark]:
     except FileNotFoundError:
         raise UsageError(f"there is no baseline {file}", next_step=f"twice audit … --write-baseline {file}") from None
     except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{file} is no baseline of twice audit: {error}") from None
+        raise UsageError(f"{file} is not a baseline of twice audit: {error}") from None

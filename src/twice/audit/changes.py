@@ -40,11 +40,11 @@ def since(base: str, folder: Path) -> Changes:
     """Ask git for the lines that changed since `base` branched off."""
     top = Path(_git(["rev-parse", "--show-toplevel"], folder).strip())
     if base.startswith("-"):
-        raise UsageError(f"{base!r} is no commit")
+        raise UsageError(f"{base!r} is not a commit")
     _git(
         ["rev-parse", "--verify", "--quiet", f"{base}^{{commit}}"],
         folder,
-        f"{base!r} is no commit of the repository {top}",
+        f"{base!r} is not a commit of the repository {top}",
     )
     start = _git(["merge-base", base, "HEAD"], folder, fallback=base).strip()
     text = _git(

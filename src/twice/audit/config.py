@@ -187,7 +187,7 @@ def codes(words: Iterable[str], where: str) -> tuple[str, ...]:
         upper = word.strip().upper()
         if not _CODE.fullmatch(upper) or not any(code.startswith(upper) for code in known):
             raise UsageError(
-                f"{word!r} ({where}) is no code of a rule and no beginning of one",
+                f"{word!r} ({where}) is neither the code of a rule nor the start of one",
                 next_step="twice rule, for all codes",
             )
         found.append(upper)
@@ -197,7 +197,7 @@ def codes(words: Iterable[str], where: str) -> tuple[str, ...]:
 def dialect(name: str, where: str) -> str:
     """Check a dialect's name."""
     if name.lower() not in DIALECTS:
-        raise UsageError(f"{name!r} ({where}) is no dialect; there are: {', '.join(sorted(DIALECTS))}")
+        raise UsageError(f"{name!r} ({where}) is not a dialect; choose one of {', '.join(sorted(DIALECTS))}")
     return name.lower()
 
 
@@ -206,7 +206,7 @@ def severity(name: str, where: str) -> Severity:
     try:
         return Severity.named(name)
     except KeyError:
-        raise UsageError(f"{name!r} ({where}) is no severity; there are: info, warning, error") from None
+        raise UsageError(f"{name!r} ({where}) is not a severity; choose info, warning or error") from None
 
 
 def _texts(value: Any, key: str, where: str) -> list[str]:

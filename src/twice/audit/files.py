@@ -72,7 +72,7 @@ def collect(paths: Sequence[Path], config: AuditConfig, skipped: list[Path] | No
     for path in paths:
         if not (path.is_file() or path.is_dir()):
             raise UsageError(
-                f"{path} is no file and no folder" if path.exists() else f"there is no file or folder {path}"
+                f"{path} is neither a file nor a folder" if path.exists() else f"there is no file or folder {path}"
             )
         if path.is_file() and not _is_read(path):
             if skipped is None:

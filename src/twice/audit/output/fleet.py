@@ -1,4 +1,4 @@
-"""The fleet on one page, for somebody who decides and does not read code."""
+"""The fleet on one page, for readers who decide and do not read code."""
 
 from __future__ import annotations
 

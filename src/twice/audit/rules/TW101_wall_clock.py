@@ -7,7 +7,7 @@ run: `CURRENT_DATE`, `GETDATE()`, `'today'::date`, `datetime.now()`, `F.current_
 wanted day as it was; a job that waits in the queue past midnight skips a day; a backfill of a month loads one day
 thirty times; two statements of one run may see two dates.
 
-A clock that only leaves out what lies in the future (`event_time <= now()`) is told as `info`.
+A clock that only leaves out rows of the future (`event_time <= now()`) is reported as `info`.
 
 **Instead** take the date from outside and compute from it: a required argument, Airflow's `{{ ds }}` or
 `data_interval_start`, a dbt variable, a bound parameter.
@@ -145,7 +145,7 @@ def _counts(job: Job, use: Use) -> bool:
 
 
 def _other_rule(job: Job, use: Use) -> bool:
-    """Return whether it is no data (a default, an expiry), a fallback (TW103), or asked when Airflow parses (TW805)."""
+    """Return whether it is not data (a default, an expiry), a fallback (TW103), or read when Airflow parses."""
     if (use.write is not None and declares(use.write)) or use.column.startswith(_EXPIRY):
         return True
     record = use.write is not None and (is_record(use.write.target) or records_run(job, use.write))

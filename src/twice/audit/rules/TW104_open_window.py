@@ -63,7 +63,7 @@ def _names_start(write: Write, bound: Bound) -> bool:
 
 
 def _bounds_of(query: Query, *, incremental_only: bool = False) -> Iterator[Bound]:
-    """Yield the bounds of a query; in dbt a start for all runs says where history begins, and is no window."""
+    """Yield the bounds of a query; in dbt a start for all runs says where history begins, and is not a window."""
     for filter_ in query.filters:
         if not incremental_only or id(filter_) in query.incremental_only:
             yield from bounds(filter_)

@@ -172,7 +172,7 @@ def _identified(window: Expr) -> bool:
 
 
 def _several_each(query: Query, columns: set[str]) -> bool:
-    """Return whether the numbered rows are told apart by further columns than the order: DISTINCT code, name, city."""
+    """Return whether further columns than the order distinguish the numbered rows: DISTINCT code, name, city."""
     below: Query | None = query
     for _ in range(5):
         if below is None or below.group_by or below.distinct_on or (below is not query and below.filters):

@@ -75,7 +75,7 @@ def _keeps_rows(before: Write | None, write: Write) -> bool:
 
 
 def _dropped_by_other_task(before: Write, write: Write) -> bool:
-    """Return whether one task makes the table anew and another fills it: a retry of the second alone fills it twice."""
+    """Return whether one task recreates the table and another fills it: a retry of the second alone fills it twice."""
     return before.mode is Mode.DROP and bool(before.task and write.task) and before.task != write.task
 
 

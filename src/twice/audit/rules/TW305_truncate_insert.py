@@ -1,9 +1,9 @@
 """TRUNCATE, then INSERT: readers see an empty table, and a crash leaves one.
 
-Between the two statements there is nothing in the table; when the insert fails, it stays so until somebody notices.
+Between the two statements there is nothing in the table; when the insert fails, it stays empty until a rerun succeeds.
 A transaction does not help everywhere: on MySQL, Oracle, Redshift, Snowflake and others TRUNCATE commits by itself.
-Postgres and SQL Server take it back, so there a transaction around both is fine and not reported. A staging table,
-which only the next step reads, is told as info.
+Postgres and SQL Server take it back, so there a transaction around both is fine and not reported. A staging table
+that only the next step reads is reported as info.
 
 **Instead**:
 

@@ -103,7 +103,7 @@ def _wider(removed: Bound, brought: list[Bound]) -> str:
 
 
 def _further(removed: Bound, brought: list[Bound]) -> str:
-    """Say that a delete ends where the insert goes on."""
+    """Return the reason if a delete ends before the insert does."""
     since = [one for one in brought if one.op in {">", ">="}]
     if removed.op not in {"<", "<="} or not is_given(removed.value) or len(since) < len(brought):
         return ""
@@ -119,7 +119,7 @@ def _related(one: Expr, other: Expr) -> bool:
 
 
 def _absent(bound: Bound, removed: list[Bound], by_column: dict[str, list[Bound]], write: Write) -> str:
-    """Say that a column of the delete is not restricted by the insert, if it is not set to the value either."""
+    """Return the reason if the insert neither restricts a column of the delete nor sets it to the value."""
     written = _written(write, bound.column)
     if written is None or written.kind != "column" or written.name != bound.column:
         return _open_behind(bound, written, by_column)
@@ -146,7 +146,7 @@ def _is_one_of_many(bound: Bound, removed: list[Bound], by_column: dict[str, lis
 
 
 def _open_behind(removed: Bound, written: Expr | None, by_column: dict[str, list[Bound]]) -> str:
-    """Say that the column is computed from another one, of which everything from a given date on is inserted."""
+    """Return the reason if the column is computed from another one, which is inserted from a given date on."""
     for name in written.columns() if written is not None and removed.op == "=" else ():
         found = by_column.get(name, [])
         if found and is_time_column(name) and all(one.op in {">", ">="} and is_given(one.value) for one in found):

@@ -1,7 +1,7 @@
 """Rows are appended to a database over JDBC.
 
 Spark writes the partitions of a DataFrame over several connections, each with its own transaction. A task that is
-retried writes its part again, a job that fails halfway has committed some parts, and a second run adds everything
+retried writes its part again, a job that fails partway has committed some parts, and a second run adds everything
 once more.
 
 **Instead**, write to a staging table, then move the rows in one transaction of the database:

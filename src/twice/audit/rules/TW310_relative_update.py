@@ -1,7 +1,7 @@
 """A value is changed relative to itself.
 
 `quantity = quantity - sold`, `total = t.total + s.amount` in a MERGE and `views = page.views + EXCLUDED.views` in an
-upsert apply the batch once per run: the second run applies it again, and nothing in the table tells that it did. An
+upsert apply the batch once per run: the second run applies it again, and nothing in the table shows that it did. An
 update that multiplies a price or glues text to a column feeds on its own result in the same way.
 
 `GREATEST(t.x, s.x)`, `COALESCE(t.x, s.x)` and trimming give the same again and are not reported; neither is an update

@@ -1,6 +1,6 @@
 """Rows are appended, although the code does not say so.
 
-Some writers append unless they are told otherwise: Glue's sinks, `S3ToRedshiftOperator`, `COPY` of Redshift and
+Some writers append by default: Glue's sinks, `S3ToRedshiftOperator`, `COPY` of Redshift and
 Postgres, `LOAD DATA`, `insertInto`, a helper whose argument defaults to `mode="append"`; `to_sql(if_exists="append")`
 does it on request. The second run adds the same rows again.
 

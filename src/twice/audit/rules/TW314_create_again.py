@@ -1,7 +1,7 @@
 """A table is created without IF NOT EXISTS or OR REPLACE.
 
 The second run finds the table of the first and fails: `CREATE TABLE t AS SELECT …`, `writeTo("t").create()`. Nothing
-is corrupted, but no retry helps, and somebody drops the table by hand, perhaps the wrong one.
+is corrupted, but no retry helps until a person drops the table by hand, perhaps the wrong one.
 
 Temporary tables, tables that the job drops first, those that it only creates after a look whether they are there (a
 query of the catalog, `has_table`, a `try` that passes over the error), and schema files that only create are not

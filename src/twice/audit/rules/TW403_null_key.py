@@ -70,7 +70,7 @@ def _models(job: Job) -> Iterator[Write]:
 
 
 def _declared(job: Job, column: str) -> str:
-    """Say that the file itself creates the column as one that may be null."""
+    """Return the reason if the file itself creates the column as one that may be null."""
     if "null" not in job.lowered:
         return ""
     found = re.search(
@@ -180,7 +180,7 @@ def _stands_in(expr: Expr, tables: set[str], name: str) -> bool:
 
 
 def _outer_source(query: Query, table: str, name: str) -> str:
-    """Say that the column comes from the right side of a left join."""
+    """Return the reason if the column comes from the right side of a left join."""
     for source in query.sources:
         alias = source.alias or source.name.rsplit(".", 1)[-1]
         if source.how not in {"left", "full"}:

@@ -128,7 +128,7 @@ def _version(job: Job, write: Write) -> str:
 
 
 def _columns(write: Write) -> Iterator[str]:
-    """Yield the columns that are written or ordered by; one that is set to the clock is no version."""
+    """Yield the columns that are written or ordered by; one that is set to the clock is not a version."""
     for when in write.merge.whens if write.merge is not None else ():
         for name, value in when.assignments:
             if not value.has("clock"):

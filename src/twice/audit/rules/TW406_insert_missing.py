@@ -70,7 +70,7 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _asks_first(write: Write) -> bool:
-    """Return whether it only runs where its target was asked for the row; rows that the file names are no data."""
+    """Return whether it only runs where its target was asked for the row; rows that the file names are not data."""
     asks = write.looked_up and not _MARKS.search(write.target.name)
     if not asks and not _is_under_not_exists(write):
         return False

@@ -14,7 +14,7 @@ SELECT customer_id FROM customers ORDER BY customer_id LIMIT 100
 With `twice` write the same in the step.
 
 **Not meant** are limits that only show, `LIMIT 0`, tests for existence, and limits of dbt's development target. A
-limit under `{% if var("is_test_run", default=true) %}` is meant: whoever does not say otherwise stores what it keeps.
+limit under `{% if var("is_test_run", default=true) %}` is meant: without another value, what it keeps is stored.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 was drawn is stored; or a column that is computed with `rand()` itself.
 
 **On the second run** other rows are drawn. The same day has another sample, a row moves from training to test, and
-nobody can repeat what was measured.
+no measurement can be repeated.
 
 **Instead** draw by a hash of the row's key, which even survives a change of the order of the rows:
 
@@ -94,7 +94,7 @@ def _report(place: Place, target: str, what: str = "the rows") -> Finding:
     return finding(
         __name__,
         place,
-        f"{what} of {target or 'the output'} {are} drawn anew on every run, so a rerun over the same input stores "
+        f"{what} of {target or 'the output'} {are} drawn again on every run, so a rerun over the same input stores "
         "another result",
         instead="draw by a hash of the key: pmod(xxhash64(id), 10) = 0, or at least give a seed",
         with_twice="draw by a hash of the key; random numbers in a step are refused",

@@ -1,8 +1,8 @@
 """The newest row is chosen by an order that has ties.
 
 `row_number() … = 1` (or `QUALIFY`) over an order in which several rows of a group are equal: a date, the partition's
-own key, a constant, a status. The ten best by a sum or a count are such a choice too. One timestamp alone is told as
-`info`, because two changes may carry the same; the time of a load, which all rows of a delivery share, as a warning.
+own key, a constant, a status. The ten best by a sum or a count are such a choice too. One timestamp alone is reported
+as `info`, because two changes may carry the same; the time of a load, which all rows of a delivery share, as a warning.
 
 **On the second run** rows that are equal may change places, so another one becomes number one: the older version
 after a compaction, the newer one after the next. The result differs though the input is the same.
@@ -178,7 +178,7 @@ def _same_for_all(term: Expr, query: Query, write: Write) -> str:
 
 def _given_anew(term: Expr) -> str:
     """Return why a number that Spark gives, or a random one, does not decide: on a rerun it is another."""
-    return "the numbers are given anew in every run" if term.has("counter") or term.has("random") else ""
+    return "the numbers are given again in every run" if term.has("counter") or term.has("random") else ""
 
 
 def _cannot_decide(term: Expr, own: set[str]) -> str:
@@ -195,7 +195,7 @@ def _cannot_decide(term: Expr, own: set[str]) -> str:
 
 
 def _coarse(term: Expr, columns: Sequence[str]) -> str:
-    """Return why many rows have the same value of a column, as its name tells."""
+    """Return why many rows have the same value of a column, by its name."""
     if term.kind == "column" and is_day_column(term.name) and not _TOUCHED.search(term.name):
         return f"{term.name} is a date"
     if term.kind == "column" and (is_arrival_column(term.name) or _FETCHED.search(term.name)):

@@ -2,8 +2,8 @@
 
 The items of a set are numbered, joined into a text, or written one after the other.
 
-**On the second run** the set has another order: Python salts the hashes of texts anew in every process. Numbers go to
-other items, the text differs, the file differs line by line though it holds the same.
+**On the second run** the set has another order: Python salts the hashes of texts differently in every process. Numbers
+go to other items, the text differs, the file differs line by line though it holds the same.
 
 **Instead** sort before iterating:
 

@@ -209,7 +209,7 @@ def _is_called(job: Job, routine: str) -> bool:
 
 
 def _makes_anew(create: Write) -> bool:
-    """A bare CREATE TABLE does not empty the table of the last run: it fails, until somebody takes it out."""
+    """A bare CREATE TABLE does not empty the table of the last run: it fails until it is removed."""
     return not create.if_not_exists and (create.or_replace or create.query is not None or create.target.temporary)
 
 

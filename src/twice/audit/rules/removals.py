@@ -1,4 +1,4 @@
-"""Files and folders that a job removes before it writes them anew."""
+"""Files and folders that a job removes before it writes them again."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _KEEPS_KEYS = frozenset({Mode.MERGE, Mode.UPSERT, Mode.INSERT_NEW})
 
 @dataclass(frozen=True)
 class Stored:
-    """A column that a write fills; `only_new` when rows that are there already keep their value."""
+    """A column that a write fills; `only_new` when existing rows keep their value."""
 
     column: str
     expr: Expr
@@ -37,7 +37,7 @@ class Stored:
 
 
 def lasting(write: Write) -> bool:
-    """Return whether a write puts rows into a table that outlives the run, and is no log."""
+    """Return whether a write puts rows into a table that outlives the run, and is not a log."""
     return write.mode in _PUTS_ROWS and not write.target.is_scratch and not _plain_view(write)
 
 
@@ -191,7 +191,7 @@ def declares(write: Write) -> bool:
 
 
 def filled(job: Job, create: Write, column: str) -> Write | None:
-    """Return the append that leaves a column of a declared table to its default, on each run anew."""
+    """Return the append that leaves a column of a declared table to its default, again on each run."""
     for fill in job.later(create):
         if fill.mode is Mode.APPEND and fill.columns and column not in fill.columns:
             return fill
@@ -242,7 +242,7 @@ def _always(predicate: Expr) -> bool:
 
 
 def _made_again(job: Job, create: Write, fill: Write) -> bool:
-    """Return whether a table is dropped, made and filled from others on each run, in an order that nobody gave."""
+    """Return whether a table is dropped, made and filled from other tables on each run, in no given order."""
     query = fill.query
     if query is None or not query.sources or query.order_by:
         return False

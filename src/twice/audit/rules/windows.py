@@ -33,7 +33,7 @@ class Window:
 def window_of(write: Write) -> Window | None:
     """Return the window that a write's rows are cut to by a date that the run is given, if there is one.
 
-    Only an upper bound is no window: "everything up to" is a full rebuild. Everything since some days ago by the
+    An upper bound alone is not a window: "everything up to" is a full rebuild. Everything since some days ago by the
     clock is none either: such tables are meant to hold just that.
     """
     if write.query is None:
@@ -123,7 +123,7 @@ def is_dynamic(job: Job) -> bool:
 
 
 def makes_anew(job: Job, write: Write) -> bool:
-    """Return whether an overwrite in dynamic mode makes the whole table anew all the same.
+    """Return whether an overwrite in dynamic mode recreates the whole table all the same.
 
     `saveAsTable` drops the table and creates it, whatever the mode says; only Delta's keeps the other partitions. A
     table without a format is Delta's where the file speaks of Delta or of Databricks.

@@ -1,4 +1,4 @@
-"""What the tests and bodies of branches, loops and `with` tell by their form."""
+"""What the form of branches, loops and `with` shows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def ends(body: Sequence[ast.stmt]) -> bool:
 
 
 def creates_if_missing(node: ast.Try) -> bool:
-    """Return whether a block does nothing but create a table, and the job goes on if it is there already."""
+    """Return whether a block does nothing but create a table, and the job continues if it exists."""
     if len(node.body) > _FEW or not node.handlers or not all(_expects_it(handler) for handler in node.handlers):
         return False
     said = [word for statement in node.body for one in ast.walk(statement) for word in _words(one)]
@@ -57,7 +57,7 @@ _BRINGS = re.compile(r"insert|copy|merge|update|load|write|to_sql|upsert|append"
 
 
 def _expects_it(handler: ast.ExceptHandler) -> bool:
-    """Return whether somebody thought of the table that is there: a named error, or nothing is done about any."""
+    """Return whether the code expects an existing table: a named error, or nothing is done about any."""
     named = handler.type is not None and ast.unparse(handler.type) not in {"Exception", "BaseException"}
     return not ends(handler.body) and (named or isinstance(handler.body[0], ast.Pass))
 

@@ -40,7 +40,7 @@ def is_looked_up(interp: Interpreter, write: Write, node: ast.AST) -> bool:
 
 
 def is_object_looked_up(interp: Interpreter, model: str, node: ast.AST) -> bool:
-    """Tell the same of an object that is added to a session: `session.query(Order).filter_by(…).first()`."""
+    """Return the same for an object that is added to a session: `session.query(Order).filter_by(…).first()`."""
     if any(_WEB.match(one) for one in interp.job.imports):
         return False
     routine = _routine(interp.parents, node)

@@ -231,7 +231,7 @@ def unknown(
 
 
 def _is_sql(text: str) -> bool:
-    """Return whether a text that begins with a value goes on as SQL."""
+    """Return whether a text that begins with a value continues as SQL."""
     return not text.lstrip().startswith("{") or bool(
         re.search(r"\b(select|insert|delete|update|merge|truncate|create)\b", text, re.IGNORECASE)
     )

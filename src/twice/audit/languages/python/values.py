@@ -1,4 +1,4 @@
-"""What a Python expression stands for, as far as reading the file tells."""
+"""What a Python expression stands for, as far as the file shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a write is told its mode: by position, or by the turn of a loop."""
+"""How a write gets its mode: by position, or by the turn of a loop."""
 
 from __future__ import annotations
 

@@ -271,7 +271,7 @@ def _save(
 
 
 def _brings_no_id(writer: Writer) -> bool:
-    """Return whether all columns are known and none is the id of the document, which MongoDB then makes up anew."""
+    """Return whether all columns are known and none is the id of the document, which MongoDB then generates."""
     columns = {column.name for column in writer.frame.query.columns}
     return (
         bool(columns) and not columns & {"", "*", "_id"} and not {"idfieldlist", "operationtype"} & set(writer.options)

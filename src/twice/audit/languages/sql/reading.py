@@ -47,7 +47,7 @@ class SqlReading:
 
 
 def read_sql(source: SqlText, dialect: str) -> SqlReading:
-    """Read a text in a dialect (sqlglot's name); what cannot be parsed is told and read by its tokens."""
+    """Read a text in a dialect (sqlglot's name); what cannot be parsed is reported and read by its tokens."""
     reading = SqlReading()
     if len(source.text) > _LONGEST_TEXT:
         reading.problems.append(
@@ -100,7 +100,7 @@ _FORBIDS = frozenset({"GRANT", "REVOKE", "EXPLAIN", "COMMENT", "PRINT", "RAISERR
 
 
 def _writes_after_all(chunk: Sequence[Token]) -> bool:
-    """Return whether the words of a statement of which nothing was read say that it writes."""
+    """Return whether a statement of which nothing was read writes, by its words."""
     words = _upper(chunk)
     if words[0].split(" ", maxsplit=1)[0] in _FORBIDS or _routine(words[:6]):
         return False
@@ -279,7 +279,7 @@ def _control(
 
 
 def _keyword(chunk: Sequence[Token]) -> Token:
-    """Return the word that says what a statement does, where it is told to stand."""
+    """Return the word that says what a statement does, where it is expected."""
     first = chunk[0].text.upper()
     if first in _KEYWORDS:
         return chunk[0]
@@ -381,7 +381,7 @@ def _first_variable(source: SqlText, dialect: str, chunk: list[Token], reading: 
 
 
 def _assigned(source: SqlText, dialect: str, chunk: list[Token], reading: SqlReading, place: Place) -> bool:
-    """Read `DECLARE v date := …`, `LET v := …` and `v := …`; tell whether it was one of them."""
+    """Read `DECLARE v date := …`, `LET v := …` and `v := …`; return whether it was one of them."""
     head = chunk[0].text.upper().partition(" ")[0]
     begins = head in STARTERS or head in _SKIPPED or head in _KEYWORDS
     reading.declaring = head == "DECLARE" or (reading.declaring and not begins)
