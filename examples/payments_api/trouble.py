@@ -31,7 +31,7 @@ class Trouble:
 
 @dataclass
 class Limit:
-    """So many calls per second, and a burst on top; who asks too often is told when to come back."""
+    """So many calls per second, and a burst on top; a caller over the limit gets the time to come back."""
 
     per_second: float = 25.0
     burst: int = 25
@@ -42,7 +42,7 @@ class Limit:
 
     def __post_init__(self) -> None:
         if self.per_second <= 0 or self.burst < 1:
-            raise ValueError(f"a limit lets somebody through: {self.per_second} a second, burst {self.burst}")
+            raise ValueError(f"a limit must let calls through: {self.per_second} a second, burst {self.burst}")
         self._free, self._seen = float(self.burst), self.clock()
 
     def wait(self) -> int:

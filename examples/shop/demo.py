@@ -1,6 +1,6 @@
 """The story of `make demo`: a day run, run again, killed and rerun, beside a job that appends.
 
-Everything lives in one folder (`.twice/demo` unless told otherwise) and is made anew each time.
+Everything lives in one folder (`.twice/demo` by default) and is rebuilt each time.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Demo:
         self.spark: SparkSession
 
     def play(self) -> None:
-        """Tell the whole story."""
+        """Run the whole story."""
         started = time.monotonic()
         self.say(f"Starting Spark (local). A shop with {ORDERS:,} orders a day; everything stays in {self.folder}.")
         self.spark = session.start(self.config)
