@@ -97,7 +97,7 @@ def test_a_backfill_is_listed_and_shown_from_anywhere(project, begun):
     shown = project.call("backfill", "show", begun[:9]).out
     assert "build → lake.core.facts: 3 of 8 partitions, 10 rows" in shown
     assert "separable: declared" in shown
-    assert "later: 0 of 8 partitions, its turn has not come" in shown
+    assert "later: 0 of 8 partitions, not started yet" in shown
     assert "worker    elsewhere (pid 7)" in shown
     assert "refused: build 2026-01-04: row count at least 1" in shown
     document = project.call("backfill", "show", begun, "--json").json
@@ -200,7 +200,7 @@ def test_on_a_terminal_resume_with_other_code_asks(project, monkeypatch, word):
     monkeypatch.setattr("sys.stdin", Terminal(f"perhaps\n{word}\n"))
     answer = project.call("backfill", "resume", backfill, "--join")
     # It asks until one of the two is said, and does that: not under the hands of others
-    assert "Make what is left with the new code, or restart? (new-code, restart)" in answer.err
+    assert "Build what is left with the new code, or restart? (new-code, restart)" in answer.err
     assert "'perhaps' is not one of" in answer.err
     assert f"--{word} cannot be used while other processes work on backfill" in answer.err
     assert answer.code == 2

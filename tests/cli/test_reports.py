@@ -150,7 +150,7 @@ def test_init_overwrites_nothing(project):
     (project.folder / "jobs" / "sales.py").write_text("mine")
     said = project.call("init")
     assert said.code == 2
-    assert "twice.toml, jobs/sales.py are there already" in said.err
+    assert "twice.toml, jobs/sales.py already exist" in said.err
     assert (project.folder / "jobs" / "sales.py").read_text() == "mine"
     assert not (project.folder / ".gitignore").exists()
     assert project.call("init", "x", "--name", "My Name").code == 2

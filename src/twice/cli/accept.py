@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--step", "steps", multiple=True, metavar="S", help="Only this step; may be given several times.")
 @click.option("--from", "from_", metavar="A", help="The first unit to accept.")
 @click.option("--to", metavar="B", help="Where to stop; B itself is not accepted.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be accepted.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be accepted.")
 @json_option
 @pass_settings
 def accept(
@@ -35,7 +35,7 @@ def accept(
 ) -> None:
     """Mark partitions that are stale only because of a code change as done, after a refactoring that changes no row.
 
-    No table is touched and nothing is computed; the acceptance is kept as a run. Partitions whose
+    No table is touched and nothing is computed; the acceptance is recorded as a run. Partitions whose
     data changed too are left stale, and then the exit code is 3.
 
     \b
@@ -73,7 +73,7 @@ def _tell(pipeline: str, run: str | None, results: Sequence[Accepted], *, dry_ru
             why = "; ".join(reason.text for reason in partition.reasons if reason.kind != "code")
             print_text(f"{step.step} → {step.table}: {partition.name} stays stale, run it: {why}")
     if run:
-        print_text(f"kept as run {run}")
+        print_text(f"recorded as run {run}")
 
 
 def _span(names: Sequence[str]) -> str:

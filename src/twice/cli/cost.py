@@ -19,11 +19,11 @@ _WORDS = ("backfill", "pipeline", "step")
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
-@click.command(short_help="What runs cost.")
+@click.command(short_help="Add up what runs cost.")
 @click.argument("pipeline", required=False)
 @click.option("--by", default="pipeline", show_default=True, metavar="WHAT",
               help="pipeline, step, backfill, or the name of a tag, such as project.")  # fmt: skip
-@click.option("--since", metavar="SPAN", help="Only what began within the last time, such as 7d or 12h.")
+@click.option("--since", metavar="SPAN", help="Only runs that began within this span, such as 7d or 12h.")
 @json_option
 @pass_settings
 def cost(settings: Settings, pipeline: str | None, by: str, since: str | None, as_json: bool) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from twice.engine.doctor import Finding
 
 
-@click.command(short_help="What is wrong with this machine, and what to run.")
+@click.command(short_help="Check this machine, and show what to run.")
 @click.option("--fetch", is_flag=True, help="Fetch the jars that are missing; needs no twice.toml.")
 @click.option("--deep", is_flag=True, help="Also start Spark and ask the catalogs.")
 @json_option

@@ -35,7 +35,9 @@ def effects() -> None:
 
 @effects.command("list")
 @click.argument("pipeline", required=False)
-@click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="Only this state; several times.")
+@click.option(
+    "--state", "states", multiple=True, type=click.Choice(STATES), help="Only this state; may be given several times."
+)
 @click.option("--effect", metavar="NAME", help="Only this effect.")
 @click.option("--for", "for_", metavar="X", help="Only the scopes of this unit; needs PIPELINE.")
 @click.option("--attention", is_flag=True, help="Only what a person has to look at: unknown, dead, outdated.")
@@ -102,7 +104,7 @@ def _row(record: EffectRecord) -> list[object]:
 @json_option
 @pass_settings
 def show(settings: Settings, key: str, as_json: bool) -> None:
-    """Show an effect with all its generations: what was sent, what was answered. The beginning of KEY is enough."""
+    """Show an effect with all its generations: what was sent, what was answered. A unique prefix of KEY is enough."""
     records = _ledger(settings).effects.find(key)
     if as_json:
         print_json([record.to_json() for record in records])
@@ -117,12 +119,12 @@ def show(settings: Settings, key: str, as_json: bool) -> None:
 @effects.command()
 @click.argument("key")
 @click.option("--sent", "state", flag_value=CONFIRMED, help="The receiver has it.")
-@click.option("--not-sent", "state", flag_value=FAILED, help="The receiver has not got it: the next run sends it.")
-@click.option("--because", required=True, metavar="TEXT", help="How you know; kept with the effect.")
+@click.option("--not-sent", "state", flag_value=FAILED, help="The receiver did not get it: the next run sends it.")
+@click.option("--because", required=True, metavar="TEXT", help="How you know; recorded with the effect.")
 @json_option
 @pass_settings
 def resolve(settings: Settings, key: str, state: str | None, because: str, as_json: bool) -> None:
-    """Say what became of an effect whose outcome is unknown, or whose attempts are used up.
+    """Record what became of an effect whose outcome is unknown, or whose attempts are used up.
 
     --sent for an outdated message lets it stay as it was sent.
 
@@ -141,10 +143,12 @@ def resolve(settings: Settings, key: str, state: str | None, because: str, as_js
 @effects.command()
 @click.argument("pipeline")
 @click.option("--for", "for_", required=True, metavar="X", help="The unit whose effects are sent, such as 2026-04-25.")
-@click.option("--effect", "names", multiple=True, metavar="NAME", help="Only this effect; several times.")
-@click.option("--key", "keys", multiple=True, metavar="VALUE", help="Only this business key; several times.")
+@click.option("--effect", "names", multiple=True, metavar="NAME", help="Only this effect; may be given several times.")
+@click.option(
+    "--key", "keys", multiple=True, metavar="VALUE", help="Only this business key; may be given several times."
+)
 @click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Fix a dimension: --set tenant=acme.")
-@click.option("--again", is_flag=True, help="Send also what was sent, as a new generation with a new key.")
+@click.option("--again", is_flag=True, help="Also send what was already sent, as a new generation with a new key.")
 @json_option
 @pass_settings
 def send(

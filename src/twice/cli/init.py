@@ -42,7 +42,7 @@ def init(directory: Path, name: str) -> None:
     files = {directory / path.format(name=name): source for path, source in _FILES.items()}
     if there := [str(path) for path in files if os.path.lexists(path)]:
         raise UsageError(
-            f"{', '.join(there)} {'is' if len(there) == 1 else 'are'} there already",
+            f"{', '.join(there)} already {'exists' if len(there) == 1 else 'exist'}",
             unchanged="nothing was written",
             next_step="twice init in an empty folder",
         )

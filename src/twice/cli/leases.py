@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from twice.ledger import Abandoned
 
 
-@click.group(invoke_without_command=True, short_help="Who holds which scopes.")
+@click.group(invoke_without_command=True, short_help="List which runs hold which scopes.")
 @json_option
 @click.pass_context
 def leases(context: click.Context, as_json: bool) -> None:

@@ -80,7 +80,7 @@ def relay(settings: Settings, pipeline: str, table: str | None, drain: bool, as_
     "states",
     multiple=True,
     type=click.Choice(["pending", "sent", "dead", "skipped"]),
-    help="Only this state; several times. Without it: pending and dead.",
+    help="Only this state; may be given several times. By default pending and dead.",
 )
 @json_option
 @pass_settings
@@ -116,7 +116,7 @@ def list_(settings: Settings, pipeline: str, table: str | None, states: tuple[st
 @click.option("--table", metavar="NAME", help="Only this table.")
 @click.option("--send", "send", flag_value=True, type=bool, default=None, help="Let the relay try again.")
 @click.option("--skip", "send", flag_value=False, type=bool, help="Leave it unsent: later messages of its row go out.")
-@click.option("--because", required=True, metavar="TEXT", help="Why; kept with the message.")
+@click.option("--because", required=True, metavar="TEXT", help="Why; recorded with the message.")
 @json_option
 @pass_settings
 def resolve(
@@ -129,7 +129,7 @@ def resolve(
     because: str,
     as_json: bool,
 ) -> None:
-    """Let a dead message be sent again, or skip it. The beginning of ID is enough.
+    """Let a dead message be sent again, or skip it. A unique prefix of ID is enough.
 
     \b
     twice outbox resolve shop 3f9a61c2 --send --because "the receiver is fixed"

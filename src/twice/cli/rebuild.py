@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Rebuild a merged table from its history.")
 @click.argument("table")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be computed.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be computed.")
 @json_option
 @pass_settings
 def rebuild(settings: Settings, table: str, yes: bool, dry_run: bool, as_json: bool) -> None:

@@ -14,9 +14,9 @@ from twice.errors import UsageError
 @click.argument("code", required=False, metavar="[CODE]")
 @json_option
 def rule(code: str | None, as_json: bool) -> None:
-    """Say what a rule finds, what happens on the second run, and what to write instead.
+    """Explain what a rule finds, what happens on the second run, and what to write instead.
 
-    Without CODE, list all rules; with the beginning of one, such as TW3, its family.
+    Without CODE, list all rules; with a prefix, such as TW3, its family.
 
     \b
     twice rule

@@ -91,7 +91,7 @@ class Request:
 @click.option("--to", metavar="B", help="Where the units end; B itself is not run.")
 @click.option("--step", "steps", multiple=True, metavar="S", help="Only this step; may be given several times.")
 @click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Fix a dimension: --set tenant=acme.")
-@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A remark kept with the run.")
+@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag recorded with the run.")
 @click.option("--explain", is_flag=True, help="Show the stages that would run; Spark is not started.")
 @click.option("--skip-fresh", is_flag=True, help="Skip what is up to date: same inputs, same code, same files.")
 @click.option("--wait", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",

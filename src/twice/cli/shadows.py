@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from twice.ledger import BackfillInfo
 
 
-@click.command(short_help="What a shadow would change.")
+@click.command(short_help="Show what a shadow would change.")
 @click.argument("backfill_id", metavar="ID")
 @json_option
 @pass_settings
@@ -72,7 +72,7 @@ def swap(settings: Settings, backfill_id: str, force: bool, as_json: bool) -> No
         return
     for each in done:
         print_text(_swapped(each))
-    left = f"clean-up is left: twice backfill swap {info.id} again does it"
+    left = f"some cleanup is left: run twice backfill swap {info.id} again"
     left = "nothing is left of it elsewhere" if removed else left
     print_text(f"the shadow of backfill {info.id} is in place, and {left}")
 

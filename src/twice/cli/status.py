@@ -28,7 +28,7 @@ _LONG = 5_000
 _FEW = 20
 
 
-@click.command(short_help="What is done, failed, running, missing or stale.")
+@click.command(short_help="Show what is done, failed, running, missing or stale.")
 @click.argument("pipeline", required=False)
 @click.option("--from", "from_", metavar="A", help="The first unit to look at.")
 @click.option("--to", metavar="B", help="Where to stop; B itself is not looked at.")

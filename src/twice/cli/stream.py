@@ -44,8 +44,8 @@ def stream() -> None:
 @click.argument("name", metavar="[STREAM]", required=False)
 @click.option("--available-now", is_flag=True, help="Read what is there now, then end.")
 @click.option("--resume-from-table", is_flag=True,
-              help="What the table holds is right: make a new checkpoint that continues from there.")  # fmt: skip
-@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A remark kept with the run.")
+              help="Trust what the table holds: create a new checkpoint that continues from there.")  # fmt: skip
+@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag recorded with the run.")
 @json_option
 @pass_settings
 def run(

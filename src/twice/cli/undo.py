@@ -1,4 +1,4 @@
-"""`twice undo`: put back what a run replaced."""
+"""`twice undo`: restore what a run replaced."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from twice.errors import UsageError
 from twice.loading import load_pipelines
 
 
-@click.command(short_help="Put back what a run replaced.")
+@click.command(short_help="Restore what a run replaced.")
 @click.argument("run")
 @click.option("--step", "steps", multiple=True, metavar="S", help="Only this step; may be given several times.")
 @click.option("--table", "tables", multiple=True, metavar="T", help="Only this table; may be given several times.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be put back.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be restored.")
 @json_option
 @pass_settings
 def undo(
@@ -30,10 +30,10 @@ def undo(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Put every scope that RUN published back to what it held before, as a new publish.
+    """Restore every scope that RUN published to what it held before, as a new publish.
 
     Nothing else changes. A scope that another run has replaced since is refused, and so is a table in
-    a store that keeps no earlier versions: --table and --step undo the others.
+    a store that keeps no earlier versions: --table and --step undo the rest.
 
     \b
     twice undo 06ksm4 --dry-run

@@ -88,7 +88,9 @@ class Done:
 @click.option("--check", "checks", multiple=True, metavar="NAME", help="Only this check; may be given several times.")
 @click.option("--step", "steps", multiple=True, metavar="S", help="Only this step; may be given several times.")
 @click.option("--sample", type=click.IntRange(min=1), metavar="N", help="Copy at most N rows of each input.")
-@click.option("--seed", type=int, default=1, show_default=True, metavar="N", help="What shuffles and mutates rows.")
+@click.option(
+    "--seed", type=int, default=1, show_default=True, metavar="N", help="The seed for shuffling and mutating rows."
+)
 @click.option("--sandbox", type=_FOLDER, metavar="FOLDER",
               help="Keep the sandbox in a new folder in this one; without it, it is removed at the end.")  # fmt: skip
 @click.option("--save-case", type=_FOLDER, metavar="FOLDER",
@@ -117,7 +119,7 @@ def verify(
 ) -> None:
     """Run PIPELINE in a sandbox: twice, shuffled, killed, out of order, and report which promises hold.
 
-    Production tables are only read. Exit code 0: every check that could be made passed; 1: a check failed;
+    Production tables are only read. Exit code 0: every check that could run passed; 1: a check failed;
     3: the pipeline cannot run at all.
 
     \b
