@@ -174,7 +174,7 @@ def test_s29_throttled_paused_and_sped_up_from_another_process_while_production_
         pass
     # Sped up and let go
     twice(lab, "backfill", "set", info.id, "--parallel", "3")
-    assert "goes on" in twice(lab, "backfill", "resume", info.id)
+    assert "continues on" in twice(lab, "backfill", "resume", info.id)
     until(lambda: lab.ledger.backfill(info.id).count("running") == 3)
     turns.release(20)
     assert work.end().status == "done"

@@ -345,7 +345,7 @@ def test_landed_data_is_read_as_it_is_and_must_be_there(lab):
 
 
 def test_what_does_not_go_with_a_shadow_is_said(shop):
-    with pytest.raises(UsageError, match="--only failed does not go with --shadow"):
+    with pytest.raises(UsageError, match="--only failed cannot be combined with --shadow"):
         shop.request(1, 4, only=("failed",), shadow=True)
     shop.land(2)
     summary = shop.backfill(1, 3)

@@ -245,4 +245,4 @@ def test_what_a_shadow_is_not_ready_for_is_refused_before_spark_starts(project, 
 
     assert "shows the new rows" in project.call("backfill", "show", begun).out
     assert "is swapped: nothing to compare" in project.call("backfill", "diff", begun).err
-    assert "is swapped already" in project.call("backfill", "swap", begun).err
+    assert "is already swapped" in project.call("backfill", "swap", begun).err

@@ -98,7 +98,7 @@ def finding(said):
 
 def test_doctor_looks_at_the_server(project, server, monkeypatch):
     prod = ("--profile", "prod", "doctor", "--json")
-    assert "the first run makes the ledger there" in finding(project.call(*prod))["text"]
+    assert "the first run creates the ledger there" in finding(project.call(*prod))["text"]
     fill(server)
     found = finding(project.call(*prod))
     assert found["ok"]

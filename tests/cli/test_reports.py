@@ -199,7 +199,7 @@ def test_doctor_on_a_broken_ledger(project):
 def test_doctor_is_content_with_a_good_ledger_and_with_none(project, history):
     assert finding(project.call("doctor", "--json"), "ledger")["ok"]
     shutil.rmtree(project.ledger.parent)
-    assert "the first run makes" in finding(project.call("doctor", "--json"), "ledger")["text"]
+    assert "the first run creates" in finding(project.call("doctor", "--json"), "ledger")["text"]
     assert not project.ledger.parent.exists()
 
 

@@ -242,7 +242,7 @@ def test_an_answer_that_cannot_be_stored_is_not_and_the_call_counts(ledger):
         ({"key": ""}, "must be a text that names the call"),
         ({"key": None}, "must be a text that names the call"),
         ({"payload": object()}, "the payload is not JSON"),
-        ({"on_unknown": None}, "say what to do when a crash leaves the outcome unknown"),
+        ({"on_unknown": None}, "declare what to do when a crash leaves the outcome unknown"),
         ({"on_unknown": "again"}, "must be Retry"),
         ({"on_change": "maybe"}, "on_change='maybe' must be"),
         ({"timeout": 0}, "timeout=0 must be a number of seconds"),

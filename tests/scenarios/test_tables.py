@@ -378,7 +378,7 @@ def test_undo_restores_the_scope_and_only_the_scope(lab):
     assert lab.refs("fct") == lab.refs("dim") == ["main"]
     assert lab.ledger.leases() == []
     # Undone once, it is not undone again; and what came first is no longer what is there.
-    with pytest.raises(UsageError, match="undone already"):
+    with pytest.raises(UsageError, match="has already been undone"):
         undo(shop, {"two": pipeline}, second.run)
     with pytest.raises(StoreRefused, match="was changed by"):
         undo(shop, {"two": pipeline}, first.run)

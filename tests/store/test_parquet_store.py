@@ -237,8 +237,8 @@ def test_columns_may_be_added_and_nothing_else(tables):
     assert sorted((row["d"].isoformat(), row["extra"]) for row in found.collect()) == [(DAY, 7), (NEXT, None)]
     before = tables.files()
     for text, said in (
-        ("select 1 id, 7 extra, date'2026-04-25' d", "has the column v, which the step no longer makes"),
-        ("select 1 id, 1 v, 7 extra, date'2026-04-25' d", "column v is string, but the step makes int"),
+        ("select 1 id, 7 extra, date'2026-04-25' d", "has the column v, which the step no longer returns"),
+        ("select 1 id, 1 v, 7 extra, date'2026-04-25' d", "column v is string, but the step returns int"),
         ("select 1 id, 'a' v, null extra, date'2026-04-25' d", "column extra is null in every row"),
         ("select 1 id, 'a' v, 7 extra, 'x' V, date'2026-04-25' d", "two columns named v, V"),
         ("select 1 id, 'a' v, 7 extra, '2026-04-25' d", "partition column d is string"),

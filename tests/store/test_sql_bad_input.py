@@ -224,7 +224,7 @@ def test_rows_that_were_there_before_twice_came_are_replaced(place):
 
 def test_another_type_is_refused(pg):
     pg.sql("create table mart (d date not null, id integer not null, name text, primary key (id, d))")
-    with pytest.raises(SchemaRefused, match="column id is integer, but the step makes bigint") as found:
+    with pytest.raises(SchemaRefused, match="column id is integer, but the step returns bigint") as found:
         tables.prepare(pg.database, pg.table(), COLUMNS)
     pg.sql(found.value.next_step.removeprefix("cast it in the step, or "))
     tables.prepare(pg.database, pg.table(), COLUMNS)
@@ -242,7 +242,7 @@ def test_new_columns_are_added_and_lost_ones_refused(place):
     wider = columns(d=T.DateType(), id=T.LongType(), name=T.StringType(), more=T.StringType())
     place.publish(place.staged(table, 2, [(FIRST, 2, "b", "x")], schema=wider))
     assert place.rows(table, "id, more") == [(2, "x")]
-    with pytest.raises(SchemaRefused, match="has the column more, which the step no longer makes"):
+    with pytest.raises(SchemaRefused, match="has the column more, which the step no longer returns"):
         tables.prepare(place.database, table, COLUMNS)
 
 

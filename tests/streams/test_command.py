@@ -80,7 +80,7 @@ def test_ctrl_c_ends_a_stream_after_its_batch_and_an_error_is_one_sentence(tmp_p
     # A second process is refused while it runs
     second = project.start("run", "web")
     _, err = second.communicate(timeout=120)
-    assert (second.returncode, "the stream web.clicks runs already" in err) == (4, True), err
+    assert (second.returncode, "the stream web.clicks is already running" in err) == (4, True), err
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=60)
     assert running.returncode == 130, err

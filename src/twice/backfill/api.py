@@ -161,8 +161,8 @@ def changed_steps(info: BackfillInfo, now: Mapping[str, str]) -> list[str]:
 def code_changed(info: BackfillInfo, changed: list[str]) -> UsageError:
     """Build the error of a resume that would mix two versions of the code."""
     return UsageError(
-        f"the code of {', '.join(changed)} changed since backfill {info.id} began: going on would mix two versions",
+        f"the code of {', '.join(changed)} changed since backfill {info.id} began: continuing would mix two versions",
         unchanged="nothing was started",
-        next_step=f"twice backfill resume {info.id} --new-code makes what is left with the new code; "
+        next_step=f"twice backfill resume {info.id} --new-code builds what is left with the new code; "
         f"twice backfill resume {info.id} --restart judges everything again",
     )

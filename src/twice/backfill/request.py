@@ -50,8 +50,8 @@ class Request:
             raise UsageError(f"--only {unknown[0]}: choose from {', '.join(ONLY)}, all")
         if self.shadow and self.only not in (ONLY, ("all",)):
             raise UsageError(
-                f"--only {self.only[0]} does not go with --shadow: a shadow is built as a whole, so that it can be "
-                "swapped in at once"
+                f"--only {self.only[0]} cannot be combined with --shadow: a shadow is built as a whole, so that it "
+                "can be swapped in at once"
             )
         if self.shadow and self.effects:
             raise UsageError("--effects cannot be combined with --shadow: what no reader sees is not sent")

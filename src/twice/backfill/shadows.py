@@ -229,7 +229,7 @@ def require_droppable(info: BackfillInfo, *, force: bool = False) -> None:
     """Refuse to drop a shadow that a process works on, that is gone, or that readers see in part."""
     shadow = _shadow(info)
     if shadow.removed:
-        raise UsageError(f"the shadow of backfill {info.id} is {shadow.state} already", unchanged="nothing was changed")
+        raise UsageError(f"the shadow of backfill {info.id} is already {shadow.state}", unchanged="nothing was changed")
     if info.workers:
         raise UsageError(
             f"backfill {info.id} is at work on {info.workers[0]}",
@@ -250,7 +250,7 @@ def require_finished(info: BackfillInfo) -> None:
     """Refuse to swap in a shadow that is not built, or not there any more."""
     shadow = _shadow(info)
     if shadow.removed or shadow.state in ("dropping", "dropped"):
-        raise UsageError(f"the shadow of backfill {info.id} is {shadow.state} already", unchanged="nothing was changed")
+        raise UsageError(f"the shadow of backfill {info.id} is already {shadow.state}", unchanged="nothing was changed")
     if info.status != "done":
         more = " --restart" if info.status == "partly" else ""
         drop = f"twice backfill drop {info.id}"

@@ -127,7 +127,7 @@ class Worker:
         except TwiceError as error:
             return self._failed(chunk, step, run, error)
         except Exception as error:  # noqa: BLE001 - a thread has nobody above it: whatever it is, the chunk failed
-            surprise = PermanentError(f"something unexpected happened: {type(error).__name__}: {error}")
+            surprise = PermanentError(f"an unexpected error occurred: {type(error).__name__}: {error}")
             return self._failed(chunk, step, run, surprise, of_one=True)
         finally:
             self.runs.pop(chunk.id, None)

@@ -60,7 +60,7 @@ def java() -> Finding:
     try:
         from twice.engine.session import java_version
     except ImportError:  # without PySpark nothing would use it
-        return Finding("Java", True, "not looked for: PySpark comes first")
+        return Finding("Java", True, "not checked: install PySpark first")
     found = java_version()
     if found is None:
         return Finding("Java", False, f"none; Spark needs Java {_JAVA} or newer", install)
@@ -195,15 +195,17 @@ def _skew(health: Health) -> str:
 
 def _future_ledger(config: Config) -> Finding:
     if not config.ledger.startswith("sqlite:///"):
-        return Finding("ledger", True, f"{redact(config.ledger)} answers; the first run makes the ledger there")
+        return Finding("ledger", True, f"{redact(config.ledger)} answers; the first run creates the ledger there")
     path = Path(config.ledger.removeprefix("sqlite:///"))
     folder = next(parent for parent in path.parents if parent.exists())
     try:
         with tempfile.NamedTemporaryFile(dir=folder):
             pass
     except OSError as error:
-        return Finding("ledger", False, f"{path} cannot be made: {error.strerror}", f"let this user write to {folder}")
-    return Finding("ledger", True, f"none yet; the first run makes {path}")
+        return Finding(
+            "ledger", False, f"{path} cannot be created: {error.strerror}", f"let this user write to {folder}"
+        )
+    return Finding("ledger", True, f"none yet; the first run creates {path}")
 
 
 def clock(config: Config, now: datetime) -> Finding:
@@ -234,7 +236,7 @@ def disk(config: Config) -> Finding:
     folder, least = min(free.items(), key=lambda item: item[1])
     text = f"{least / _SPACE:.1f} GiB free in {folder}"
     if least < _SPACE:
-        return Finding("disk", False, f"only {text}", f"make space in {folder}")
+        return Finding("disk", False, f"only {text}", f"free some space in {folder}")
     return Finding("disk", True, text)
 
 

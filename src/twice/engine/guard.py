@@ -80,7 +80,7 @@ def not_deterministic(step: Step, found: Iterable[tuple[str, str]], where: str =
         f"step {step.name}: {where + ': ' if where else ''}{listed}. A rerun would give other rows",
         unchanged="nothing was staged",
         next_step="use the run's window (take `window` as an argument, or :window_start in SQL) and key_of(…) for keys"
-        '; if it must stay, say why: nondeterministic="…"',
+        '; if it is intended, give the reason: nondeterministic="…"',
     )
 
 

@@ -114,5 +114,5 @@ def _refusal(job: Job, partition: Scope, read: Read, starts: Sequence[str]) -> L
         f"{job.step.writes.name}, {job.target.name(partition)} was closed, and {table.name} {', '.join(labels)} "
         "changed since",
         unchanged="nothing was changed; the partition holds what it was closed with",
-        next_step=f"twice run {job.pipeline.name} --for {unit} --accept-late, if the late rows shall count",
+        next_step=f"twice run {job.pipeline.name} --for {unit} --accept-late includes the late rows",
     )

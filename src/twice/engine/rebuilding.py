@@ -106,7 +106,7 @@ def plan_rebuild(ledger: Ledger | None, pipeline: Pipeline, step: Step) -> Rebui
         )
     if step.kind == "extract":
         raise UsageError(
-            f"{table.name} is fetched from outside by {step.name}: what the source gave then cannot be asked again",
+            f"{table.name} is fetched from outside by {step.name}: what it fetched then cannot be fetched again",
             next_step="land it raw in a table of its own with Overwrite(), and merge from there",
         )
     past = ledger.merged(pipeline.name, step.name) if ledger else []

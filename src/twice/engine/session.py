@@ -82,7 +82,7 @@ def pools_file(config: Config) -> Path:
         raise EnvironmentProblem(
             f"the pools cannot be written to {folder}: {error.strerror}",
             unchanged="nothing was run",
-            next_step="make space there, or set TMPDIR to another directory",
+            next_step="free some space there, or set TMPDIR to another directory",
         ) from None
     return file
 

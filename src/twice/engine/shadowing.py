@@ -43,8 +43,8 @@ def shadows_of(stores: Stores, steps: Sequence[Step], mark: str) -> dict[str, Ta
                 f"step {step.name} merges into {table.name}: a shadow replaces partitions, and would lose what is "
                 "merged meanwhile",
                 unchanged="nothing was started",
-                next_step=f"twice rebuild {table.name} builds it unseen and publishes it at once; choose the other "
-                "steps with --step",
+                next_step=f"twice rebuild {table.name} builds it out of sight and publishes it at once; choose the "
+                "other steps with --step",
             )
         found[table.name] = table.named(_shadowing(stores, table).shadow(table.id, mark))
     return found
@@ -181,7 +181,7 @@ def _shadowing(stores: Stores, table: Table) -> Shadowing:
     store = stores.of(table)
     if not isinstance(store, Shadowing):
         raise StoreRefused(
-            f"{table.name}: a {store.abilities.kind} store cannot build a table unseen and swap it in at once",
+            f"{table.name}: a {store.abilities.kind} store cannot build a table out of sight and swap it in at once",
             unchanged="nothing was started",
             next_step="leave --shadow out, or keep the table in a store of type iceberg, delta or sql",
         )

@@ -90,7 +90,7 @@ def undo(
     jobs = [(job, attempt) for job, attempt in jobs if not _undone_before(job, attempt)]
     if not jobs:
         what = f"these tables of run {info.id} have" if steps or tables else f"run {info.id} has"
-        raise UsageError(f"{what} been undone already", unchanged="nothing was changed")
+        raise UsageError(f"{what} already been undone", unchanged="nothing was changed")
     for job, attempt in jobs:
         _require_untouched(job, attempt, info.id)
     if dry_run:

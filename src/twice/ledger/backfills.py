@@ -166,7 +166,7 @@ class Backfills(Book):
         with self._write() as connection:
             row = _row(connection, backfill)
             if row.status not in OPEN_STATES:
-                raise UsageError(f"backfill {backfill} has ended already: it is {row.status}")
+                raise UsageError(f"backfill {backfill} has already ended: it is {row.status}")
             now = self._now(connection)
             connection.execute(
                 sa.update(backfills).where(backfills.c.id == backfill).values(status="cancelled", finished_at=now)
@@ -235,7 +235,7 @@ def _row(connection: sa.Connection, backfill: str, *, lock: bool = False) -> Any
         raise LedgerError(
             f"backfill {backfill} is not in the ledger",
             unchanged="nothing was changed",
-            next_step="an older ledger may have been put in its place meanwhile: twice backfill list",
+            next_step="the ledger may have been replaced by an older one: twice backfill list",
         )
     return row
 

@@ -39,7 +39,7 @@ def _name(partial: Path, path: Path, what: str) -> None:
 
 def _taken(path: Path, what: str) -> UsageError:
     return UsageError(
-        f"{path} exists already; {'an' if what[0] in 'aeiou' else 'a'} {what} overwrites nothing",
+        f"{path} already exists; {'an' if what[0] in 'aeiou' else 'a'} {what} overwrites nothing",
         unchanged="the file was left as it is",
         next_step=f"give the {what} another name",
     )

@@ -104,7 +104,7 @@ def database_of(url: str, busy_seconds: float = BUSY_SECONDS) -> Database:
     except (sa.exc.ArgumentError, ValueError):  # a port that is none, for example: the text may hold a password
         raise UsageError("the ledger's URL cannot be read", next_step=_WRITE) from None
     if "@" in (parsed.host or ""):
-        raise UsageError("the ledger's URL has an @ too many", next_step="write an @ in the password as %40")
+        raise UsageError("the ledger's URL has one @ too many", next_step="write an @ in the password as %40")
     kind = parsed.get_backend_name()
     if kind in ("postgres", "postgresql"):
         return PostgresDatabase(parsed, busy_seconds)

@@ -169,7 +169,7 @@ class Runs(Book):
                 raise LedgerError(
                     f"attempt {attempt} is not in the ledger {self.url}",
                     unchanged="nothing was recorded",
-                    next_step="an older ledger may have been put in its place meanwhile: run again",
+                    next_step="the ledger may have been replaced by an older one: run again",
                 )
             end_attempt(
                 connection,
@@ -189,7 +189,7 @@ class Runs(Book):
             raise LedgerError(
                 f"run {run} is not in the ledger {self.url}",
                 unchanged="nothing was recorded",
-                next_step="an older ledger may have been put in its place meanwhile: run again",
+                next_step="the ledger may have been replaced by an older one: run again",
             )
         return str(pipeline)
 

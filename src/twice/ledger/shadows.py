@@ -155,7 +155,7 @@ def _need(connection: sa.Connection, backfill: str, *states: str) -> Shadow:
         raise UsageError(f"backfill {backfill} has no shadow: it works on the tables themselves")
     if shadow.state not in states:
         raise UsageError(
-            f"the shadow of backfill {backfill} is {shadow.state} already", unchanged="nothing was changed"
+            f"the shadow of backfill {backfill} is already {shadow.state}", unchanged="nothing was changed"
         )
     return shadow
 

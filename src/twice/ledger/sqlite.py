@@ -80,7 +80,7 @@ class SqliteDatabase(Database):
                 raise LedgerError(
                     f"the ledger {self.place} cannot be copied to {folder} for a moment: {error}",
                     unchanged="the ledger is as it was",
-                    next_step="make space there, or set TMPDIR to a directory with space",
+                    next_step="free some space there, or set TMPDIR to a directory with space",
                 ) from None
             with SqliteDatabase(copy).read() as connection:
                 yield connection

@@ -84,7 +84,7 @@ def alone(workshop: Workshop, stream: Stream, run: str) -> Iterator[threading.Ev
         claim = ledger.claim(name, [Scope(None)], ttl=workshop.lease, run=run)
     except ScopeHeld as held:
         raise ScopeHeld(
-            f"the stream {stream.full_name} runs already: {held.message}",
+            f"the stream {stream.full_name} is already running: {held.message}",
             unchanged="nothing was read",
             next_step=f"twice stream status {stream.pipeline}, or twice stream stop {stream.pipeline} {stream.name}",
         ) from None

@@ -106,7 +106,7 @@ def config_for(pipeline: Pipeline, stores: Mapping[str, str] | None = None, proj
                 f"{did_you_mean(kind, _TYPES)}"
             )
         if name not in written:
-            raise UsageError(f"stores: no table of {pipeline.name} lies in {name!r}{did_you_mean(name, written)}")
+            raise UsageError(f"stores: no table of {pipeline.name} is in {name!r}{did_you_mean(name, written)}")
     known = project.stores if project is not None else {}
     made = {name: _store(name, named.get(name, "iceberg")) for name in written if name in named or name not in known}
     if project is None:

@@ -73,7 +73,7 @@ def evolved(session: SparkSession, places: Places, table: Table, schema: T.Struc
     if gone and jvm.files_in(session, snapshot):
         raise SchemaRefused(
             f"{table.name} has the column{'s' if len(gone) > 1 else ''} {', '.join(gone)}, which the step no longer "
-            "makes: dropping columns is never done on the side",
+            "returns: twice never drops a column by itself",
             unchanged="the table is as it was",
             next_step="; ".join(f"ALTER TABLE {places.sql(table.id)} DROP COLUMN {quote(name)}" for name in gone)
             + " (it needs 'delta.columnMapping.mode'='name'), or keep the column in the step",
@@ -81,11 +81,11 @@ def evolved(session: SparkSession, places: Places, table: Table, schema: T.Struc
     for name, kind in here.items():
         if name in there and plain(kind) != plain(there[name]):
             raise SchemaRefused(
-                f"{table.name}: column {name} is {there[name].simpleString()}, but the step makes "
+                f"{table.name}: column {name} is {there[name].simpleString()}, but the step returns "
                 f"{kind.simpleString()}",
                 unchanged="the table is as it was",
-                next_step=f"cast it in the step: cast({quote(name)} as {there[name].simpleString()}); a real change "
-                f"of type needs a new column beside {name}, filled by rerunning the dates that matter",
+                next_step=f"cast it in the step: cast({quote(name)} as {there[name].simpleString()}); to change the "
+                f"type, add a new column next to {name} and rerun the dates that matter",
             )
     new = [T.StructField(name, plain(kind), True) for name, kind in here.items() if name not in there]
     mapped = jvm.configuration(snapshot.metadata()).get("delta.columnMapping.mode", "none") != "none"

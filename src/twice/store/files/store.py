@@ -167,7 +167,7 @@ def _place(target: Target, file: listing.Listed) -> Scope | None:
     if absent := [name for name in table.partition_columns if name.lower() not in found]:
         layout = "/".join(f"{name}=…" for name in table.partition_columns)
         raise StoreRefused(
-            f"{table.name}: {file.path} does not lie in a folder {absent[0]}=…, so its partition is not known",
+            f"{table.name}: {file.path} is not in a folder {absent[0]}=…, so its partition is not known",
             unchanged="nothing was changed",
             next_step=f'lay the files out as {layout}/, or declare event_time="…" instead of partition=',
         )

@@ -148,7 +148,7 @@ def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any
     if gone := [name for name in there if name not in here and name in published(live) - unseen]:
         raise SchemaRefused(
             f"{table.name} has the column{'s' if len(gone) > 1 else ''} {', '.join(gone)}, which the step no longer "
-            "makes: dropping columns is never done on the side",
+            "returns: twice never drops a column by itself",
             unchanged="the table is as it was",
             next_step="; ".join(f"ALTER TABLE {table.id.sql} DROP COLUMN {quote(name)}" for name in gone)
             + ", or keep the column in the step",
@@ -157,7 +157,7 @@ def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any
     for name, kind in here.items():
         if name in there and not _is_same(kind, plain(there[name]), narrow.get(name)):
             raise SchemaRefused(
-                f"{table.name}: column {name} is {there[name].simpleString()}, but the step makes "
+                f"{table.name}: column {name} is {there[name].simpleString()}, but the step returns "
                 f"{kind.simpleString()}",
                 unchanged="the table is as it was",
                 next_step=_retype(table, name, there[name], kind),
@@ -239,8 +239,8 @@ def _retype(table: Table, name: str, old: T.DataType, new: T.DataType) -> str:
     if grown or (old.simpleString(), new.simpleString()) in _WIDENED:
         return f"ALTER TABLE {table.id.sql} ALTER COLUMN {quote(name)} TYPE {new.simpleString()}"
     return (
-        f"cast it in the step: cast({quote(name)} as {old.simpleString()}); a real change of type needs a new "
-        f"column beside {name}, filled by rerunning the dates that matter"
+        f"cast it in the step: cast({quote(name)} as {old.simpleString()}); to change the type, add a "
+        f"new column next to {name} and rerun the dates that matter"
     )
 
 

@@ -91,7 +91,7 @@ def problem(error: OSError, path: str) -> TwiceError:
     return TransientError(
         f"{path}: {said}",
         unchanged="readers see the old version or the new one; the next run finishes a publish that has begun",
-        next_step="run it again; if it stays, look at the disk",
+        next_step="run it again; if it persists, check the disk",
     )
 
 

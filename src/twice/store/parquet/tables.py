@@ -113,7 +113,7 @@ def _require_additive(table: Table, there: T.StructType, new: T.StructType) -> N
     if gone := [field.name for field in there.fields if field.name not in kinds]:
         raise SchemaRefused(
             f"{table.name} has the column{'s' if len(gone) > 1 else ''} {', '.join(gone)}, which the step no longer "
-            "makes: dropping columns is never done on the side",
+            "returns: twice never drops a column by itself",
             unchanged="the table is as it was",
             next_step="keep the column in the step, as null if need be, or write to a table of another name",
         )
@@ -122,10 +122,10 @@ def _require_additive(table: Table, there: T.StructType, new: T.StructType) -> N
         if plain(kind) != plain(field.dataType):
             was = field.dataType.simpleString()
             raise SchemaRefused(
-                f"{table.name}: column {field.name} is {was}, but the step makes {kind.simpleString()}",
+                f"{table.name}: column {field.name} is {was}, but the step returns {kind.simpleString()}",
                 unchanged="the table is as it was",
-                next_step=f"cast it in the step: cast({field.name} as {was}); a real change of type needs a new "
-                f"column beside {field.name}, filled by rerunning the dates that matter",
+                next_step=f"cast it in the step: cast({field.name} as {was}); to change the type, add a "
+                f"new column next to {field.name} and rerun the dates that matter",
             )
 
 
@@ -141,7 +141,7 @@ def _other_layout(folder: Folder, found: str) -> StoreRefused:
 
 def _nested(folder: Folder, where: str) -> StoreRefused:
     return StoreRefused(
-        f"{folder.table.name} would lie {where}",
+        f"{folder.table.name} would be stored {where}",
         unchanged="nothing was changed",
         next_step="give one of them another namespace",
     )

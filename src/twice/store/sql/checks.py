@@ -103,7 +103,7 @@ def _check_spelling(database: Database, connection: sa.Connection, table: Table)
     if connection.execute(sa.text(query.replace(":", "\\:"))).first() is not None:
         wanted = "2026-04-25 10:00:00.000000+00:00" if table.partition.grain.sub_day else "2026-04-25"
         raise StoreRefused(
-            f"{table.name}: some values of {table.partition.column} are not spelt as twice spells them",
+            f"{table.name}: some values of {table.partition.column} are not in the format that twice writes",
             unchanged=_NOTHING,
             next_step=f"update them to the form '{wanted}'",
         )

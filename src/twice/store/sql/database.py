@@ -229,7 +229,7 @@ def open_database(store: StoreConfig, root: Path) -> Database:
         raise ConfigError(f"[stores.{store.name}]: its url is missing or cannot be read", next_step=example) from None
     if "@" in (url.host or ""):
         raise ConfigError(
-            f"[stores.{store.name}]: its url has an @ too many", next_step="write an @ in the password as %40"
+            f"[stores.{store.name}]: its url has one @ too many", next_step="write an @ in the password as %40"
         )
     if url.drivername in _DRIVERS:
         url = url.set(drivername=_DRIVERS[url.drivername])

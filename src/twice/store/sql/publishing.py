@@ -307,7 +307,7 @@ def _require_rows(stage: SqlStage, taken: int, wanted: int) -> None:
             f"{stage.target.table.name}, {stage.target.scope}: {wanted} rows are staged, but the table took {taken}: "
             "another writer writes the same keys, or a trigger or rule of the table changes what is inserted",
             unchanged="nothing was published",
-            next_step="run it again; if it stays so, look at the table's triggers",
+            next_step="run it again; if it persists, check the table's triggers",
         )
 
 

@@ -206,7 +206,7 @@ def _extend(
     if gone := [name for name in before if name not in here and name in there]:
         raise SchemaRefused(
             f"{table.name} has the column{'s' if len(gone) > 1 else ''} {', '.join(gone)}, which the step no longer "
-            "makes: dropping columns is never done on the side",
+            "returns: twice never drops a column by itself",
             unchanged=_AS_IT_WAS,
             next_step="; ".join(f"ALTER TABLE {relation} DROP COLUMN {database.quoted(name)}" for name in gone)
             + ", or keep the column in the step",
@@ -254,7 +254,7 @@ def _other_type(database: Database, table: Table, name: str, found: str, kind: T
         else f"create the column again as {wanted}"
     )
     return SchemaRefused(
-        f"{table.name}: column {name} is {found}, but the step makes {kind.simpleString()}",
+        f"{table.name}: column {name} is {found}, but the step returns {kind.simpleString()}",
         unchanged=_AS_IT_WAS,
         next_step=f"cast it in the step, or {change}",
     )

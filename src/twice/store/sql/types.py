@@ -133,7 +133,7 @@ def declared_type(kind: T.DataType, dialect: Dialect) -> str:
         _require_json(kind, dialect)
         return _NESTED[dialect]
     raise SchemaRefused(
-        f"the type {kind.simpleString()} has no exact place in a SQL database",
+        f"the type {kind.simpleString()} has no exact equivalent in a SQL database",
         unchanged="nothing was changed",
         next_step="cast it in the step, to a string or a number",
     )
@@ -231,7 +231,7 @@ def _require_json(kind: T.DataType, dialect: Dialect) -> None:
     if isinstance(kind, T.MapType):
         if not isinstance(kind.keyType, T.StringType):
             raise SchemaRefused(
-                f"the type {kind.simpleString()} has no exact place in a SQL database: keys of JSON are strings",
+                f"the type {kind.simpleString()} has no exact equivalent in a SQL database: keys of JSON are strings",
                 unchanged="nothing was changed",
                 next_step="cast the map's keys to string in the step",
             )
