@@ -99,7 +99,7 @@ class Demo:
         same = [step.digest for step in first.steps] == [step.digest for step in again.steps]
         self.say(f"Same digests: {same}. New versions of {FACTS}: {self.versions() - versions}.")
         self.say(f"Posts about Saturday in the shop's chat channel: {self.posts(SATURDAY)}.")
-        self.chapter("4. Kill Sunday's run halfway, and the next one just after it has posted the revenue")
+        self.chapter("4. Kill Sunday's run halfway through, and the next one just after it has posted the revenue")
         self.kill_halfway()
         self.kill_after_sending()
         self.run(f"twice run shop --for {SUNDAY}", for_=SUNDAY)

@@ -185,7 +185,7 @@ class Interrupted(TwiceError):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown word: the known one that is spelt almost like it, if any.
+    """Return the end of a message about an unknown word: the closest known one, if any.
 
     >>> did_you_mean("urll", ["url", "type"]), did_you_mean("x", ["url", "type"])
     ('. Did you mean url?', '')

@@ -74,7 +74,7 @@ def backfill() -> None:
 @click.option("--chunk", default="auto", show_default=True, metavar="auto|N", help="Partitions per Spark job.")
 @click.option("--pool", metavar="NAME", help="The pool of [pools] in which its Spark jobs run.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag recorded with each of its runs.")
-@click.option("--refetch", is_flag=True, help="Also fetch again what extracts have landed already.")
+@click.option("--refetch", is_flag=True, help="Also fetch again what extracts have already landed.")
 @click.option(
     "--accept-late", is_flag=True, help='Rebuild closed partitions of tables with late="fail", late rows included.'
 )

@@ -134,7 +134,7 @@ def export_(settings: Settings, file: Path, as_json: bool) -> None:
 def import_(settings: Settings, file: Path, as_json: bool) -> None:
     """Read what `export` wrote into this ledger, which must be new or empty: all of it or nothing.
 
-    Doing it twice is harmless: a ledger that holds exactly this already is left as it is.
+    Doing it twice is harmless: a ledger that already holds exactly this is left as it is.
 
     \b
     twice --profile prod ledger import ledger.jsonl
@@ -149,7 +149,7 @@ def import_(settings: Settings, file: Path, as_json: bool) -> None:
     elif report.changed:
         print_text(f"read {sum(report.rows.values())} rows from {file} into {opened.url}")
     else:
-        print_text(f"{opened.url} holds all of {file} already; nothing was changed")
+        print_text(f"{opened.url} already holds all of {file}; nothing was changed")
 
 
 @contextmanager

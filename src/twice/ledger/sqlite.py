@@ -96,10 +96,10 @@ class SqliteDatabase(Database):
         return set(sa.inspect(connection).get_table_names())
 
     def lock_for_migration(self, connection: sa.Connection) -> None:
-        """Every write holds the only lock already."""
+        """Every write already holds the only lock."""
 
     def lock(self, connection: sa.Connection, *tables: sa.Table) -> None:
-        """Every write holds the only lock already."""
+        """Every write already holds the only lock."""
 
     def continue_numbers(self, connection: sa.Connection, table: sa.Table) -> None:
         """SQLite does so by itself."""

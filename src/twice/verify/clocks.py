@@ -17,7 +17,7 @@ def can_move() -> bool:
 
 @contextmanager
 def moved_clock(seconds: float) -> Iterator[None]:
-    """Let Python's clock be ahead while the block runs; it goes on ticking."""
+    """Let Python's clock be ahead while the block runs; it keeps ticking."""
     if not seconds:
         yield
         return
