@@ -40,6 +40,7 @@ PHRASES = {
     r"(is|are) there already": "already exists",
     r"mend|mends|mended": "fix; fixed",
     r"changes? of code": "code change",
+    r"(?-i:Say)": "return, report, give, declare",
     r"say that": "mark; state that; return an error that",
     r"(say|says|said) (--|which one|which:)": "give",
     r"something unexpected happened": "an unexpected error occurred",

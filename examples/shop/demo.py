@@ -254,7 +254,7 @@ class Demo:
         self.out.rule(f"[bold]{title}", align="left")
 
     def say(self, text: str) -> None:
-        """Say one sentence."""
+        """Print one sentence."""
         self.out.print(f"  {text}", markup=False)
 
 

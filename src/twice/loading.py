@@ -110,7 +110,7 @@ def _import(name: str, config: Config, what: str) -> Any:
 
 
 def _broken(error: BaseException, config: Config, module: str) -> TwiceError:
-    """Say where the user's own code failed, as an error of ours."""
+    """Return where the user's own code failed, as an error of ours."""
     where = _place(error, config.root)
     if isinstance(error, TwiceError):
         return type(error)(f"{where}: {error.message}", unchanged=error.unchanged, next_step=error.next_step)

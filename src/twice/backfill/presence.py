@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def heard_of(workshop: Workshop, backfill: str) -> Iterator[None]:
-    """Say four times per lease that this process is at work on a backfill, until the block ends."""
+    """Send a heartbeat four times per lease while this process works on a backfill, until the block ends."""
     over, ttl = threading.Event(), workshop.lease
 
     def beat() -> None:

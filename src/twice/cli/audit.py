@@ -205,7 +205,7 @@ def _words(texts: tuple[str, ...]) -> list[str]:
 
 
 def _progress(settings: Settings) -> Progress | None:
-    """Say how far it is once it takes more than two seconds; on a terminal in place, else every ten seconds."""
+    """Return what shows the progress of more than two seconds: on a terminal in place, else every ten seconds."""
     if settings.verbosity < 0 or settings.json_logs:
         return None
     started = told = time.monotonic()

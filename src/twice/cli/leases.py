@@ -86,7 +86,7 @@ def fence(workshop: Workshop, abandoned: Abandoned) -> str | None:
 
 
 def released(abandoned: Abandoned, landed: str | None) -> str:
-    """Say what became of a lease."""
+    """Return what became of a lease."""
     whose = f"of run {abandoned.run}" if abandoned.run else "of a process without a run"
     if landed is None:
         return (

@@ -199,7 +199,7 @@ def execute_all(request: Request, *, as_json: bool, workshop: Workshop | None = 
 
 
 def summary(result: RunResult) -> str:
-    """Say in one line how a run ended."""
+    """Return in one line how a run ended."""
     steps = ", ".join(f"{step.step} {step.status} ({step.rows} rows{_accepted(step)})" for step in result.steps)
     effects = "".join(f"; effect {each.effect} {each.scope}: {each.text}" for each in result.effects if each.states)
     return (

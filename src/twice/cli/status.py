@@ -208,7 +208,7 @@ def _group(same: Sequence[PartitionStatus]) -> str:
 
 
 def _together(all_reasons: Sequence[Sequence[Reason]]) -> str:
-    """Say the reasons of partitions that are alike: what they share once, the partitions of an input as a span."""
+    """Return the reasons of partitions that are alike: what they share once, the partitions of an input as a span."""
     texts = []
     for reasons in zip(*all_reasons, strict=True):
         first = reasons[0]

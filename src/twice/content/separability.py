@@ -45,7 +45,7 @@ class Marks:
         return df.select(*(column_of(each).alias(each) for each in df.columns)).alias(mark)
 
     def mixes(self, result: DataFrame, column: str, zone: str) -> str:
-        """Say how a result may mix partitions; an empty text: it keeps them apart, by its column of that name."""
+        """Return how a result may mix partitions; an empty text: it keeps them apart, by its column of that name."""
         try:
             reader = Reader(self._origins, column, zone)
             found = reader.trace(analysed(result))

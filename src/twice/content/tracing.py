@@ -285,7 +285,7 @@ class Reader:
         return {number for number, value in enumerate(values) if self._is_place(value, below)}
 
     def _place_in(self, trace: Trace) -> str:
-        """Say which column tells partitions apart."""
+        """Return which column tells partitions apart."""
         known = [each.name for each in trace.output if each.id in trace.places]
         dates = [f"the date of {each.name}" for each in trace.output if each.id in trace.instants]
         return next(iter([*known, *dates]), self._column)

@@ -195,7 +195,7 @@ class Turn:
             wait *= 2
 
     def outcome(self) -> Outcome:
-        """Say how it ended."""
+        """Return how it ended."""
         key, ended, before = self.claimed.record.key, self.ended, self.claimed.before
         if ended.kind == "made":
             mine = self.calls > 0 and not ended.note  # not what the provider stored of an earlier call

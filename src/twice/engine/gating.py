@@ -203,7 +203,7 @@ def bad_keys(
 
 
 def _violations(job: Job, rows: DataFrame) -> dict[str, Column]:
-    """Say the row-by-row gates as conditions that are true for a bad row."""
+    """Return the row-by-row gates as conditions that are true for a bad row."""
     found = {}
     for gate in job.step.writes.gates:
         if isinstance(gate, g.NotNull | g.Accepted | g.Range):

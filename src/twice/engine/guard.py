@@ -59,7 +59,7 @@ def inspect_code(step: Step) -> None:
 
 
 def code_facts(step: Step) -> Iterator[tuple[str, str]]:
-    """Say in the contract which code of a step cannot be read, so that a clock in it would not be found."""
+    """Yield for the contract which code of a step cannot be read, so that a clock in it would not be found."""
     if step.function is None:
         return
     if unread := read_code(step.function, environment=step.kind == "extract").unread:

@@ -127,7 +127,7 @@ def _chosen(
 
 
 def _no_history(job: Job) -> str:
-    """Say why a table cannot go back; nothing where it can."""
+    """Return why a table cannot go back; nothing where it can."""
     abilities = job.store.abilities
     return "" if abilities.history else f"a {abilities.kind} store keeps no earlier versions"
 

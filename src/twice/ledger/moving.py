@@ -140,7 +140,7 @@ class _Export:
             raise self.refusal(f"the file ends early: {sum(found.values())} rows of {sum(self.rows.values())}")
 
     def refusal(self, why: str) -> UsageError:
-        """Say what is wrong with the file, and where."""
+        """Return what is wrong with the file, and where."""
         return UsageError(
             f"{self.path}, line {self._line}: {why}",
             unchanged="nothing was changed",

@@ -82,7 +82,7 @@ def _facts(pipeline: Pipeline, table: Table, producer: Step | None) -> Iterator[
 
 
 def _outside(pipeline: Pipeline, table: Table) -> Iterator[tuple[str, str]]:
-    """Say what happens outside when the table changes."""
+    """Yield what happens outside when the table changes."""
     if effects := pipeline.effects_after(table):
         yield "Effects", "; ".join(effect.text for effect in effects)
     if table.outbox is not None:

@@ -243,7 +243,7 @@ class Read:
         return f"{self.table.name} in the window{back}"
 
     def reach(self, lateness: Duration) -> str:
-        """Say the read in words, and how far it looks for rows that come late."""
+        """Return the read in words, and how far it looks for rows that come late."""
         table = self.table
         if self.mode != "window" or not lateness or table.partition is None:
             return self.text

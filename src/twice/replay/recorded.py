@@ -78,7 +78,7 @@ def _last_attempts(info: RunInfo, pipeline: Pipeline | None) -> list[AttemptInfo
 
 
 def _not_reached(info: RunInfo, pipeline: Pipeline | None, attempts: Sequence[AttemptInfo], name: str) -> StepReplay:
-    """Say why a run has no attempt of a step that was asked for; a step that never was is refused."""
+    """Return why a run has no attempt of a step that was asked for; a step that never was is refused."""
     declared: Mapping[str, Step] = pipeline.steps if pipeline else {}
     if name not in declared:
         known = list(dict.fromkeys([*(attempt.step for attempt in attempts), *declared]))
@@ -132,7 +132,7 @@ def _no_step(info: RunInfo, pipeline: Pipeline, attempt: AttemptInfo) -> tuple[s
 
 
 def _nothing_made(ledger: Ledger, attempt: AttemptInfo) -> tuple[str, str] | None:
-    """Say why an attempt has no rows of its own; None if it has."""
+    """Return why an attempt has no rows of its own; None if it has."""
     if attempt.status in _MADE:
         return None
     if attempt.status == "fresh":

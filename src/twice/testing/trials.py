@@ -116,7 +116,7 @@ def config_for(pipeline: Pipeline, stores: Mapping[str, str] | None = None, proj
 
 
 def failure(outcome: Outcome, *, repeat: bool = False) -> str:
-    """Say what a check found; `repeat`: with the command that makes it again."""
+    """Return what a check found; `repeat`: with the command that makes it again."""
     lines = [f"{outcome.check}: {outcome.promise}; this does not hold"]
     for finding in outcome.findings:
         lines += [line for line in finding.lines() if repeat or not line.startswith("  repeat: ")]

@@ -293,7 +293,7 @@ def refuse_production(config: Config, folder: Path) -> None:
 
 
 def _normal(root: Path, text: str) -> str:
-    """Say a place in one way: a path from the root of the disk, a database by machine, port and name."""
+    """Return a place in one way: a path from the root of the disk, a database by machine, port and name."""
     if text.startswith(("postgresql", "postgres:")):
         url = sa.make_url(text)
         host = "127.0.0.1" if url.host in (None, "localhost", "::1") else url.host

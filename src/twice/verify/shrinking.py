@@ -54,7 +54,7 @@ class Shrunk:
 
     @property
     def text(self) -> str:
-        """Say which size was reached."""
+        """Return which size was reached."""
         size = f"{self.rows:,} of {self.of:,} input rows"
         if not self.tries:
             return size

@@ -80,7 +80,7 @@ def _dropped_by_other_task(before: Write, write: Write) -> bool:
 
 
 def _apart(job: Job, before: Write, write: Write) -> str:
-    """Say how the two are separated, or nothing if they are not."""
+    """Return how the two are separated, or nothing if they are not."""
     if before.task != write.task:
         return "in another task"
     if before.transaction is not None and before.transaction == write.transaction:

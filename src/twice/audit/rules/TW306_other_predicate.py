@@ -86,7 +86,7 @@ def _is_open(bound: Bound, removed: list[Bound]) -> bool:
 
 
 def _wider(removed: Bound, brought: list[Bound]) -> str:
-    """Say how the insert reaches further on the same column, as far as that is certain."""
+    """Return how the insert reaches further on the same column, as far as that is certain."""
     column = removed.column
     if any(one.op == removed.op and same_value(one.value, removed.value) for one in brought):
         return ""

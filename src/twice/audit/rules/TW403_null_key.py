@@ -84,7 +84,7 @@ def _inserts(when: When) -> bool:
 
 
 def _nullable(job: Job, write: Write, name: str) -> str:
-    """Say why a column of the source can be null, following it down; nothing if the file does not show it."""
+    """Return why a column of the source can be null, following it down; nothing if the file does not show it."""
     query = write.query
     for _ in range(20):
         if query is None or query.branches or _required(query, name):

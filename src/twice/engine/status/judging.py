@@ -161,7 +161,7 @@ class _Judge:
             yield self._touched(holding)
 
     def _touched(self, holding: Holding) -> Reason:
-        """Say who wrote to a partition since; of all dimension values, it may be a run for one of them."""
+        """Return who wrote to a partition since; of all dimension values, it may be a run for one of them."""
         ends = holding.start, holding.end
         others = (held.get(ends) for text, held in self.record.holdings.items() if text != ANY)
         newer = [each for each in others if each and each.run and each.run > (holding.run or "")]

@@ -59,7 +59,7 @@ class CatalogSource:
         return rows.where(F.lit(False)) if version is None else rows
 
     def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:  # noqa: ARG002
-        """Say of each partition that it is unknown, in words that never come twice: no record equals them."""
+        """Return an unknown fingerprint for each partition, which never comes twice: no record equals it."""
         return {partition: f"{CANNOT_TELL}{uuid.uuid4().hex}" for partition in target.partitions}
 
     def seen(self, session: SparkSession, table: Table, event: Window, zone: ZoneInfo) -> str | None:  # noqa: ARG002

@@ -197,7 +197,7 @@ def _operation(session: SparkSession, name: str) -> Any:
 
 
 def claimed(session: SparkSession, application: str, token: int) -> Any:
-    """Say in a commit that a scope has seen a token."""
+    """Return the action that records in a commit that a scope has seen a token."""
     now = java_type(session, "java.lang.System").currentTimeMillis()
     action = java_type(session, "org.apache.spark.sql.delta.actions.SetTransaction")
     return action(application, token, some(session, now))
@@ -218,7 +218,7 @@ def stream_mark(snapshot: Any) -> str | None:
 
 
 def streamed(session: SparkSession, snapshot: Any, mark: StreamMark) -> Any:
-    """Say in a commit which batch of which query it holds, as the newest of all marks, whatever the clocks say."""
+    """Return the action that records the batch of a query in a commit, as the newest mark whatever the clocks say."""
     newest = max((raised for _, _, raised in _transactions(snapshot, _STREAM)), default=0)
     now = int(java_type(session, "java.lang.System").currentTimeMillis())
     action = java_type(session, "org.apache.spark.sql.delta.actions.SetTransaction")

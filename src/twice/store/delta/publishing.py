@@ -160,7 +160,7 @@ def _marks(session: SparkSession, transaction: Any, remember: Mapping[str, str])
 
 
 def _operation(session: SparkSession, stage: DeltaStage) -> Any:
-    """Say in the table's history what kind of change it is."""
+    """Return the operation that the table's history shows."""
     if stage.removed:
         return jvm.rewritten(session)
     return jvm.written(session, conditions(stage.target), replaces=stage.replaces)

@@ -138,7 +138,7 @@ def fingerprint(files: Sequence[FileInfo]) -> str:
 
 
 def scope_expression(session: SparkSession, target: Target) -> Any:
-    """Say the whole scope as an Iceberg expression."""
+    """Return the whole scope as an Iceberg expression."""
     api = known(session, _EXPRESSIONS)
     terms = []
     if (bounds := target.bounds()) and target.table.partition:
@@ -149,7 +149,7 @@ def scope_expression(session: SparkSession, target: Target) -> Any:
 
 
 def partitions_expression(session: SparkSession, target: Target, partitions: Sequence[Scope]) -> Any:
-    """Say some of the scope's partitions as an Iceberg expression."""
+    """Return some of the scope's partitions as an Iceberg expression."""
     if target.table.partition is None or len(partitions) == len(target.partitions):
         return scope_expression(session, target)
     # As one text: to fill a list of Java takes a call for each value.

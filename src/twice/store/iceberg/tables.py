@@ -186,7 +186,7 @@ def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any
 
 
 def _added_after(live: Any, line: Line, here: Mapping[str, object], new: list[str]) -> dict[str, set[str]]:
-    """Say which columns are a shadow's own: those that it needs added, until the table itself is written with them."""
+    """Return a shadow's own columns: those that it needs added, until the table itself is written with them."""
     if line.shadow:
         # One that another shadow added must outlive that shadow.
         mine = line.added(live) | set(new) | (added_by_others(live, line) & set(here))

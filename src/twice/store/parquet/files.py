@@ -74,7 +74,7 @@ class Files(Protocol):
 
 
 def problem(error: OSError, path: str) -> TwiceError:
-    """Say what a file system's refusal means."""
+    """Return what a file system's refusal means."""
     said = error.strerror or str(error)
     if error.errno in _FULL:
         return EnvironmentProblem(

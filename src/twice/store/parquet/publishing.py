@@ -175,7 +175,7 @@ def _require_unchanged(folder: Folder, stage: ParquetStage) -> list[listing.Unit
 def _moves(
     folder: Folder, stage: ParquetStage, partitions: Sequence[Scope], there: Sequence[listing.Unit]
 ) -> tuple[Move, ...]:
-    """Say which folders go and come, after everything that comes is on the disk."""
+    """Return which folders are replaced and added, after everything new is on the disk."""
     wanted = set(partitions)
     rows = folder.rows(stage.token)
     staged = [unit for unit in listing.units(folder.files, rows, stage.target) if unit.partition in wanted]

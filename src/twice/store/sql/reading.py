@@ -214,7 +214,7 @@ def _files(connection: sa.Connection, database: Database, target: Target) -> dic
 def _cut(
     database: Database, table: Table, columns: tuple[Column, ...], within: Within | None
 ) -> tuple[list[Span], list[str]]:
-    """Say in Postgres's words what a read is cut to: the spans of time, and all conditions."""
+    """Return in Postgres's syntax what a read is cut to: the spans of time, and all conditions."""
     if within is None:
         return [], []
     found: list[Span | None] = []

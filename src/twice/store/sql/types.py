@@ -187,7 +187,7 @@ def fits(declared: str, kind: T.DataType, dialect: Dialect) -> bool:
 
 
 def json_text(value: SparkColumn) -> SparkColumn:
-    """Say a nested value as JSON."""
+    """Return a nested value as JSON."""
     return F.to_json(value, dict(JSON_OPTIONS))
 
 
@@ -204,7 +204,7 @@ def restored(rows: DataFrame, known: T.StructType) -> DataFrame:
 
 
 def described(schema: T.StructType) -> str:
-    """Say a schema so that `read_schema` can read it."""
+    """Return a schema so that `read_schema` can read it."""
     kept = plain(schema)
     return kept.json()
 

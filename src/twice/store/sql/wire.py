@@ -53,7 +53,7 @@ class Wire:
 
 
 def from_postgres(column: Column, quoted: str) -> Wire:
-    """Say how a column of Postgres travels."""
+    """Return how a column of Postgres travels."""
     declared = column.declared.strip().lower()
     if declared.endswith("[]") and (element := _postgres(declared.removesuffix("[]"), "e")) is not None:
         return _array(column.name, quoted, *element)
@@ -62,7 +62,7 @@ def from_postgres(column: Column, quoted: str) -> Wire:
 
 
 def from_sqlite(column: Column, quoted: str) -> Wire:
-    """Say how a column of SQLite travels: by its declared type, whatever each value is."""
+    """Return how a column of SQLite travels: by its declared type, whatever each value is."""
     kind = _sqlite_type(column.declared)
     if isinstance(kind, T.BinaryType):
         query = f"CAST({quoted} AS BLOB)"

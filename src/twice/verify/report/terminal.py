@@ -26,7 +26,7 @@ def table(report: Report) -> list[list[str]]:
 
 
 def headline(report: Report) -> str:
-    """Say in one line how the verification ended.
+    """Return in one line how the verification ended.
 
     >>> from twice.verify.running import Report
     >>> headline(Report("shop", "2026-04-25", 1))
