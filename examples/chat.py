@@ -55,7 +55,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager

@@ -90,7 +90,7 @@ def test_a_backfill_raises_what_it_could_not_make_and_publishes_the_rest(lab, sh
         twice.backfill(shop, "2026-04-25", "2026-04-28", tell=told.append, **how)
 
     assert "failed: facts 2026-04-26: step facts raised ValueError: a bad day" in caught.value.message
-    assert caught.value.to_go_on.startswith("twice backfill start shop --from 2026-04-26 --to 2026-04-27")
+    assert caught.value.next_step.startswith("twice backfill start shop --from 2026-04-26 --to 2026-04-27")
     assert {str(row["d"]) for row in lab.rows("facts")} == {"2026-04-25", "2026-04-27"}
     assert [note.kind for note in told][-1] == "finished"
     assert twice.status(shop, **how).counts == {"done": 2, "failed": 1}

@@ -227,7 +227,7 @@ def test_a_broken_pyproject_gets_its_sentence(write, text):
 def test_a_missing_variable_says_how_to_give_it(write):
     with pytest.raises(ConfigError) as caught:
         config.load(write(STORE + "catalog = '${NOT_SET}'"))
-    assert caught.value.to_go_on == "export NOT_SET=…"
+    assert caught.value.next_step == "export NOT_SET=…"
 
 
 def test_an_unknown_profile_is_named_with_the_known_ones(write, monkeypatch):
@@ -244,7 +244,7 @@ def test_an_unknown_store_is_named_with_the_known_ones(write):
     found = config.load(write(FULL))
     with pytest.raises(ConfigError, match=r"no store 'sea' in .*twice.toml; there are: lake") as caught:
         found.store("sea")
-    assert caught.value.to_go_on == 'add [stores.sea] with type = "iceberg"'
+    assert caught.value.next_step == 'add [stores.sea] with type = "iceberg"'
 
 
 def test_a_file_that_is_not_there(tmp_path):

@@ -1,4 +1,4 @@
-"""An error says what happened, what stays safe and what to do."""
+"""An error says what happened, what is unchanged and what to do."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from twice.errors import Conflict, GateFailed, Interrupted, LeaseLost, ScopeHeld
 
 
 def test_an_error_reads_as_three_lines():
-    error = GateFailed("row count is 0", safe="the last good version stays readable", to_go_on="twice show 7")
+    error = GateFailed("row count is 0", unchanged="the last good version stays readable", next_step="twice show 7")
     assert str(error).splitlines() == [
         "row count is 0",
-        "  safe: the last good version stays readable",
-        "  to go on: twice show 7",
+        "  unchanged: the last good version stays readable",
+        "  next: twice show 7",
     ]
     assert error.message == "row count is 0"
 
 
 def test_what_is_not_known_is_not_printed():
     assert str(TwiceError("it broke")) == "it broke"
-    assert str(TwiceError("it broke", to_go_on="x")) == "it broke\n  to go on: x"
-    assert str(TwiceError("it broke", safe="all")) == "it broke\n  safe: all"
+    assert str(TwiceError("it broke", next_step="x")) == "it broke\n  next: x"
+    assert str(TwiceError("it broke", unchanged="all")) == "it broke\n  unchanged: all"
 
 
 @pytest.mark.parametrize(
@@ -44,4 +44,4 @@ def test_an_error_needs_words():
     with pytest.raises(TypeError):
         TwiceError()
     with pytest.raises(TypeError):
-        TwiceError("message", "safe must be named")
+        TwiceError("message", "unchanged must be named")

@@ -171,10 +171,10 @@ def test_the_errors_form_the_tree_that_is_drawn():
 
 @pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
 def test_errors_survive_pickle_and_copy(kind):
-    error = kind("it broke", safe="nothing was changed", to_go_on="twice status")
+    error = kind("it broke", unchanged="nothing was changed", next_step="twice status")
     for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
         assert type(again) is kind
-        assert (again.message, again.safe, again.to_go_on) == ("it broke", "nothing was changed", "twice status")
+        assert (again.message, again.unchanged, again.next_step) == ("it broke", "nothing was changed", "twice status")
         assert (str(again), again.exit_code, again.args) == (str(error), kind.exit_code, ("it broke",))
 
 
@@ -187,5 +187,5 @@ def test_errors_raised_elsewhere_in_the_package_are_picklable_too():
         kinds.add(kind)
         open_kinds += kind.__subclasses__()
     for kind in kinds:
-        again = pickle.loads(pickle.dumps(kind("it broke", safe="all", to_go_on="x")))
-        assert (type(again), again.message, again.safe, again.to_go_on) == (kind, "it broke", "all", "x")
+        again = pickle.loads(pickle.dumps(kind("it broke", unchanged="all", next_step="x")))
+        assert (type(again), again.message, again.unchanged, again.next_step) == (kind, "it broke", "all", "x")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from examples.payments_api.charges import Charges
 from examples.payments_api.provider import Provider
 from examples.payments_api.server import Server
-from examples.payments_api.weather import Limit, Weather
+from examples.payments_api.trouble import Limit, Trouble
 from examples.shop.sizes import CUSTOMERS, ORDERS_PER_DAY
 
 
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     provider = Provider(
         Charges(given.orders, CUSTOMERS),
-        Weather(given.seed, given.errors, given.slow),
+        Trouble(given.seed, given.errors, given.slow),
         Limit(given.per_second, burst=max(1, int(given.per_second))),
         given.key,
     )

@@ -20,7 +20,7 @@ from itertools import islice
 from urllib.parse import parse_qsl, urlsplit
 
 from examples.payments_api.charges import Charges
-from examples.payments_api.weather import Limit, Weather
+from examples.payments_api.trouble import Limit, Trouble
 
 LARGEST_PAGE, DEFAULT_PAGE = 100, 10
 LONGEST_SPAN = 400 * 86_400
@@ -54,7 +54,7 @@ class Provider:
     """The provider's state: its charges, its moods, and the count of what it was asked."""
 
     charges: Charges
-    weather: Weather = field(default_factory=Weather)
+    trouble: Trouble = field(default_factory=Trouble)
     limit: Limit = field(default_factory=Limit)
     key: str = field(default="", repr=False)
     now: Callable[[], float] = time.time
@@ -75,7 +75,7 @@ class Provider:
             }
 
     def answer(self, method: str, target: str, headers: Message, body: str) -> Answer:
-        """Answer one call, as the weather is."""
+        """Answer one call, with the trouble that is due."""
         path, query = urlsplit(target).path, dict(parse_qsl(urlsplit(target).query))
         route = f"{method} /charges/:id" if path.startswith("/charges/") else f"{method} {path}"
         if route == "GET /stats":
@@ -85,12 +85,12 @@ class Provider:
             number = self.calls.total()
         try:
             self._admit(headers)
-            if delay := self.weather.delay(number):
+            if delay := self.trouble.delay(number):
                 with self._lock:
                     self.slow += 1
                 time.sleep(delay)
             found = self._route(route, path, query, headers, body)
-            if self.weather.fails(number):  # the work is done, only the answer is lost
+            if self.trouble.fails(number):  # the work is done, only the answer is lost
                 found = _LOST
         except Refused as refused:
             found = refused.answer

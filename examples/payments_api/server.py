@@ -60,7 +60,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._reply(self.rfile.read(int(length)).decode(errors="replace"))
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
-        """Stay quiet: /stats tells what was called."""
+        """Log nothing: /stats reports the calls."""
 
     def _reply(self, body: str) -> None:
         server = cast("Server", self.server)

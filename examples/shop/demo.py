@@ -1,6 +1,6 @@
 """The story of `make demo`: a day run, run again, killed and rerun, beside a job that appends.
 
-Everything lives in one folder (`.twice/demo` unless told otherwise) and is made anew each time.
+Everything lives in one folder (`.twice/demo` by default) and is rebuilt each time.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Demo:
         self.spark: SparkSession
 
     def play(self) -> None:
-        """Tell the whole story."""
+        """Run the whole story."""
         started = time.monotonic()
         self.say(f"Starting Spark (local). A shop with {ORDERS:,} orders a day; everything stays in {self.folder}.")
         self.spark = session.start(self.config)
@@ -99,7 +99,7 @@ class Demo:
         same = [step.digest for step in first.steps] == [step.digest for step in again.steps]
         self.say(f"Same digests: {same}. New versions of {FACTS}: {self.versions() - versions}.")
         self.say(f"Posts about Saturday in the shop's chat channel: {self.posts(SATURDAY)}.")
-        self.chapter("4. Kill Sunday's run halfway, and the next one just after it has posted the revenue")
+        self.chapter("4. Kill Sunday's run halfway through, and the next one just after it has posted the revenue")
         self.kill_halfway()
         self.kill_after_sending()
         self.run(f"twice run shop --for {SUNDAY}", unit=SUNDAY)
@@ -254,7 +254,7 @@ class Demo:
         self.out.rule(f"[bold]{title}", align="left")
 
     def say(self, text: str) -> None:
-        """Say one sentence."""
+        """Print one sentence."""
         self.out.print(f"  {text}", markup=False)
 
 

@@ -99,7 +99,7 @@ def _date_digits(day: Column) -> Column:
 def customers_feed(
     window_date: date, customers: int, seed: int = SEED, opening: date = date(2026, 4, 25)
 ) -> Iterator[dict[str, object]]:
-    """Yield the customer rows delivered on a date: everybody on the opening day, then what is new or changed.
+    """Yield the customer rows delivered on a date: all on the opening day, then those that are new or changed.
 
     Some customers change twice in a day; then the older version is delivered after the newer one.
     """

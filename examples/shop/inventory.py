@@ -67,7 +67,7 @@ if server := os.environ.get("SHOP_MAIL"):
         on_unknown=sent_mail(copies) if copies else "ask",
     )
     def mail_warehouse(rows: DataFrame, window: Window) -> dict[str, str]:
-        """Tell the warehouse what to pack."""
+        """Notify the warehouse what to pack."""
         lines = [f"product {row.product}: {row.quantity}" for row in rows.orderBy("product").collect()]
         return {
             "to": "warehouse@shop.example",

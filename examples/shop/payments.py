@@ -22,7 +22,7 @@ payments = Pipeline("payments", grain=Day)
 
 raw_payments = Table(
     "lake.raw.payments",
-    description="Charges as the provider tells them, by the day on which they were made.",
+    description="Charges as the provider reports them, by the day on which they were made.",
     partition=Day("charged_on"),
     key=["charge_id"],
     write=Overwrite(),

@@ -2,7 +2,7 @@
 
 A page that fails is asked for again here, after the wait that the server names, so that one error on page
 70 does not cost the 69 before it. What lasts longer is raised: twice knows an HTTP 429 or 5xx and a lost
-connection as weather, and tries the step again later.
+connection as a transient error, and retries the step later.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
-_WEATHER = frozenset({408, 429, 500, 502, 503, 504})
+_TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 
 
 @dataclass
@@ -63,7 +63,7 @@ class PaymentsClient:
         return self._ask(f"{self.url}/charges", urlencode(fields).encode(), {"Idempotency-Key": key})
 
     def _get(self, path: str, query: Mapping[str, object]) -> dict[str, Any]:
-        """Ask for one page, and again if the answer was weather."""
+        """Ask for one page, and again after a transient error."""
         tried, waited = 0, 0.0
         while True:
             try:
@@ -107,7 +107,7 @@ def _wait(error: Exception, tried: int) -> float | None:
     """Return how long to wait before the next try; None: trying again would not help."""
     if not isinstance(error, HTTPError):
         return 0.5 * 2.0**tried
-    if error.code not in _WEATHER:
+    if error.code not in _TRANSIENT:
         return None
     asked = error.headers.get("Retry-After", "")
     return float(asked) if asked.isdecimal() else 0.5 * 2.0**tried

@@ -57,7 +57,7 @@ def take_out(file: str, rows: Sequence[Row]) -> None:
 
 
 def mail(day: str, rows: Sequence[Row]) -> None:
-    """Tell the warehouse what to pack."""
+    """Notify the warehouse what to pack."""
     message = EmailMessage()
     message["From"], message["To"] = "shop@shop.example", "warehouse@shop.example"
     message["Subject"] = f"To pack for {day}"

@@ -346,7 +346,7 @@ def run_to_undo(
     if info.pipeline not in pipelines:
         raise UsageError(
             f"run {info.id} belongs to the pipeline {info.pipeline}, which is not configured here",
-            to_go_on=f"add it to [pipelines] in {config.source or 'twice.toml'}",
+            next_step=f"add it to [pipelines] in {config.source or 'twice.toml'}",
         )
     return info, pipelines
 
@@ -354,19 +354,19 @@ def run_to_undo(
 def asked_window(pipeline: Pipeline, unit: str | Window | None, from_: str | None, to: str | None) -> Window:
     """Read the window that a caller asks for, in one of its two forms."""
     if unit is not None and (from_ is not None or to is not None):
-        raise UsageError("give either one unit, or from_= and to=, not both", safe="nothing was run")
+        raise UsageError("give either one unit, or from_= and to=, not both", unchanged="nothing was run")
     if isinstance(unit, Window):
         return unit
     if isinstance(unit, str):
         return pipeline.grain.unit(unit, pipeline.zone)
     if unit is not None:
         raise UsageError(
-            f'a unit must be a text such as "2026-04-25" or a Window, got {unit!r}', safe="nothing was run"
+            f'a unit must be a text such as "2026-04-25" or a Window, got {unit!r}', unchanged="nothing was run"
         )
     if from_ is None or to is None:
         raise UsageError(
             'a run needs a window: one unit, such as "2026-04-25", or from_= and to= (exclusive); there is no default',
-            safe="nothing was run",
+            unchanged="nothing was run",
         )
     return Window(pipeline.grain.parse(from_, pipeline.zone), pipeline.grain.parse(to, pipeline.zone))
 

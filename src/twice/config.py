@@ -82,7 +82,7 @@ class Config:
             known = ", ".join(self.stores) or "none"
             raise ConfigError(
                 f"no store {name!r} in {self.source or FILE}; there are: {known}",
-                to_go_on=f'add [stores.{name}] with type = "iceberg"',
+                next_step=f'add [stores.{name}] with type = "iceberg"',
             )
         return self.stores[name]
 
@@ -110,11 +110,11 @@ def load(path: Path | None = None, profile: str | None = None, *, start: Path | 
     try:
         data: Mapping[str, Any] = tomllib.loads(_content(found))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{found} is not valid TOML: {error}", safe="nothing was run") from None
+        raise ConfigError(f"{found} is not valid TOML: {error}", unchanged="nothing was run") from None
     if found.name == "pyproject.toml":
         tools = _section(data, "tool", found)
         if "twice" not in tools:
-            raise ConfigError(f"{found} has no [tool.twice]", to_go_on="add [tool.twice], or write a twice.toml")
+            raise ConfigError(f"{found} has no [tool.twice]", next_step="add [tool.twice], or write a twice.toml")
         data = _section(tools, "twice", found)
     return _build(data, found.resolve().parent, found, profile)
 
@@ -268,7 +268,7 @@ def _text(value: object, name: str, where: object) -> str:
         if match[1] not in os.environ:
             raise ConfigError(
                 f"{name} in {where} uses ${{{match[1]}}}, but the environment has no {match[1]}",
-                to_go_on=f"export {match[1]}=…",
+                next_step=f"export {match[1]}=…",
             )
         return os.environ[match[1]]
 

@@ -1,7 +1,7 @@
 """Every error that `twice` raises, in one tree.
 
 TwiceError
-├── UsageError            exit 2   a wrong word on the command line, a date off the grain
+├── UsageError            exit 2   an unknown option or name, a date off the grain
 ├── ConfigError           exit 2   twice.toml cannot be read or contradicts itself
 ├── DefinitionError       exit 2   a pipeline, table or step that could not keep its promise
 ├── EnvironmentProblem    exit 3   Java, a jar or a disk is missing
@@ -19,16 +19,16 @@ TwiceError
 │   ├── NotSeparable               a partition computed alone is not what it is in its chunk
 │   ├── StreamRefused              a checkpoint, a table and a source that do not belong together
 │   └── StoreRefused               the table is not what its contract says
-├── TransientError        exit 75  weather: the same run may well succeed later
-│   ├── Conflict                   someone else changed the scope between claim and publish
+├── TransientError        exit 75  a transient error: the same run may well succeed later
+│   ├── Conflict                   another writer changed the scope between claim and publish
 │   ├── LedgerBusy                 other processes kept the ledger locked (it is a LedgerError too)
-│   └── RetriesExhausted           still weather after the last attempt
+│   └── RetriesExhausted           still a transient error after the last attempt
 ├── ScopeHeld             exit 4   another run holds an overlapping scope
 ├── LeaseLost             exit 4   this run was replaced; it published nothing
 └── Interrupted           exit 130 Ctrl-C
 
-A message says what happened and to what; `safe` says what the error did not touch and
-`to_go_on` what to run next.
+A message says what happened and to what; `unchanged` says what the error did not touch and
+`next_step` what to run next.
 """
 
 from __future__ import annotations
@@ -41,33 +41,33 @@ from typing import Any
 class TwiceError(Exception):
     """The root: everything that `twice` raises on purpose.
 
-    >>> print(UsageError("no step 'x'", to_go_on="twice status shop"))
+    >>> print(UsageError("no step 'x'", next_step="twice status shop"))
     no step 'x'
-      to go on: twice status shop
+      next: twice status shop
     """
 
     exit_code = 3
 
-    def __init__(self, message: str, *, safe: str = "", to_go_on: str = "") -> None:
+    def __init__(self, message: str, *, unchanged: str = "", next_step: str = "") -> None:
         super().__init__(message)
         self.message = message
-        self.safe = safe
-        self.to_go_on = to_go_on
+        self.unchanged = unchanged
+        self.next_step = next_step
 
     def __str__(self) -> str:
         lines = [self.message]
-        if self.safe:
-            lines.append(f"  safe: {self.safe}")
-        if self.to_go_on:
-            lines.append(f"  to go on: {self.to_go_on}")
+        if self.unchanged:
+            lines.append(f"  unchanged: {self.unchanged}")
+        if self.next_step:
+            lines.append(f"  next: {self.next_step}")
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.message, self.safe, self.to_go_on)
+        return _rebuild, (type(self), self.message, self.unchanged, self.next_step)
 
 
-def _rebuild(kind: type[TwiceError], message: str, safe: str, to_go_on: str) -> TwiceError:
-    return kind(message, safe=safe, to_go_on=to_go_on)
+def _rebuild(kind: type[TwiceError], message: str, unchanged: str, next_step: str) -> TwiceError:
+    return kind(message, unchanged=unchanged, next_step=next_step)
 
 
 class UsageError(TwiceError):
@@ -101,7 +101,7 @@ class PermanentError(TwiceError):
 
 
 class StepFailed(PermanentError):
-    """The step's own code raised, or returned something that is no result."""
+    """The step's own code raised, or returned something that is not a result."""
 
 
 class WriteRefused(PermanentError):
@@ -149,13 +149,13 @@ class StoreRefused(PermanentError):
 
 
 class TransientError(TwiceError):
-    """Weather: the same run may well succeed later."""
+    """A transient error: the same run may well succeed later."""
 
     exit_code = 75
 
 
 class Conflict(TransientError):
-    """Someone else changed the scope between claim and publish."""
+    """Another writer changed the scope between claim and publish."""
 
 
 class LedgerBusy(TransientError, LedgerError):
@@ -163,7 +163,7 @@ class LedgerBusy(TransientError, LedgerError):
 
 
 class RetriesExhausted(TransientError):
-    """Still weather after the last attempt."""
+    """Still a transient error after the last attempt."""
 
 
 class ScopeHeld(TwiceError):
@@ -185,7 +185,7 @@ class Interrupted(TwiceError):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown word: the known one that is spelt almost like it, if any.
+    """Return the end of a message about an unknown word: the closest known one, if any.
 
     >>> did_you_mean("urll", ["url", "type"]), did_you_mean("x", ["url", "type"])
     ('. Did you mean url?', '')
@@ -202,5 +202,5 @@ def only_known(keys: Iterable[str], known: Collection[str], where: str) -> None:
         raise ConfigError(
             f"{where} has {', '.join(unknown)}, which twice does not know; it knows: {', '.join(sorted(known))}"
             f"{did_you_mean(unknown[0], known)}",
-            safe="nothing was run",
+            unchanged="nothing was run",
         )

@@ -32,7 +32,7 @@ def all_pipelines(config: Config) -> list[Pipeline]:
     if not found:
         raise UsageError(
             f"{config.source or 'there is no twice.toml here or above, and so it'} names no pipelines",
-            to_go_on="twice status module:object, or add [pipelines] to twice.toml; twice init writes a first one",
+            next_step="twice status module:object, or add [pipelines] to twice.toml; twice init writes a first one",
         )
     return found
 
@@ -69,7 +69,7 @@ def place_of(config: Config, pipeline: Pipeline) -> str:
 
 
 def check_producers(pipelines: Mapping[str, Pipeline]) -> None:
-    """Refuse a table that two pipelines write, and two pipelines that the ledger could not tell apart."""
+    """Refuse a table that two pipelines write, and two pipelines of the same name in the ledger."""
     writers: dict[str, tuple[str, str]] = {}
     names: dict[str, tuple[str, Pipeline]] = {}
     for name, pipeline in pipelines.items():
@@ -126,7 +126,7 @@ def _import(name: str, config: Config, what: str) -> Any:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
             raise UsageError(
                 f"{what}: there is no module {name} in {config.root}, nor among the installed packages",
-                to_go_on=f"correct [pipelines] in {config.source or FILE}",
+                next_step=f"correct [pipelines] in {config.source or FILE}",
             ) from None
         raise _broken(error, config, name) from error
     except (Exception, SystemExit) as error:
@@ -134,14 +134,14 @@ def _import(name: str, config: Config, what: str) -> Any:
 
 
 def _broken(error: BaseException, config: Config, module: str) -> TwiceError:
-    """Say where the user's own code failed, as an error of ours."""
+    """Return where the user's own code failed, as an error of ours."""
     where = _place(error, config.root)
     if isinstance(error, TwiceError):
-        return type(error)(f"{where}: {error.message}", safe=error.safe, to_go_on=error.to_go_on)
+        return type(error)(f"{where}: {error.message}", unchanged=error.unchanged, next_step=error.next_step)
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     said = f"{type(error).__name__}: {text}" if text else type(error).__name__
     hint = "pip install 'twice[spark]', or run where Spark is" if _lacks_spark(error) else ""
-    return ConfigError(f"{where}: importing {module} failed: {said}", safe="nothing was run", to_go_on=hint)
+    return ConfigError(f"{where}: importing {module} failed: {said}", unchanged="nothing was run", next_step=hint)
 
 
 def _lacks_spark(error: BaseException) -> bool:
@@ -176,7 +176,7 @@ def _unknown(config: Config, text: str) -> UsageError:
     if not config.pipelines:
         return UsageError(
             f"no pipeline {text!r}: {config.source or 'there is no twice.toml here or above, and so it'} names none",
-            to_go_on=f'add [pipelines] {text} = "module:object" to {config.source or FILE}, or give module:object',
+            next_step=f'add [pipelines] {text} = "module:object" to {config.source or FILE}, or give module:object',
         )
     known = ", ".join(sorted(config.pipelines))
     return UsageError(

@@ -1,6 +1,6 @@
 """Precision and recall over the labelled jobs: `make audit-score`; the last line is JSON.
 
-`strict` forgives nothing: what is told again on a neighbouring line, and what the labels call arguable (`also_fine`),
+`strict` forgives nothing: what is repeated on a neighbouring line, and what the labels call arguable (`also_fine`),
 counts as wrong.
 """
 

@@ -68,9 +68,9 @@ def test_fail_on_decides_the_exit_code(call):
     ("arguments", "says"),
     [
         (["nowhere"], "there is no file or folder nowhere"),
-        (["jobs", "--select", "TW999"], "is no code of a rule"),
-        (["jobs", "--select", "banana"], "is no code of a rule"),
-        (["jobs", "--dialect", "klingon"], "is no dialect"),
+        (["jobs", "--select", "TW999"], "is neither the code of a rule"),
+        (["jobs", "--select", "banana"], "is neither the code of a rule"),
+        (["jobs", "--dialect", "klingon"], "is not a dialect"),
         (["jobs", "--baseline", "none.json"], "there is no baseline none.json"),
         (["jobs", "--format", "html"], "--format html is for --rank"),
         (["jobs", "--diff", "HEAD"], "git"),
@@ -191,7 +191,7 @@ def test_a_baseline_that_is_none_is_exit_2(call):
     Path("known.json").write_text("{}")
     code, _, err = call("jobs", "--baseline", "known.json")
     assert code == 2
-    assert "is no baseline" in err
+    assert "is not a baseline" in err
 
 
 def git(*arguments):

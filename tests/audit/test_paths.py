@@ -130,7 +130,7 @@ def test_a_pipe_is_no_file(call):
     os.mkfifo("pipe.py")
     code, _, err = call("pipe.py")
     assert code == 2
-    assert "pipe.py is no file and no folder" in err
+    assert "pipe.py is neither a file nor a folder" in err
 
 
 def test_a_folder_that_cannot_be_read_does_not_end_the_audit(call, folder):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class BackfillOrder:
-    """What a child does: start a backfill, or go on with one."""
+    """What a child does: start or continue a backfill."""
 
     config: str
     space: str

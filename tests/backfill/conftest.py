@@ -54,7 +54,7 @@ class Shop:
         self.pipeline = self.build()
 
     def land(self, days: int, rows: int = 4) -> None:
-        """Let somebody else land raw orders for the first days of January."""
+        """Let another system land raw orders for the first days of January."""
         self.lab.source("raw", "id bigint, d date, customer bigint, n bigint")
         self.more(1, days + 1, rows)
 

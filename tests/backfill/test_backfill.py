@@ -70,7 +70,7 @@ def test_s28_one_date_a_month_ago_equals_what_the_daily_run_makes(lab):
     assert late.digests() == daily.digests()
 
 
-def test_s32_one_bad_day_does_not_stop_the_rest_and_the_summary_says_how_to_go_on(shop):
+def test_s32_one_bad_day_does_not_stop_the_rest_and_the_summary_says_what_to_do_next(shop):
     shop.land(5)
     summary = shop.backfill(1, 6, shop.build(bad=[4]), chunk=5)
     assert (summary.status, summary.exit_code) == ("partly", 3)
@@ -81,7 +81,7 @@ def test_s32_one_bad_day_does_not_stop_the_rest_and_the_summary_says_how_to_go_o
         ("sums", day(4), True),
     ]
     assert "this day is rotten" in summary.failures[0].reason
-    assert summary.to_go_on == f"twice backfill start shop --from {day(4)} --to {day(5)} --chunk 5"
+    assert summary.next_step == f"twice backfill start shop --from {day(4)} --to {day(5)} --chunk 5"
     # The days around it are there, and its own is neither empty nor half
     assert {row["d"].isoformat() for row in shop.lab.rows("sums")} == {day(n) for n in range(1, 6) if n != 4}
     # The command of the summary makes what is left, and only that

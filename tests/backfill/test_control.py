@@ -124,7 +124,7 @@ def test_ctrl_c_lets_the_chunks_at_work_end_and_says_how_to_resume(lab, start_ch
     said = child.end()
     info = the_one(lab)
     assert (said["exit"], said["status"]) == (130, "interrupted")
-    assert said["to_go_on"] == f"twice backfill resume {info.id}"
+    assert said["next_step"] == f"twice backfill resume {info.id}"
     left = lab.ledger.backfill(info.id)
     assert (left.status, left.count("running"), left.count("failed")) == ("interrupted", 0, 0)
     assert 0 < left.count("done") < 12
@@ -174,7 +174,7 @@ def test_s29_throttled_paused_and_sped_up_from_another_process_while_production_
         pass
     # Sped up and let go
     twice(lab, "backfill", "set", info.id, "--parallel", "3")
-    assert "goes on" in twice(lab, "backfill", "resume", info.id)
+    assert "continues on" in twice(lab, "backfill", "resume", info.id)
     until(lambda: lab.ledger.backfill(info.id).count("running") == 3)
     turns.release(20)
     assert work.end().status == "done"
@@ -285,13 +285,13 @@ def test_resume_with_other_code_is_refused_until_one_says_what_is_meant(lab):
     project = Project(shop.workshop, shop.pipeline, interrupting(lab, 2))
     first = project.start(shop.request(1, 5, steps=("facts",), chunk=1, parallel=1))
     assert (first.status, first.exit_code, first.tallies[0].done) == ("interrupted", 130, 2)
-    assert first.to_go_on == f"twice backfill resume {first.backfill}"
+    assert first.next_step == f"twice backfill resume {first.backfill}"
     info = lab.ledger.backfill(first.backfill)
     fixed = shop.build(fixed=[1, 4])
     with pytest.raises(UsageError, match="the code of facts changed") as refused:
         shop.project(fixed).go_on(info)
-    assert "--new-code" in refused.value.to_go_on
-    assert "--restart" in refused.value.to_go_on
+    assert "--new-code" in refused.value.next_step
+    assert "--restart" in refused.value.next_step
     done = shop.project(fixed).go_on(info, restart=True)
     # All four are made by the new code: two anew, and the others for the first time
     assert (done.status, done.tallies[0].done) == ("done", 4)
@@ -345,7 +345,7 @@ def test_the_dry_run_shows_what_a_run_executes(lab):
     assert shop.lab.jobs() == jobs
     facts, sums = plan.steps
     assert (facts.batching.ok, facts.batching.why) == (True, "separable: proven from its plan")
-    assert "judged when its turn comes" in sums.batching.why or "cannot be told yet" in sums.batching.why
+    assert "judged when its turn comes" in sums.batching.why or "not known yet" in sums.batching.why
     summary = shop.backfill(1, 7, steps=("facts",))
     ran = [str(chunk.scope) for chunk in lab.ledger.chunks(summary.backfill)]
     assert ran == [str(stage.scope) for stage in facts.stages]

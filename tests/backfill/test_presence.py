@@ -1,4 +1,4 @@
-"""A process that works on a backfill is heard of from its first moment, and says how to go on if it is stopped."""
+"""A process that works on a backfill is heard of from its first moment, and says what to do next if it is stopped."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def test_a_backfill_whose_shadows_take_long_to_begin_is_not_lost(workshop, backf
         assert workshop.ledger.backfill(backfill).status == "running"
 
 
-def test_ctrl_c_while_shadows_begin_says_how_to_go_on(workshop, backfill):
+def test_ctrl_c_while_shadows_begin_says_what_to_do_next(workshop, backfill):
     with pytest.raises(Interrupted) as stopped, beginning(workshop, backfill):
         raise KeyboardInterrupt
-    assert stopped.value.to_go_on == f"twice backfill resume {backfill}"
+    assert stopped.value.next_step == f"twice backfill resume {backfill}"
     assert workshop.ledger.backfill(backfill).status == "interrupted"
 
 

@@ -61,7 +61,7 @@ def test_s30_readers_see_the_old_range_until_the_swap_then_the_new_one_and_never
     with Readers(shop) as readers:
         summary = shop.backfill(1, 7, new, shadow=True)
         assert summary.status == "done", list(summary.lines)
-        assert "twice backfill diff" in summary.to_go_on
+        assert "twice backfill diff" in summary.next_step
         assert summary.pipeline == "shop"
         assert totals(shop) == before
         facts, sums = shadow_of(shop, summary.backfill, new).diff()
@@ -99,7 +99,7 @@ def test_s30_a_swap_that_is_killed_between_two_tables_shows_how_far_it_is_and_go
     assert end["exit"] == -signal.SIGKILL, end
     info = shop.lab.ledger.backfill(summary.backfill)
     assert (info.shadow.state, set(info.shadow.swapped)) == ("swapping", set())
-    with pytest.raises(UsageError, match="swapped halfway"):
+    with pytest.raises(UsageError, match="is partly swapped"):
         shadow_of(shop, summary.backfill).drop()
     end = start_child(shop.lab, backfill=summary.backfill, swap=True).end()
     assert end["exit"] == 0, end
@@ -121,7 +121,7 @@ def test_a_shadow_holds_nobody_up_and_is_not_put_over_what_others_published_mean
     with pytest.raises(UsageError, match=f"{day(3)} changed after the shadow began") as refused:
         shadow_of(shop, summary.backfill, new).swap()
 
-    assert "--force" in refused.value.to_go_on
+    assert "--force" in refused.value.next_step
     assert totals(shop) == before
     shadow_of(shop, summary.backfill, new).swap(force=True)
     assert totals(shop)[0] == totals(shop)[1] != before[0]
@@ -150,7 +150,7 @@ def test_an_unfinished_shadow_is_not_swapped_and_can_be_completed(shop):
     shop.backfill(1, 5)
     summary = shop.backfill(1, 5, shop.build(bad=[3]), shadow=True)
     assert summary.status == "partly"
-    assert "--restart" in summary.to_go_on
+    assert "--restart" in summary.next_step
     with pytest.raises(UsageError, match="is not finished: it is partly"):
         shadow_of(shop, summary.backfill).swap()
     with pytest.raises(UsageError, match="has ended"):
@@ -334,7 +334,7 @@ def test_landed_data_is_read_as_it_is_and_must_be_there(lab):
     request = Request("shop", january(1, 4), shadow=True)
     with pytest.raises(UsageError, match="landed has not landed 3 partitions") as refused:
         shop.project(pipeline).start(request)
-    assert "--step landed" in refused.value.to_go_on
+    assert "--step landed" in refused.value.next_step
 
     shop.project(pipeline).start(Request("shop", january(1, 4), steps=("landed",)))
     assert len(fetched) == 3
@@ -345,7 +345,7 @@ def test_landed_data_is_read_as_it_is_and_must_be_there(lab):
 
 
 def test_what_does_not_go_with_a_shadow_is_said(shop):
-    with pytest.raises(UsageError, match="--only failed does not go with --shadow"):
+    with pytest.raises(UsageError, match="--only failed cannot be combined with --shadow"):
         shop.request(1, 4, only=("failed",), shadow=True)
     shop.land(2)
     summary = shop.backfill(1, 3)

@@ -103,7 +103,7 @@ def test_what_is_wrong_with_all_is_not_looked_for(chunks):
     assert chunks.all() == {"failed": [f"{day(1)}/{day(9)}"]}
 
 
-def test_weather_over_the_ledger_is_not_looked_for(chunks):
+def test_a_transient_error_of_the_ledger_is_not_looked_for(chunks):
     chunks.error = RetriesExhausted("failed 3 times")
     chunks.error.__cause__ = LedgerBusy("locked")
     assert chunks.once().kind == "failed"

@@ -113,7 +113,7 @@ def test_a_killed_run_is_settled_by_a_run_and_not_by_an_acceptance(story):
     story.publish("raw", story.scope(1), code="old")
     story.ledger.claim("lake.a.raw", [story.scope(1)], ttl=TTL)
     story.clock.advance(2 * TTL)
-    with pytest.raises(PermanentError, match="killed halfway"):
+    with pytest.raises(PermanentError, match="was killed, and what it left"):
         accept(story.ledger, story.pipeline)
     assert story.states("raw") == {"2026-04-01": "stale"}
     again = story.ledger.claim("lake.a.raw", [story.scope(1)], ttl=timedelta(minutes=1))

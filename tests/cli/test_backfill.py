@@ -97,7 +97,7 @@ def test_a_backfill_is_listed_and_shown_from_anywhere(project, begun):
     shown = project.call("backfill", "show", begun[:9]).out
     assert "build → lake.core.facts: 3 of 8 partitions, 10 rows" in shown
     assert "separable: declared" in shown
-    assert "later: 0 of 8 partitions, its turn has not come" in shown
+    assert "later: 0 of 8 partitions, not started yet" in shown
     assert "worker    elsewhere (pid 7)" in shown
     assert "refused: build 2026-01-04: row count at least 1" in shown
     document = project.call("backfill", "show", begun, "--json").json
@@ -108,7 +108,7 @@ def test_a_backfill_is_steered_from_anywhere(project, begun):
     assert "is paused" in project.call("backfill", "pause", begun).out
     assert project.call("backfill", "show", begun, "--json").json["status"] == "paused"
     # The process elsewhere goes on; this one has nothing to do
-    assert "goes on, on elsewhere (pid 7)" in project.call("backfill", "resume", begun).out
+    assert "continues on elsewhere (pid 7)" in project.call("backfill", "resume", begun).out
     assert project.call("backfill", "set", begun, "--parallel", "5", "--json").json["parallel"] == 5
     assert "at least one chunk" in project.call("backfill", "set", begun, "--parallel", "0").err
     assert "is cancelled" in project.call("backfill", "cancel", begun).out
@@ -127,8 +127,8 @@ def test_others_at_work_are_not_restarted_under_their_hands(project, begun, opti
     project.call("backfill", "pause", begun)
     answer = project.call("backfill", "resume", begun, *options)
     assert answer.code == 2
-    assert f"{options[0]} is not for a backfill that others work on" in answer.err
-    assert f"{begun} is at work on elsewhere (pid 7)" in answer.err
+    assert f"{options[0]} cannot be used while other processes work on backfill" in answer.err
+    assert f"{begun}: elsewhere (pid 7)" in answer.err
     shown = project.call("backfill", "show", begun, "--json").json
     assert (shown["status"], len(shown["chunks"])) == ("paused", 4)
 
@@ -200,9 +200,9 @@ def test_on_a_terminal_resume_with_other_code_asks(project, monkeypatch, word):
     monkeypatch.setattr("sys.stdin", Terminal(f"perhaps\n{word}\n"))
     answer = project.call("backfill", "resume", backfill, "--join")
     # It asks until one of the two is said, and does that: not under the hands of others
-    assert "Make what is left with the new code, or restart? (new-code, restart)" in answer.err
+    assert "Build what is left with the new code, or restart? (new-code, restart)" in answer.err
     assert "'perhaps' is not one of" in answer.err
-    assert f"--{word} is not for a backfill that others work on" in answer.err
+    assert f"--{word} cannot be used while other processes work on backfill" in answer.err
     assert answer.code == 2
 
 
@@ -245,4 +245,4 @@ def test_what_a_shadow_is_not_ready_for_is_refused_before_spark_starts(project, 
 
     assert "shows the new rows" in project.call("backfill", "show", begun).out
     assert "is swapped: nothing to compare" in project.call("backfill", "diff", begun).err
-    assert "is swapped already" in project.call("backfill", "swap", begun).err
+    assert "is already swapped" in project.call("backfill", "swap", begun).err

@@ -75,7 +75,7 @@ def test_what_failed_counts_and_what_cannot_tell_is_counted(project, spend):
     assert said.out.splitlines() == [
         "step         runs  executor s  cpu s  read    written  shuffled",
         "shop.orders  2     3.0         1.5    2.5 MB  999 B    0 B",
-        "1 attempt used no Spark, or ended without telling what was used",
+        "1 attempt used no Spark, or ended without reporting what was used",
     ]
 
 

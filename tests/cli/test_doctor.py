@@ -12,7 +12,7 @@ def test_a_broken_import_in_twice_is_not_a_finding_about_the_catalog(project, mo
     monkeypatch.setattr("twice.engine.doctor.catalogs", broken)
     said = project.call("doctor", "--deep")
     assert said.code == 3
-    assert "something unexpected happened in twice itself: ImportError" in said.err
+    assert "an unexpected error occurred in twice itself: ImportError" in said.err
 
 
 def test_without_pyspark_the_catalogs_are_a_finding(project, monkeypatch):

@@ -98,7 +98,7 @@ def finding(said):
 
 def test_doctor_looks_at_the_server(project, server, monkeypatch):
     prod = ("--profile", "prod", "doctor", "--json")
-    assert "the first run makes the ledger there" in finding(project.call(*prod))["text"]
+    assert "the first run creates the ledger there" in finding(project.call(*prod))["text"]
     fill(server)
     found = finding(project.call(*prod))
     assert found["ok"]
@@ -112,7 +112,7 @@ def test_doctor_looks_at_the_server(project, server, monkeypatch):
     assert PASSWORD not in said.out
 
 
-def test_a_server_that_is_not_there_is_weather_without_its_password(project, monkeypatch):
+def test_a_server_that_is_not_there_is_a_transient_error_without_its_password(project, monkeypatch):
     monkeypatch.setenv("LEDGER", "postgresql://ana:geheim@127.0.0.1:1/ledger")
     project.toml('[ledger]\nurl = "${LEDGER}"')
     for command in (["runs"], ["ledger", "migrate"], ["leases"]):

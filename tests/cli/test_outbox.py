@@ -60,7 +60,7 @@ def test_relay_list_and_resolve(shop, receiver):
     assert "HTTP Error 400" in listed.out
     (dead,) = shop.call("outbox", "list", "shop", "--state", "dead", "--json").json
     refused = shop.call("outbox", "resolve", "shop", dead["id"], "--because", "x")
-    assert (refused.code, "say --send or --skip" in refused.err) == (2, True)
+    assert (refused.code, "give --send or --skip" in refused.err) == (2, True)
     assert "no unsent message" in shop.call("outbox", "resolve", "shop", "zz", "--skip", "--because", "x").err
     assert "or all dead ones" in shop.call("outbox", "resolve", "shop", "--send", "--because", "x").err
     assert shop.call("outbox", "resolve", "shop", dead["id"][:8], "--send", "--because", "mended").out == "1 pending\n"

@@ -34,8 +34,8 @@ def history(project):
     ledger.finish_run(good, "done")
     bad = ledger.start_run("shop", DAY)
     row = ledger.start_attempt(bad, "build", TABLE, 1, DAY, code="c")
-    ledger.finish_attempt(row, "failed", error="boom\n  to go on: repair", transient=True)
-    ledger.finish_run(bad, "failed", "boom\n  to go on: repair")
+    ledger.finish_attempt(row, "failed", error="boom\n  next: repair", transient=True)
+    ledger.finish_run(bad, "failed", "boom\n  next: repair")
     held = ledger.claim(TABLE, [DAY], ttl=timedelta(minutes=1), run=bad)
     return good, bad, held
 
@@ -97,7 +97,7 @@ def test_undo_wants_a_yes_when_nobody_can_be_asked(project, history, monkeypatch
     monkeypatch.setattr(sys, "stdin", open("/dev/null"))  # noqa: SIM115, PTH123
     said = project.call("undo", history[0])
     assert said.code == 2
-    assert "needs a yes" in said.err
+    assert "needs a confirmation" in said.err
     assert said.err.rstrip().endswith("--yes")
 
 
@@ -124,7 +124,7 @@ def test_s43_contract_check_and_write(project):
     assert said.code == 1
     assert "-| Write pattern | append |" in said.out
     assert "+| Write pattern | overwrite the scope |" in said.out
-    assert "to go on: twice contract --write contracts.md" in said.err
+    assert "next: twice contract --write contracts.md" in said.err
     said = project.call("contract", "--check", "contracts.md", "--json")
     assert (said.code, said.json["up_to_date"]) == (1, False)
     assert project.call("contract", "--json").json == {"pipelines": ["shop"], "markdown": text}
@@ -150,7 +150,7 @@ def test_init_overwrites_nothing(project):
     (project.folder / "jobs" / "sales.py").write_text("mine")
     said = project.call("init")
     assert said.code == 2
-    assert "twice.toml, jobs/sales.py are there already" in said.err
+    assert "twice.toml, jobs/sales.py already exist" in said.err
     assert (project.folder / "jobs" / "sales.py").read_text() == "mine"
     assert not (project.folder / ".gitignore").exists()
     assert project.call("init", "x", "--name", "My Name").code == 2
@@ -169,7 +169,7 @@ def test_doctor_without_java_says_what_to_install(project, monkeypatch, tmp_path
     assert said.code == 1
     assert not said.json["ok"]
     assert finding(said, "Java")["text"] == "none; Spark needs Java 17 or newer"
-    assert "openjdk-17" in finding(said, "Java")["to_go_on"]
+    assert "openjdk-17" in finding(said, "Java")["next_step"]
     assert "problem  Java: none" in project.call("doctor").out
 
 
@@ -177,7 +177,7 @@ def test_doctor_without_jars_names_the_command(project, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     said = project.call("doctor", "--json")
     assert said.code == 1
-    assert finding(said, "jars")["to_go_on"] == "twice doctor --fetch"
+    assert finding(said, "jars")["next_step"] == "twice doctor --fetch"
 
 
 def test_doctor_on_a_broken_configuration_goes_on(project):
@@ -199,7 +199,7 @@ def test_doctor_on_a_broken_ledger(project):
 def test_doctor_is_content_with_a_good_ledger_and_with_none(project, history):
     assert finding(project.call("doctor", "--json"), "ledger")["ok"]
     shutil.rmtree(project.ledger.parent)
-    assert "the first run makes" in finding(project.call("doctor", "--json"), "ledger")["text"]
+    assert "the first run creates" in finding(project.call("doctor", "--json"), "ledger")["text"]
     assert not project.ledger.parent.exists()
 
 

@@ -1,4 +1,4 @@
-"""`twice run` without Spark: the plan, the command to go on, the hook and what is printed."""
+"""`twice run` without Spark: the plan, the command to run next, the hook and what is printed."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ def test_an_accepted_gate_reaches_the_run_the_summary_and_the_command_to_repeat_
     assert command.summary(done).endswith("orders published (2 rows, accepted: row count at least 5)")
 
 
-def test_a_loop_stops_at_the_first_failure_and_says_how_to_go_on(project, monkeypatch):
-    runs = FakeRuns(project, monkeypatch, [None, GateFailed("too few rows", to_go_on="look at the source")])
+def test_a_loop_stops_at_the_first_failure_and_says_what_to_do_next(project, monkeypatch):
+    runs = FakeRuns(project, monkeypatch, [None, GateFailed("too few rows", next_step="look at the source")])
     said = project.call(
         "--profile",
         "default",
@@ -151,8 +151,8 @@ def test_exit_codes_and_json(project, monkeypatch, error, code):
     assert said.code == code
     assert said.json["exit_code"] == code
     assert said.json["runs"][0]["steps"][0]["rows"] == 7
-    assert said.json["to_go_on"] == "twice run shop --for 2026-04-25"
-    assert "to go on: twice run shop --for 2026-04-25" in said.err
+    assert said.json["next_step"] == "twice run shop --for 2026-04-25"
+    assert "next: twice run shop --for 2026-04-25" in said.err
 
 
 def test_a_python_hook_gets_the_failed_run(project, monkeypatch):

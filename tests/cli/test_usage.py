@@ -119,7 +119,7 @@ def test_a_dimension_that_one_step_lacks_is_refused(project):
     )
     said = project.call("run", "shop", *FOR, "--set", "tenant=acme")
     assert said.code == 2
-    assert "would replace everybody's rows" in said.err
+    assert "would replace the rows of all of them" in said.err
     assert project.call("run", "shop", *FOR, "--set", "tenant=acme", "--step", "a", "--explain").code == 0
 
 
@@ -189,7 +189,7 @@ def test_a_surprise_is_one_sentence_and_where_to_report_it(project, monkeypatch)
     monkeypatch.setattr("twice.cli.settings.Settings.ledger_if_any", explode)
     said = project.call("runs")
     assert said.code == 3
-    assert said.err.splitlines()[0] == "error: something unexpected happened in twice itself: ZeroDivisionError: by"
+    assert said.err.splitlines()[0] == "error: an unexpected error occurred in twice itself: ZeroDivisionError: by"
     assert "report it" in said.err
     assert "Traceback" not in said.err
     assert "Traceback" in project.call("-v", "runs").err

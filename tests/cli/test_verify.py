@@ -268,7 +268,7 @@ def test_a_unit_without_data_is_refused_with_one_that_has(verified):
     with pytest.raises(Exception, match="no input of sales has rows for 2026-05-25") as failure:
         verified.call(verified.order(MENDED, "run-twice", unit="2026-05-25"))
     assert failure.value.exit_code == 2
-    assert failure.value.to_go_on == "choose one that has: --for 2026-04-25 or --for 2026-04-24"
+    assert failure.value.next_step == "choose one that has: --for 2026-04-25 or --for 2026-04-24"
 
 
 @pytest.mark.spark
@@ -278,7 +278,7 @@ def test_ctrl_c_shows_what_was_done_and_says_the_command(verified):
         verified.call(order)
     assert stopped.value.exit_code == 130
     assert "interrupted after 1 of 3 checks" in stopped.value.message
-    assert stopped.value.to_go_on.endswith(f"--for {DAY}")
+    assert stopped.value.next_step.endswith(f"--for {DAY}")
     assert "nowhere" in verified.capsys.readouterr().out
 
 
@@ -310,7 +310,7 @@ def test_a_new_project_is_verified_for_real(tmp_path):
     os.kill(child.pid, signal.SIGINT)
     _, err = child.communicate(timeout=120)
     assert child.returncode == 130, err
-    assert f"to go on: twice verify sales --for {DAY} --sandbox kept" in err
+    assert f"next: twice verify sales --for {DAY} --sandbox kept" in err
     assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["verify-1", "verify-2"]
 
     # A fault is found, shrunk and saved.

@@ -48,8 +48,8 @@ def test_a_loop_runs_until_it_fails_and_status_sees_what_was_changed_by_hand(lab
     document = json.loads(said.out)
     assert code == document["exit_code"] == 3
     assert [run["status"] for run in document["runs"]] == ["done", "done", "failed"]
-    assert document["to_go_on"] == "twice run numbers --from 2026-04-27 --to 2026-04-29"
-    assert said.err.rstrip().endswith(document["to_go_on"])
+    assert document["next_step"] == "twice run numbers --from 2026-04-27 --to 2026-04-29"
+    assert said.err.rstrip().endswith(document["next_step"])
     assert "no numbers on the 27th" in said.err
 
     (step,) = collect(lab.ledger, [pipeline]).steps

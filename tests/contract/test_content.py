@@ -75,7 +75,7 @@ def test_every_type_comes_back_as_it_went_in(tables, kind):
 
 
 def takes(tables, name: str) -> bool:
-    """Tell whether the store has a place for a type; a refusal names the column and changes nothing."""
+    """Return whether the store has a place for a type; a refusal names the column and changes nothing."""
     schema = f"id bigint, {name} {TYPES[name][0]}, d date"
     feed = tables.feed(tables.table(f"one_{name}", partition=Day("d"), write=Overwrite()), schema)
     store, spark = tables.store(feed.table), tables.lab.spark

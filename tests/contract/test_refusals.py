@@ -43,7 +43,7 @@ def test_a_store_that_cannot_merge_says_what_it_can_do(tables, pattern):
 def test_a_store_that_cannot_build_unseen_refuses_a_shadow(tables):
     land(tables)
     new = shop(tables, NEW)
-    with pytest.raises(StoreRefused, match="cannot build a table unseen"):
+    with pytest.raises(StoreRefused, match="cannot build a table out of sight"):
         project(tables, new).start(middle(new))
 
 

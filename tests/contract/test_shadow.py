@@ -96,7 +96,7 @@ def test_a_dropped_shadow_leaves_nothing_behind(tables):
         info = tables.lab.ledger.backfill(summary.backfill)
         ShadowOf(project(tables, new).workshop, new, info).drop()
         assert tables.place.everything() == before
-    with pytest.raises(UsageError, match="dropped already"):
+    with pytest.raises(UsageError, match="is already dropped"):
         ShadowOf(project(tables, new).workshop, new, tables.lab.ledger.backfill(summary.backfill)).swap()
 
 

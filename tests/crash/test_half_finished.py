@@ -121,7 +121,7 @@ def test_s01_the_whole_process_group_dies_with_its_own_spark(lasting, tmp_path):
     assert world.tidy()
 
 
-def test_s08_ctrl_c_while_staging_leaves_nothing_and_says_how_to_go_on(lasting, tmp_path):
+def test_s08_ctrl_c_while_staging_leaves_nothing_and_says_what_to_do_next(lasting, tmp_path):
     # Given a run in the middle of its write,
     world = lasting("overwrite")
     world.land_next()
@@ -135,7 +135,7 @@ def test_s08_ctrl_c_while_staging_leaves_nothing_and_says_how_to_go_on(lasting, 
     go.touch()
     # then it ends with 130, has given its claim back, and says what to do.
     assert (end["exit"], end["error"], end["status"]) == (130, "Interrupted", "interrupted"), end
-    assert "to go on:" in end["result"]["error"]
+    assert "next:" in end["result"]["error"]
     assert world.tidy()
     assert world.versions() == versions
     assert world.look() == old

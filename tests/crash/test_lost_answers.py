@@ -124,7 +124,7 @@ def test_publish_without_an_answer_is_not_mistaken_for_somebody_elses_commit(rea
     # when the answer is lost, and the step is tried once only,
     with pytest.raises(TransientError) as caught:
         ready.run(kind="once")
-    # then nothing was written over it, it is weather, and the next run starts from what is there.
+    # then nothing was written over it, it is a transient error, and the next run starts from what is there.
     assert caught.value.exit_code == 75
     assert ready.look()[0] == count + 1
     assert ready.tidy()
@@ -148,7 +148,7 @@ def test_a_commit_of_somebody_else_in_the_last_moment_is_a_conflict(ready, wire,
     with pytest.raises(Conflict) as caught:
         ready.run(kind="once")
     assert done
-    assert "nothing was published over it" in str(caught.value)
+    assert "nothing was overwritten" in str(caught.value)
     assert ready.look()[0] == count + 1
     assert ready.tidy()
 

@@ -1,4 +1,4 @@
-"""A publish without an answer, on every store: it failed before, it landed, or somebody else was there first.
+"""A publish without an answer, on every store: it failed before, it landed, or another writer was there first.
 
 The publish is made on the real store. What is played is its answer: an error comes back instead, after the call
 was made or in its place. What lies below (a catalog's commit, a COMMIT) is in `test_lost_answers` and
@@ -72,7 +72,7 @@ def test_a_publish_without_an_answer_is_not_mistaken_for_somebody_elses(ready, m
     # when the answer is lost, and the step is tried once only,
     with pytest.raises(TransientError) as caught:
         ready.run(kind="once")
-    # then nothing was written over it, it is weather, and the next run starts from what is there.
+    # then nothing was written over it, it is a transient error, and the next run starts from what is there.
     assert caught.value.exit_code == 75
     assert ready.look()[1] > old + 4000
     assert ready.tidy()

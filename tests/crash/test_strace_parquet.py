@@ -131,7 +131,7 @@ with filler.open("wb", buffering=0) as file:
 try:
     publishing.publish(job.folder(root), stage, job.target().partitions, {{}}, {{}})
 except EnvironmentProblem as error:
-    print(error.to_go_on)
+    print(error.next_step)
 assert job.data(root) == job.OLD
 filler.unlink()
 assert publishing.fence(job.folder(root), 2) is None
@@ -144,4 +144,4 @@ PYTHON
     done = subprocess.run(["unshare", "-rm", "sh", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
     if done.returncode == 77:
         pytest.skip("this kernel lets us mount no tmpfs")
-    assert done.stdout == "make room, then run it again: it goes on from what is there\nwell\n", done.stderr
+    assert done.stdout == "free some space, then run it again: it continues from what is there\nwell\n", done.stderr

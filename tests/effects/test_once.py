@@ -96,7 +96,7 @@ def test_ask_waits_for_a_person(ledger, receiver):
     with pytest.raises(OutcomeUnknown, match="not known") as asked:
         sent(ledger, receiver, on_unknown="ask")
     key = ledger.effects.records()[0].key
-    assert f"twice effects resolve {key[:12]} --sent" in asked.value.to_go_on
+    assert f"twice effects resolve {key[:12]} --sent" in asked.value.next_step
     ledger.effects.resolve(key[:12], "failed", "ana looked: it is not there")
     assert sent(ledger, receiver, on_unknown="ask") == {"number": 2}
     assert receiver.calls == 2
@@ -242,7 +242,7 @@ def test_an_answer_that_cannot_be_stored_is_not_and_the_call_counts(ledger):
         ({"key": ""}, "must be a text that names the call"),
         ({"key": None}, "must be a text that names the call"),
         ({"payload": object()}, "the payload is not JSON"),
-        ({"on_unknown": None}, "say what to do when a crash leaves the outcome unknown"),
+        ({"on_unknown": None}, "declare what to do when a crash leaves the outcome unknown"),
         ({"on_unknown": "again"}, "must be Retry"),
         ({"on_change": "maybe"}, "on_change='maybe' must be"),
         ({"timeout": 0}, "timeout=0 must be a number of seconds"),

@@ -114,7 +114,7 @@ HOURS = Retry(valid_for=hours(24), then="ask")
         ({"to": Webhook("https://x/y"), "on_unknown": HOURS}, "Webhook honours no idempotency key"),
         ({"to": Smtp("h", "a@b"), "on_unknown": HOURS}, "Smtp honours no idempotency key"),
         ({"on_unknown": HOURS}, "does not take `key`"),
-        ({"on_unknown": None}, "say what to do when a crash leaves the outcome unknown"),
+        ({"on_unknown": None}, "declare what to do when a crash leaves the outcome unknown"),
         ({"on_change": "perhaps"}, "on_change='perhaps' must be"),
         (
             {"after": Table("lake.a.other", partition=Day("d"), write=Overwrite())},

@@ -295,7 +295,7 @@ def test_a_step_that_is_falsely_declared_separable_is_caught_before_anything_is_
         NotSeparable, match=r"step fact is not separable: 2026-04-03 .* digest 2-.* it has 2-"
     ) as caught:
         chunks.run(pipeline, days_of(4), solo=Scope(day(2)))
-    assert "separable=False" in caught.value.to_go_on
+    assert "separable=False" in caught.value.next_step
     assert caught.value.exit_code == 3
     assert chunks.lab.ledger.outputs(chunks.lab.name("fact")) == []
     assert not chunks.lab.exists("fact")

@@ -30,7 +30,7 @@ def test_without_java_nothing_begins(project: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(EnvironmentProblem, match="needs Java 17") as found:
         begin(project)
     assert found.value.exit_code == 3
-    assert "install" in found.value.to_go_on
+    assert "install" in found.value.next_step
     assert [file.name for file in project.parent.iterdir()] == ["twice.toml"]
 
 
@@ -40,7 +40,7 @@ def test_a_jar_that_cannot_be_fetched_is_named(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     with pytest.raises(EnvironmentProblem, match=r"org\.example:no-such-thing") as found:
         begin(project)
-    assert "twice doctor" in found.value.to_go_on
+    assert "twice doctor" in found.value.next_step
 
 
 def test_a_ledger_on_one_disk_is_refused_for_a_cluster(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_a_full_disk_is_said_and_changes_nothing(lab, small_disk):
         lab.run(pipeline, "2026-04-02")
     # Then that is said, and the table is as before
     assert found.value.exit_code == 3
-    assert "make room" in found.value.to_go_on
+    assert "free some space" in found.value.next_step
     assert lab.versions("t") == versions
     assert len(lab.rows("t")) == 10
     # And once there is room, the next run finds its way: nothing is left of the first

@@ -34,7 +34,7 @@ def test_every_gate_that_fails_is_reported_at_once(lab):
     assert f"{DAY}: the gate “{LOW}” stopped step facts: 2 of 2 rows fail" in said
     assert f"{DAY}: the gate “{LAW}” stopped step facts: the till was closed" in said
     assert "n is not null" not in said
-    assert f"--accept '{FEW}' --accept '{LOW}' --accept '{LAW}' --because" in stopped.value.to_go_on
+    assert f"--accept '{FEW}' --accept '{LOW}' --accept '{LAW}' --because" in stopped.value.next_step
     assert lab.ledger.run(lab.ledger.runs()[0].id).error.startswith(said)
 
 

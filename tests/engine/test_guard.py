@@ -37,7 +37,7 @@ def test_a_clock_in_the_code_stops_a_run_and_a_backfill_before_they_start():
     with pytest.raises(NotDeterministic, match=said) as refused:
         plan(pipeline, window)
     assert refused.value.exit_code == 3
-    assert 'nondeterministic="…"' in refused.value.to_go_on
+    assert 'nondeterministic="…"' in refused.value.next_step
     with pytest.raises(NotDeterministic, match=said):
         chosen(pipeline, Request("p", window))
 

@@ -292,7 +292,7 @@ def test_tables_beside_the_inputs_are_seen(steps):
     def sneaky(orders: DataFrame, spark: SparkSession) -> DataFrame:
         return orders.join(spark.table(name).select("customer_id"), "customer_id", "left_semi")
 
-    assert steps.of(sneaky).reason == "reads a table that is no input"
+    assert steps.of(sneaky).reason == "reads a table that is not an input"
 
 
 def test_random_steps_are_not_separable(steps):
@@ -336,4 +336,4 @@ def test_inputs_that_are_not_there_yet_leave_it_open(steps):
     gone = Table(steps.lab.name("gone"), partition=Day("order_date"))
     found = steps.of(daily, {"orders": gone})
     assert not found.ok
-    assert found.reason.startswith("cannot be told yet: step s: its input orders")
+    assert found.reason.startswith("not known yet: step s: its input orders")

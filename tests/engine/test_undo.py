@@ -24,7 +24,7 @@ def test_what_has_history_is_undone_when_asked_for_and_the_rest_is_named(lab):
     shop = lab.workshop
     with pytest.raises(StoreRefused, match=r"plain.mart.served: a parquet store keeps no earlier") as refused:
         undo(shop, pipelines, run)
-    assert f"twice undo {run} --table {kept.name}" in refused.value.to_go_on
+    assert f"twice undo {run} --table {kept.name}" in refused.value.next_step
     with pytest.raises(StoreRefused, match=r"plain.mart.served: a parquet store keeps no earlier"):
         undo(shop, pipelines, run, steps=["served"])
     with pytest.raises(UsageError, match=r"published no table 'plain.mart.servd'.* Did you mean plain.mart.served"):

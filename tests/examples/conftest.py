@@ -13,7 +13,7 @@ import pytest
 from examples.payments_api.charges import Charges
 from examples.payments_api.provider import Provider
 from examples.payments_api.server import listening
-from examples.payments_api.weather import Limit, Weather
+from examples.payments_api.trouble import Limit, Trouble
 from twice.config import Config, load
 
 if TYPE_CHECKING:
@@ -56,14 +56,14 @@ class Providers:
         *,
         orders: int,
         customers: int = 50,
-        weather: Weather | None = None,
+        trouble: Trouble | None = None,
         per_second: float = 1_000.0,
         burst: int = 1_000,
         key: str = "",
         unpaid: int = 0,
     ) -> Provider:
         limit = Limit(per_second, burst, self.patient.monotonic)
-        provider = Provider(Charges(orders, customers, unpaid=unpaid), weather or Weather(), limit, key)
+        provider = Provider(Charges(orders, customers, unpaid=unpaid), trouble or Trouble(), limit, key)
         server = self.stack.enter_context(listening(provider))
         self.monkeypatch.setenv("PAYMENTS_API_URL", server.url)
         return provider

@@ -1,4 +1,4 @@
-"""The shop's payments: a month fetched through bad weather, twice, is the same month."""
+"""The shop's payments: a month fetched through transient errors, twice, is the same month."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import twice.testing
-from examples.payments_api.weather import Weather
+from examples.payments_api.trouble import Trouble
 from examples.shop.dice import Dice
 from examples.shop.generator import SEED, customers_feed, epoch_day, order_id_of
 from examples.shop.payments import fct_payments, payments, payments_of_orders, raw_payments
@@ -61,12 +61,12 @@ def land_orders_and_customers(spark) -> None:
     people.coalesce(1).writeTo(dim_customer.name).using("iceberg").create()
 
 
-def test_s42_a_month_of_payments_fetched_twice_through_bad_weather_is_identical(lab, providers):
+def test_s42_a_month_of_payments_fetched_twice_through_transient_errors_is_identical(lab, providers):
     land_orders_and_customers(lab.spark)
     provider = providers.start(
         orders=ORDERS,
         customers=CUSTOMERS,
-        weather=Weather(seed=1, errors=25, slow=10 if FULL else 50, slow_seconds=0.01),
+        trouble=Trouble(seed=1, errors=25, slow=10 if FULL else 50, slow_seconds=0.01),
         per_second=8 if FULL else 2,
         burst=5 if FULL else 1,
     )
@@ -91,7 +91,7 @@ def test_s42_a_month_of_payments_fetched_twice_through_bad_weather_is_identical(
 
     published = versions(lab, raw_payments), versions(lab, fct_payments)
     other = providers.start(
-        orders=ORDERS, customers=CUSTOMERS, weather=Weather(seed=2, errors=30), per_second=4, burst=1
+        orders=ORDERS, customers=CUSTOMERS, trouble=Trouble(seed=2, errors=30), per_second=4, burst=1
     )
     again = lab.run(payments, **MONTH)
 
@@ -113,7 +113,7 @@ def test_s42_a_month_of_payments_fetched_twice_through_bad_weather_is_identical(
 def test_s35_an_unpaid_order_is_charged_again_once(lab, providers):
     land_orders_and_customers(lab.spark)
     # Of 100 calls 40 are carried out and answered with an error
-    provider = providers.start(orders=ORDERS, unpaid=100, weather=Weather(seed=3, errors=40))
+    provider = providers.start(orders=ORDERS, unpaid=100, trouble=Trouble(seed=3, errors=40))
     days = {"from_": str(FIRST), "to": str(FIRST + timedelta(days=2))}
     first = lab.run(payments, **days, steps=["raw_payments_feed", "orders_without_payment"])
     cancelled = {str(row.order_id) for row in lab.spark.table(fct_orders.name).where("status = 'cancelled'").collect()}
@@ -137,7 +137,7 @@ def epochs(day: date, days: int) -> tuple[int, int]:
 
 
 def test_a_provider_that_stays_down_is_exit_75_and_is_not_stormed(lab, providers):
-    provider = providers.start(orders=ORDERS, weather=Weather(errors=100))
+    provider = providers.start(orders=ORDERS, trouble=Trouble(errors=100))
     with pytest.raises(RetriesExhausted, match="HTTP Error 500") as raised:
         lab.run(payments, str(FIRST), steps=["raw_payments_feed"])
     assert raised.value.exit_code == 75

@@ -20,7 +20,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from examples.payments_api.charges import Charges
-from examples.payments_api.weather import Limit, Weather
+from examples.payments_api.trouble import Limit, Trouble
 from examples.shop.generator import epoch_day
 from examples.shop.payments_client import PaymentsClient
 from examples.shop.truth import expected_orders
@@ -130,26 +130,26 @@ def test_who_asks_too_often_is_told_when_to_come_back(providers, patient):
     assert call("/stats")[1]["answers"] == {"200": 3, "429": 1}
 
 
-def test_a_limit_that_lets_nobody_through_is_refused():
-    with pytest.raises(ValueError, match="lets somebody through"):
+def test_a_limit_that_lets_no_call_through_is_refused():
+    with pytest.raises(ValueError, match="must let calls through"):
         Limit(per_second=0)
 
 
 def test_the_same_seed_fails_the_same_calls():
     def failing(seed: int) -> list[int]:
-        return [call for call in range(1_000) if Weather(seed, errors=5).fails(call)]
+        return [call for call in range(1_000) if Trouble(seed, errors=5).fails(call)]
 
     assert failing(1) == failing(1) != failing(2)
     assert 20 < len(failing(1)) < 90
-    assert Weather().delay(1) == 0.0
-    assert {Weather(slow=100, slow_seconds=2).delay(call) for call in range(5)} == {2}
+    assert Trouble().delay(1) == 0.0
+    assert {Trouble(slow=100, slow_seconds=2).delay(call) for call in range(5)} == {2}
 
 
 CHARGE = {"amount": 995, "currency": "usd", "customer": "cus_7"}
 
 
 def test_an_idempotency_key_is_charged_once_whatever_gets_lost(providers):
-    provider = providers.start(orders=1, weather=Weather(seed=3, errors=50))
+    provider = providers.start(orders=1, trouble=Trouble(seed=3, errors=50))
     answers = [call("/charges", CHARGE, Idempotency_Key="order 7") for _ in range(12)]
     good = [body for status, body, _ in answers if status == 200]
     assert {status for status, _, _ in answers} == {200, 500}
@@ -190,7 +190,7 @@ def test_a_key_belongs_to_one_charge_and_without_a_key_each_call_charges(provide
 
 
 def test_the_client_pages_through_errors_without_asking_twice_for_what_it_has(providers):
-    provider = providers.start(orders=ORDERS, weather=Weather(seed=5, errors=25))
+    provider = providers.start(orders=ORDERS, trouble=Trouble(seed=5, errors=25))
     client = PaymentsClient(os.environ["PAYMENTS_API_URL"], page=5)
     found = [charge["id"] for charge in client.charges(START, NEXT)]
     assert len(set(found)) == len(found) > ORDERS / 2
@@ -220,8 +220,8 @@ def test_the_client_waits_as_long_as_a_429_asks_and_then_goes_on(providers, pati
     assert sum(wait for wait in patient.waits if wait >= 1) >= (pages - 3) * 3
 
 
-def test_the_client_gives_up_when_the_weather_lasts_and_has_not_stormed(providers, patient):
-    provider = providers.start(orders=1, weather=Weather(errors=100))
+def test_the_client_gives_up_when_the_errors_last_and_has_not_stormed(providers, patient):
+    provider = providers.start(orders=1, trouble=Trouble(errors=100))
     with pytest.raises(HTTPError) as raised:
         list(PaymentsClient(os.environ["PAYMENTS_API_URL"]).charges(START, NEXT))
     assert raised.value.code == 500
@@ -249,7 +249,7 @@ def test_a_wrong_key_is_not_tried_again_and_never_shown(providers):
 
 
 def test_an_answer_that_does_not_come_is_tried_again(providers):
-    provider = providers.start(orders=1, weather=Weather(slow=100, slow_seconds=0.3))
+    provider = providers.start(orders=1, trouble=Trouble(slow=100, slow_seconds=0.3))
     with pytest.raises(TimeoutError):
         list(PaymentsClient(os.environ["PAYMENTS_API_URL"], timeout=0.05, tries=2).charges(START, NEXT))
     assert provider.calls.total() == 2

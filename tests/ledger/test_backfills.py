@@ -1,4 +1,4 @@
-"""Backfills in the ledger: who works on them, chunks handed out once, wishes of others, the pace of sources."""
+"""Backfills in the ledger: their processes, chunks handed out once, requests from outside, the pace of sources."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_two_backfills_of_the_same_partitions_exclude_each_other_while_somebody_
     first = begin()
     with pytest.raises(ScopeHeld, match=f"overlaps with backfill {first}") as held:
         begin(FARTHER, first=10)
-    assert f"cancel {first}" in held.value.to_go_on
+    assert f"cancel {first}" in held.value.next_step
     begin(FARTHER, first=11)
     # Once nobody works on it, it holds nothing; and then cannot come back beside the other
     clock.advance(timedelta(seconds=61))
@@ -147,7 +147,7 @@ def test_a_cancelled_backfill_gives_up_what_waits_and_stays_cancelled(ledger, la
     assert (info.status, info.count("cancelled"), info.count("running")) == ("cancelled", 6, 2)
     with pytest.raises(UsageError, match="has ended: it is cancelled"):
         ledger.join_backfill(backfill, ttl=MINUTE)
-    with pytest.raises(UsageError, match="has ended already"):
+    with pytest.raises(UsageError, match="has already ended"):
         ledger.cancel_backfill(backfill)
 
 
@@ -302,7 +302,7 @@ def test_with_other_code_a_step_that_has_ended_stays_ended(ledger, laid_out):
 def test_nobody_restarts_or_changes_the_code_under_others_hands(ledger, laid_out, clock):
     backfill = laid_out()
     for how in ({"restart": True}, {"code": {"facts": "v2"}}):
-        with pytest.raises(UsageError, match=r"at work on elsewhere \(pid 7\)"):
+        with pytest.raises(UsageError, match=r"work on backfill \w+: elsewhere \(pid 7\)"):
             ledger.join_backfill(backfill, ttl=MINUTE, owner=FARTHER, **how)
         assert (ledger.backfill(backfill).code, len(ledger.chunks(backfill))) == ({"facts": "v1"}, 4)
     ledger.join_backfill(backfill, ttl=MINUTE, code={"facts": "v1"}, owner=FARTHER)

@@ -96,7 +96,7 @@ def test_a_backup_is_a_whole_ledger(ledger, clock, day, lived, tmp_path):
 def test_a_backup_overwrites_nothing(sqlite_ledger, tmp_path):
     ledger = sqlite_ledger
     (tmp_path / "precious").write_text("keep me")
-    with pytest.raises(UsageError, match="exists already"):
+    with pytest.raises(UsageError, match="already exists"):
         ledger.backup(tmp_path / "precious")
     assert (tmp_path / "precious").read_text() == "keep me"
     (tmp_path / "file").write_text("")

@@ -87,7 +87,7 @@ def test_an_up_to_date_ledger_opens_without_alembic_and_without_spark(sqlite_led
 def refused(url, kind=LedgerError, **options):
     with pytest.raises(kind) as error:
         open_ledger(url, **options)
-    assert error.value.to_go_on
+    assert error.value.next_step
     return str(error.value)
 
 
@@ -222,7 +222,7 @@ def test_passwords_are_redacted(text, sqlite_ledger):
     assert "heim" not in Path(ledger.url.removeprefix("sqlite:///")).read_bytes().decode("latin-1")
 
 
-def test_a_ledger_that_stays_locked_is_weather(tmp_path):
+def test_a_ledger_that_stays_locked_is_a_transient_error(tmp_path):
     ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.db", busy_seconds=0.05)
     with closing(sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")

@@ -91,7 +91,7 @@ def test_nothing_stays_on_a_connection_for_the_next_user(new_url, pgbouncer, pos
 
 
 @pytest.mark.crash
-def test_a_pooler_that_dies_is_weather_and_nothing_is_lost(postgres, schema_url, day):
+def test_a_pooler_that_dies_is_a_transient_error_and_nothing_is_lost(postgres, schema_url, day):
     from tests.support import servers
 
     with servers.running(lambda: servers.Bouncer(postgres)) as pooler:

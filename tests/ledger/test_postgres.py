@@ -35,7 +35,7 @@ def refused(url, kind=LedgerError, **options):
     with pytest.raises(kind) as error:
         open_ledger(url, **options)
     text = str(error.value)
-    assert error.value.to_go_on
+    assert error.value.next_step
     assert PASSWORD not in text
     assert quote(PASSWORD, safe="") not in text
     return text
@@ -131,7 +131,7 @@ def test_a_missing_database_is_said(postgres, pgbouncer):
 
 
 @pytest.mark.parametrize("place", ["127.0.0.1:1", "no-such-host.invalid"])
-def test_an_unreachable_server_is_weather(place):
+def test_an_unreachable_server_is_a_transient_error(place):
     text = refused(f"postgresql://ana:geheim@{place}/ledger?connect_timeout=2", LedgerBusy)
     assert "cannot be reached" in text
     assert f"postgresql://ana:***@{place}" in text
@@ -214,7 +214,7 @@ def test_a_removed_ledger_says_so(postgres, postgres_database):
         ledger.runs()
 
 
-def test_a_lost_connection_is_weather_and_the_next_one_works(postgres, postgres_database):
+def test_a_lost_connection_is_a_transient_error_and_the_next_one_works(postgres, postgres_database):
     ledger = open_ledger(postgres_database)
     name = sa.make_url(postgres_database).database
 
@@ -229,7 +229,7 @@ def test_a_lost_connection_is_weather_and_the_next_one_works(postgres, postgres_
     ledger.start_run("shop", Scope(None))
 
 
-def test_a_ledger_that_stays_locked_is_weather(url, day):
+def test_a_ledger_that_stays_locked_is_a_transient_error(url, day):
     ledger = open_ledger(url, busy_seconds=0.05)
     claim = ledger.claim(T, [day(1)], ttl=MINUTE)
     with ledger.database.write() as connection:
@@ -241,7 +241,7 @@ def test_a_ledger_that_stays_locked_is_weather(url, day):
     assert ledger.claim(T, [day(2)], ttl=MINUTE).token == 2
 
 
-def test_a_full_server_is_weather():
+def test_a_full_server_is_a_transient_error():
     problem = postgres_problems.explain(
         None, 'FATAL: too many connections for role "ana"', "postgresql://db/x", "twice"
     )
@@ -250,7 +250,7 @@ def test_a_full_server_is_weather():
     assert isinstance(problem, LedgerBusy)
     problem = postgres_problems.explain("53100", "could not extend file", "postgresql://db/x", "twice")
     assert not isinstance(problem, LedgerBusy)
-    assert "free some space" in problem.to_go_on
+    assert "free some space" in problem.next_step
 
 
 def test_an_unknown_problem_is_told_in_the_servers_words():

@@ -39,7 +39,7 @@ def test_a_swap_goes_table_by_table_and_can_be_taken_up_again(ledger, backfill):
     assert ledger.begin_swap(backfill, ttl=MINUTE).swapped == {T: "7"}
     assert ledger.backfill(backfill).shadow.swapped == {T: "7"}
     assert ledger.table_swapped(backfill, "lake.core.sums", "8").state == "swapped"
-    with pytest.raises(UsageError, match="is swapped already"):
+    with pytest.raises(UsageError, match="is already swapped"):
         ledger.begin_swap(backfill, ttl=MINUTE)
     ledger.end_shadow(backfill)
     assert ledger.shadow(backfill).state == "swapped"
@@ -58,7 +58,7 @@ def test_a_dropped_shadow_takes_what_it_held_along(ledger, backfill, day, made, 
     ledger.end_shadow(backfill)
     assert ledger.shadow(backfill).state == "dropped"
     assert (len(ledger.outputs(T)), ledger.outputs(UNSEEN)) == (1, [])
-    with pytest.raises(UsageError, match="is dropped already"):
+    with pytest.raises(UsageError, match="is already dropped"):
         ledger.begin_swap(backfill, ttl=MINUTE)
 
 

@@ -50,7 +50,7 @@ One run owns one day, in the time zone Europe/Berlin.
 | | |
 |---|---|
 | Written by | another writer: this pipeline only reads it |
-| Owner | nobody is named |
+| Owner | no owner is named |
 | Partition | ingestion_date by day |
 | Time-bound parameter | ingestion_date, one day of Europe/Berlin |
 | Business key | none |
@@ -63,7 +63,7 @@ One run owns one day, in the time zone Europe/Berlin.
 | | |
 |---|---|
 | Written by | SQL step customers |
-| Owner | nobody is named |
+| Owner | no owner is named |
 | Partition | none: one scope is the whole table |
 | Time-bound parameter | none: the run's window decides what is read, not what is replaced |
 | Business key | id |
@@ -100,7 +100,7 @@ days of ingestion_date; customers = lake.core.customers as of the run |
 | | |
 |---|---|
 | Written by | SQL step report |
-| Owner | nobody is named |
+| Owner | no owner is named |
 | Partition | none: one scope is the whole table |
 | Time-bound parameter | none: the run's window decides what is read, not what is replaced |
 | Business key | none |

@@ -308,7 +308,7 @@ def test_a_window_off_the_grain_is_refused_with_the_nearest_start():
         list(Day.partitions(window, ZoneInfo("UTC")))
     assert "the end of 2026-04-25/2026-04-25T12:00Z is not a boundary of the grain day in UTC" in caught.value.message
     assert "starts at 2026-04-25T00:00:00+00:00" in caught.value.message
-    assert "whole partitions" in caught.value.to_go_on
+    assert "whole partitions" in caught.value.next_step
 
 
 def test_an_instant_without_zone_is_refused():

@@ -88,7 +88,7 @@ def test_a_number_keeps_all_its_digits() -> None:
         ((10**38,), "more than 38 digits"),
         ((Decimal("1E+999999999"),), "more than 38 digits"),
         (("\ud800",), "surrogate"),
-        ((datetime.min.replace(tzinfo=timezone(timedelta(hours=2))),), "outside of the years"),
+        ((datetime.min.replace(tzinfo=timezone(timedelta(hours=2))),), "outside the years"),
     ],
 )
 def test_what_has_no_stable_key_is_refused(values: tuple[object, ...], says: str) -> None:

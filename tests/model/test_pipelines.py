@@ -206,7 +206,7 @@ def test_s22_an_unpartitioned_input_must_say_how_it_is_read(shop):
         shop,
         lambda: add(shop, "s", {"customers": customers}, out("s")),
         "input customers: lake.core.customers has no partition",
-        "Say so with .latest(), declare event_time= to cut it by that, or declare valid=(…) and use .as_of(…)",
+        "State that with .latest(), declare event_time= to cut it by that, or declare valid=(…) and use .as_of(…)",
     )
     add(shop, "s", {"customers": customers.latest()}, out("s"))
     assert shop.find("s").reads["customers"].mode == "latest"
@@ -227,10 +227,10 @@ def test_s22_an_unpartitioned_input_must_say_how_it_is_read(shop):
         ),
         (lambda people, **rest: None, ["no input is declared for the argument people"]),
         (lambda orders, /: None, ["orders cannot be positional-only: leave the / out"]),
-        (functools.partial(lambda orders: None), ["is no plain function: write def s(…)"]),
-        ([].append, ["is no plain function"]),
-        (len, ["is no plain function"]),
-        ("text", ["is no plain function"]),
+        (functools.partial(lambda orders: None), ["step s must be a plain function", "decorate def s(…)"]),
+        ([].append, ["step s must be a plain function"]),
+        (len, ["step s must be a plain function"]),
+        ("text", ["step s must be a plain function"]),
     ],
 )
 def test_a_function_that_does_not_fit_its_inputs_is_refused(shop, function, sentences):
@@ -284,7 +284,7 @@ def test_an_extract_must_take_the_window(shop, function):
             {"reads": {"window": raw}},
             'cannot be named window, which the step gets from twice: write reads={"window_rows"',
         ),
-        ({"nondeterministic": True}, "nondeterministic=True must say why"),
+        ({"nondeterministic": True}, "nondeterministic=True must give the reason"),
         ({"separable": "yes"}, "separable='yes' must be True or False, or left out"),
         ({"transient": TimeoutError}, "must be a tuple of exception classes: transient=(TimeoutError,)"),
         ({"transient": ("timeout",)}, "must be a tuple of exception classes"),
@@ -304,7 +304,7 @@ def test_a_wrong_declaration_is_refused(shop, how, sentence):
         ({"o": raw}, Path(), "cannot be read: "),
         ([raw, Table("lake.core.Orders", partition=Day("day"))], "select 1", "orders, Orders differ in upper and"),
         ({"o": raw, "O": raw}, "select 1", "o, O differ in upper and lower case only"),
-        ({"o": customers}, "select 1", "Say so with .latest()"),
+        ({"o": customers}, "select 1", "State that with .latest()"),
     ],
 )
 def test_a_wrong_query_is_refused(shop, reads, query, sentence):

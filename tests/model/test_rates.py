@@ -23,8 +23,8 @@ def test_a_rate_is_the_time_between_two_calls(text, apart):
 
 
 @pytest.mark.parametrize("text", ["", "5", "0/s", "-1/s", "5/d", "x/s", 5])
-def test_what_is_no_rate_is_refused(text):
-    with pytest.raises(DefinitionError, match='write "5/s"'):
+def test_what_is_not_a_rate_is_refused(text):
+    with pytest.raises(DefinitionError, match='such as "5/s"'):
         Rate.parse(text)
 
 

@@ -65,7 +65,7 @@ def test_the_end_must_come_after_the_start(hours):
     start = datetime(2026, 4, 25, tzinfo=UTC)
     with pytest.raises(UsageError, match="must end after it starts: 2026-04-25 to") as caught:
         Window(start, start + timedelta(hours=hours))
-    assert "the later date as the end" in caught.value.to_go_on
+    assert "the later date as the end" in caught.value.next_step
 
 
 def test_a_time_without_zone_is_refused():

@@ -83,7 +83,7 @@ class Caught:
 
     @property
     def right(self) -> bool:
-        """Tell whether it was the one who must."""
+        """Return whether it was the one who must."""
         return self.by == self.mutant.caught
 
 

@@ -174,7 +174,7 @@ def test_s58_other_code_is_named_with_the_commit_to_check_out(lab):
     assert commit is None or f"git checkout {commit}" in found.next_step
     assert found.next_step
     assert only(plan_replay(lab.ledger, [moved], run)).why == (
-        "the time zone of p was UTC and is Asia/Tokyo now, so its windows are others"
+        "the time zone of p was UTC and is Asia/Tokyo now, so its windows differ"
     )
     assert only(plan_replay(lab.ledger, [empty], run)).why == "the pipeline p no longer has the step t"
     gone = only(plan_replay(lab.ledger, [], run))

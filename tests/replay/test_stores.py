@@ -103,8 +103,8 @@ def test_s58_a_catalog_cannot_tell_what_was_read(lab):
             found = only(replayed(lab, pipeline, lab.run(pipeline, MON).run))
             assert found.status == "cannot"
             assert found.why == (
-                "its input raw (hive.default.s58_raw) has no versions: a catalog source cannot tell whether its rows "
-                "are those that the run has read"
+                "its input raw (hive.default.s58_raw) has no versions: a catalog source does not show whether its rows "
+                "are those that the run read"
             )
     finally:
         lab.spark.sql("drop table default.s58_raw")

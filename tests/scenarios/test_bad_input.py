@@ -212,7 +212,7 @@ def test_a_table_that_is_partitioned_otherwise_than_its_contract(lab, raw, live)
         lab.run(pipeline_of(lab, raw, GOOD), DAY)
 
     assert "its contract says identity(d)" in str(refused.value)
-    assert "ALTER TABLE" in refused.value.to_go_on
+    assert "ALTER TABLE" in refused.value.next_step
 
 
 def test_an_input_that_does_not_exist(lab, raw):
@@ -220,7 +220,7 @@ def test_an_input_that_does_not_exist(lab, raw):
     with lab.untouched("out"), pytest.raises(StoreRefused) as refused:
         lab.run(pipeline_of(lab, missing, GOOD), DAY)
     assert f"its input raw ({lab.name('missing')}) does not exist" in str(refused.value)
-    assert "create " in refused.value.to_go_on
+    assert "create " in refused.value.next_step
     assert lab.picture("out") is None
 
     # One that another step of the pipeline makes: the sentence names the step.

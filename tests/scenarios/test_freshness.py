@@ -101,7 +101,7 @@ def test_s51_a_migration_backfill_reshapes_history(lab):
     wider = pipeline_of(lab, raw, "select id, d, cast(n as bigint) as n, n % 2 = 0 as even from raw")
     with pytest.raises(SchemaRefused) as refused:
         lab.run(wider, "2026-04-01", steps=["facts"])
-    assert "ALTER TABLE" in refused.value.to_go_on
+    assert "ALTER TABLE" in refused.value.next_step
     assert {row["n"] for row in lab.rows("facts")} == set(range(9))
     lab.spark.sql(f"alter table {lab.name('facts')} alter column n type bigint")
 

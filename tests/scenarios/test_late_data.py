@@ -137,7 +137,7 @@ def test_s21_fail_stops_until_somebody_decides(lab, landed):
     with pytest.raises(LateData) as refused:
         arrivals.build(10)
     assert "2026-04-10 was closed" in refused.value.message
-    assert "--accept-late" in refused.value.to_go_on
+    assert "--accept-late" in refused.value.next_step
     assert arrivals.ids(10) == [10, 11, 12]
     assert arrivals.status(10).state == "failed"
 

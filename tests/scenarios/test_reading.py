@@ -73,7 +73,7 @@ def refuses(lab, pipeline) -> str:
     with lab.untouched("out"), pytest.raises(NotDeterministic) as refused:
         lab.run(pipeline, "2026-04-25")
     assert "step told: " in refused.value.message
-    assert "nothing was staged" in refused.value.safe
+    assert "nothing was staged" in refused.value.unchanged
     assert refused.value.exit_code == 3
     return refused.value.message
 
@@ -194,7 +194,7 @@ def test_s22_the_current_state_of_a_dimension_is_visible_in_the_contract(lab):
     history = Table(lab.name("history"), valid=("since", "until"))
     target = Table(lab.name("out"), partition=Day("d"), write=Overwrite())
 
-    with pytest.raises(DefinitionError, match=r"Say so with \.latest\(\)"):
+    with pytest.raises(DefinitionError, match=r"State that with \.latest\(\)"):
         pipeline.sql("bad", reads={"c": customers}, writes=target, query="select 1")
     with pytest.raises(DefinitionError, match="needs validity columns"):
         customers.as_of("ordered_at")

@@ -1,4 +1,4 @@
-"""Rebuild: a merged table made anew from its history, in one commit."""
+"""Rebuild: a merged table rebuilt from its history, in one commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""S24, S25: weather is waited out, everything else is said at once; and fresh days cost nothing."""
+"""S24, S25: transient errors are retried, everything else is reported at once; and fresh days cost nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def url_error(status: int) -> urllib.error.HTTPError:
     return urllib.error.HTTPError("http://api", status, "unavailable", Message(), None)
 
 
-WEATHER = {
+TRANSIENT = {
     "connection refused": lambda: ConnectionRefusedError("no answer"),
     "timeout": lambda: TimeoutError("no answer in 30 s"),
     "HTTP 429": lambda: HttpError(429, {"Retry-After": "7"}),
@@ -47,7 +47,7 @@ WEATHER = {
     "deadlock": lambda: DatabaseError("40P01"),
     "database shuts down": lambda: DatabaseError("57P01"),
 }
-NOT_WEATHER = {
+PERMANENT = {
     "HTTP 404": lambda: HttpError(404),
     "HTTP 401 of urllib": lambda: url_error(401),
     "unique violation": lambda: DatabaseError("23505"),
@@ -70,20 +70,20 @@ def failing(lab, errors, **how):
     return pipeline, made
 
 
-def test_s24_all_kinds_of_weather_are_retried_recorded_and_then_done(lab):
-    pipeline, made = failing(lab, [make() for make in WEATHER.values()], retry=Retry(attempts=len(WEATHER) + 1))
+def test_s24_all_kinds_of_transient_errors_are_retried_recorded_and_then_done(lab):
+    pipeline, made = failing(lab, [make() for make in TRANSIENT.values()], retry=Retry(attempts=len(TRANSIENT) + 1))
     told = []
 
     step = lab.run(pipeline, "2026-04-25", listener=told.append).steps[0]
 
-    assert (step.status, step.rows, step.attempts) == ("published", 2, len(WEATHER) + 1)
-    assert made.tries == len(WEATHER) + 1
+    assert (step.status, step.rows, step.attempts) == ("published", 2, len(TRANSIENT) + 1)
+    assert made.tries == len(TRANSIENT) + 1
     attempts = lab.ledger.runs()[0].attempts
-    assert [attempt.number for attempt in attempts] == list(range(1, len(WEATHER) + 2))
-    assert [attempt.status for attempt in attempts] == ["failed"] * len(WEATHER) + ["published"]
+    assert [attempt.number for attempt in attempts] == list(range(1, len(TRANSIENT) + 2))
+    assert [attempt.status for attempt in attempts] == ["failed"] * len(TRANSIENT) + ["published"]
     assert all(attempt.transient for attempt in attempts[:-1])
     assert "no answer in 30 s" in attempts[1].error
-    assert [event.state for event in told].count("retrying") == len(WEATHER)
+    assert [event.state for event in told].count("retrying") == len(TRANSIENT)
     assert [row["id"] for row in lab.rows("raw")] == [0, 1]
     assert len(lab.versions("raw")) == 1
     assert lab.refs("raw") == ["main"]
@@ -105,7 +105,7 @@ def test_s24_waits_grow_and_what_a_server_asks_for_is_honoured(lab, monkeypatch)
     assert waits[3] == 71
 
 
-def test_s24_weather_that_does_not_end_is_exit_75(lab):
+def test_s24_a_transient_error_that_does_not_end_is_exit_75(lab):
     pipeline, made = failing(lab, [ConnectionResetError("gone") for _ in range(9)])
 
     with lab.untouched("raw"), pytest.raises(RetriesExhausted) as stopped:
@@ -122,16 +122,16 @@ def test_s24_weather_that_does_not_end_is_exit_75(lab):
     assert (stopped.value.exit_code, made.tries) == (75, 1)
 
 
-@pytest.mark.parametrize("kind", NOT_WEATHER)
-def test_s25_what_is_not_weather_is_not_retried(lab, kind):
-    pipeline, made = failing(lab, [NOT_WEATHER[kind]()])
+@pytest.mark.parametrize("kind", PERMANENT)
+def test_s25_what_is_not_transient_is_not_retried(lab, kind):
+    pipeline, made = failing(lab, [PERMANENT[kind]()])
 
     with lab.untouched("raw"), pytest.raises(StepFailed) as stopped:
         lab.run(pipeline, "2026-04-25")
 
     assert (made.tries, stopped.value.exit_code) == (1, 3)
     assert "step fetch raised" in stopped.value.message
-    assert stopped.value.to_go_on
+    assert stopped.value.next_step
 
 
 def test_s25_an_error_of_their_own_can_be_declared_transient(lab):
@@ -163,8 +163,8 @@ def test_s25_a_missing_column_is_exit_3_with_a_sentence(lab):
         assert stopped.value.exit_code == 3
         assert "step sums" in stopped.value.message
         assert "amount" in stopped.value.message
-        assert "nothing was staged" in stopped.value.safe
-        assert "correct the step" in stopped.value.to_go_on
+        assert "nothing was staged" in stopped.value.unchanged
+        assert "correct the step" in stopped.value.next_step
         run = lab.ledger.runs()[0]
         assert (run.status, len(run.attempts), run.attempts[0].transient) == ("failed", 1, False)
         assert "amount" in run.error

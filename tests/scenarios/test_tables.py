@@ -285,7 +285,7 @@ def test_s51_a_dropped_or_retyped_column_is_refused_with_the_statement(lab):
     }.items():
         with lab.untouched("out"), pytest.raises(SchemaRefused) as refused:
             lab.run(shaped(lab, query, raw), DAY)
-        assert statement in refused.value.to_go_on
+        assert statement in refused.value.next_step
 
     lab.sql(f"ALTER TABLE {sql} ALTER COLUMN `n` TYPE bigint")
     lab.run(shaped(lab, "select id, d, cast(n as bigint) as n from raw", raw), DAY)
@@ -378,7 +378,7 @@ def test_undo_restores_the_scope_and_only_the_scope(lab):
     assert lab.refs("fct") == lab.refs("dim") == ["main"]
     assert lab.ledger.leases() == []
     # Undone once, it is not undone again; and what came first is no longer what is there.
-    with pytest.raises(UsageError, match="undone already"):
+    with pytest.raises(UsageError, match="has already been undone"):
         undo(shop, {"two": pipeline}, second.run)
     with pytest.raises(StoreRefused, match="was changed by"):
         undo(shop, {"two": pipeline}, first.run)
@@ -397,7 +397,7 @@ def test_undo_is_refused_when_somebody_changed_the_day_since(lab):
     with lab.untouched("fct", "dim"):
         with pytest.raises(StoreRefused, match="was changed by another writer") as refused:
             undo(shop, {"two": pipeline}, run)
-        assert "nothing was undone" in refused.value.safe
+        assert "nothing was undone" in refused.value.unchanged
         with pytest.raises(UsageError, match="published nothing"):
             undo(shop, {"two": pipeline}, unchanged)
 

@@ -152,7 +152,7 @@ def test_spark_is_told_of_both_extensions_and_gets_every_jar():
     ]
     packages = jars.default_packages("4.1.4", stores)
     assert {"io.delta:delta-spark_4.1_2.13:4.4.0", "io.delta:delta-storage:4.4.0"} <= set(packages)
-    with pytest.raises(EnvironmentProblem, match=r"not tried with Spark 4\.0"):
+    with pytest.raises(EnvironmentProblem, match=r"not tested with Spark 4\.0"):
         jars.default_packages("4.0.1", stores)
 
 

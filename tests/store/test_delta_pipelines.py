@@ -347,7 +347,7 @@ def test_s51_a_new_column_comes_with_its_first_rows_and_others_are_refused(table
     tables.feed(wider.replace("more", "`m (ore)`"))
     with tables.untouched(), pytest.raises(SchemaRefused, match=r"'m \(ore\)'") as mapped:
         tables.run(pipeline)
-    assert "'delta.columnMapping.mode'='name'" in mapped.value.to_go_on
+    assert "'delta.columnMapping.mode'='name'" in mapped.value.next_step
     tables.feed(wider)
     assert tables.run(pipeline) == "published"
     assert {row["id"]: row["more"] for row in tables.sql("select id, more from {t}")} == {
@@ -357,11 +357,11 @@ def test_s51_a_new_column_comes_with_its_first_rows_and_others_are_refused(table
         11: 22,
     }
     tables.feed(rows_of(DAY, 2))
-    with tables.untouched(), pytest.raises(SchemaRefused, match="more, which the step no longer makes") as dropped:
+    with tables.untouched(), pytest.raises(SchemaRefused, match="more, which the step no longer returns") as dropped:
         tables.run(pipeline)
-    assert "DROP COLUMN `more`" in dropped.value.to_go_on
+    assert "DROP COLUMN `more`" in dropped.value.next_step
     tables.feed(f"select id, d, cast(n as string) n, u, 1L as more from ({rows_of(DAY, 2)})")
-    with tables.untouched(), pytest.raises(SchemaRefused, match="column n is int, but the step makes string"):
+    with tables.untouched(), pytest.raises(SchemaRefused, match="column n is int, but the step returns string"):
         tables.run(pipeline)
 
 

@@ -115,8 +115,8 @@ def test_what_a_disk_refuses_says_what_to_do(code, kind):
     found = problem(OSError(code, os.strerror(code)), "/data/t")
     assert type(found) is kind
     assert os.strerror(code) in found.message
-    assert found.safe
-    assert found.to_go_on
+    assert found.unchanged
+    assert found.next_step
 
 
 def test_a_mistake_in_twice_is_not_taken_for_an_occupied_target():

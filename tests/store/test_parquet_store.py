@@ -184,7 +184,7 @@ def test_an_empty_tenant_cannot_be_a_folder_and_is_refused(tables):
     target = table(dimensions=["tenant"])
     error = tables.fails(OutOfScope, query(target, "select 1 id, date'2026-04-25' d, '' tenant"))
     assert "tenant=null or an empty text" in error.message
-    assert "a parquet store cannot tell an empty text in tenant from null" in error.to_go_on
+    assert "a parquet store cannot tell an empty text in tenant from null" in error.next_step
 
 
 @pytest.mark.full
@@ -237,8 +237,8 @@ def test_columns_may_be_added_and_nothing_else(tables):
     assert sorted((row["d"].isoformat(), row["extra"]) for row in found.collect()) == [(DAY, 7), (NEXT, None)]
     before = tables.files()
     for text, said in (
-        ("select 1 id, 7 extra, date'2026-04-25' d", "has the column v, which the step no longer makes"),
-        ("select 1 id, 1 v, 7 extra, date'2026-04-25' d", "column v is string, but the step makes int"),
+        ("select 1 id, 7 extra, date'2026-04-25' d", "has the column v, which the step no longer returns"),
+        ("select 1 id, 1 v, 7 extra, date'2026-04-25' d", "column v is string, but the step returns int"),
         ("select 1 id, 'a' v, null extra, date'2026-04-25' d", "column extra is null in every row"),
         ("select 1 id, 'a' v, 7 extra, 'x' V, date'2026-04-25' d", "two columns named v, V"),
         ("select 1 id, 'a' v, 7 extra, '2026-04-25' d", "partition column d is string"),
@@ -296,7 +296,7 @@ def test_what_folders_cannot_do_names_the_store_that_can(tables):
     target = Table("files.core.t", key=["id"], write=Merge(version="v"))
     error = tables.fails(StoreRefused, query(target, "select 1 id, 1 v"))
     assert "a parquet store cannot" in error.message
-    assert "Iceberg" in error.to_go_on
+    assert "Iceberg" in error.next_step
     assert not tables.root.exists()
 
 
@@ -304,7 +304,7 @@ def test_what_folders_cannot_do_names_the_store_that_can(tables):
 def test_an_object_store_is_refused_with_iceberg_as_the_way(tmp_path, path):
     with pytest.raises(ConfigError, match="an object store has no rename") as caught:
         root_of(StoreConfig("files", "parquet", {"path": path}), tmp_path)
-    assert 'type = "iceberg"' in caught.value.to_go_on
+    assert 'type = "iceberg"' in caught.value.next_step
 
 
 def test_a_path_is_seen_from_the_configuration_and_odd_settings_are_refused(tmp_path):
@@ -393,7 +393,7 @@ def test_names_that_this_java_cannot_write_are_refused(tables, monkeypatch):
     staging.require_unicode(Session, "/plain/t")
     with pytest.raises(EnvironmentProblem, match="its file names are ANSI") as caught:
         staging.require_unicode(Session, "/plain/zoë")
-    assert "LC_ALL=C.UTF-8" in caught.value.to_go_on
+    assert "LC_ALL=C.UTF-8" in caught.value.next_step
 
 
 @pytest.mark.full

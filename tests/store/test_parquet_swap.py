@@ -336,7 +336,7 @@ def test_files_of_somebody_else_in_the_middle_of_a_swap_are_kept_and_named(files
     theirs.write_text("x")
     with pytest.raises(StoreRefused, match=r"another process wrote to .*d=2026-04-25") as caught:
         publishing.fence(files.folder, 1)
-    assert "move theirs away" in caught.value.to_go_on
+    assert "move the other files away" in caught.value.next_step
     theirs.rename(theirs.parents[2] / "away")
     assert publishing.fence(files.folder, 1) == "1"
     assert files.data() == {f"{DAY}/a": "1"}

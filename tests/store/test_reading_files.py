@@ -259,7 +259,7 @@ def test_files_beside_the_partition_folders_are_refused(lab, landing):
     store = landing.store()
     landing.put("in/orders/a.csv", "1,1.0,\n")
     table = Table("drop.in.orders", partition=Day("order_date"), schema=SCHEMA)
-    with pytest.raises(StoreRefused, match=r"does not lie in a folder order_date="):
+    with pytest.raises(StoreRefused, match=r"is not in a folder order_date="):
         store.files(lab.spark, Target.of(table, Scope.of(day("2026-04-25")), UTC), None)
 
 

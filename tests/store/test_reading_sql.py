@@ -264,7 +264,7 @@ def test_a_view_can_be_read_too(pg, one_row_is_worth_a_task):
     pg.run("create view public.rich as select id, at from public.accounts where id < 10")
     view = Table("pg.public.rich", event_time="at")
     assert pg.read(view).count() == 10
-    assert pg.store.seen(pg.session, view, window("2026-04-25"), UTC) is None, "it cannot tell"
+    assert pg.store.seen(pg.session, view, window("2026-04-25"), UTC) is None, "it has no fingerprint"
 
 
 def test_reading_holds_no_lock_that_keeps_the_table_from_being_changed(pg):
@@ -357,7 +357,7 @@ def test_a_version_that_was_published_over_meanwhile_is_a_conflict(pg):
     assert pg.store.read(pg.session, table, "7").count() == 0, "the older moment is still held"
 
 
-def test_a_moment_that_the_server_ended_is_weather(pg):
+def test_a_moment_that_the_server_ended_is_a_transient_error(pg):
     pg.run("create table public.t (n int); insert into public.t values (1)")
     rows = pg.read(Table("pg.public.t"))
     pg.run("select pg_terminate_backend(pid) from pg_stat_activity where state like 'idle in%'")

@@ -75,17 +75,17 @@ def test_an_unknown_database_is_refused(postgres):
     assert servers.PASSWORD not in str(found.value)
 
 
-def test_an_unreachable_server_is_weather(postgres):
+def test_an_unreachable_server_is_a_transient_error(postgres):
     with pytest.raises(TransientError) as found:
         reached("postgresql://ana:s3cret@127.0.0.1:1/x")
     assert "s3cret" not in str(found.value)
-    assert "run it again" in found.value.to_go_on
+    assert "run it again" in found.value.next_step
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path):
     (tmp_path / "serving.db").write_bytes(b"this is no database" * 100)
     place = databases.sqlite_place(tmp_path)
-    with pytest.raises(StoreRefused, match="no SQLite database"):
+    with pytest.raises(StoreRefused, match="not a SQLite database"):
         checks.check(place.database, place.table())
 
 
@@ -99,7 +99,7 @@ def test_a_namespace_that_sqlite_does_not_have_is_refused(tmp_path):
     place = databases.sqlite_place(tmp_path)
     with pytest.raises(StoreRefused, match="only the namespace main") as found:
         checks.check(place.database, Table("serving.mart.x", key=["id"], write=Whole()))
-    assert found.value.to_go_on == "write serving.main.x"
+    assert found.value.next_step == "write serving.main.x"
     with pytest.raises(StoreRefused, match="has one namespace"):
         checks.check(place.database, Table("serving.main.mart.x", key=["id"], write=Whole()))
 
@@ -107,7 +107,7 @@ def test_a_namespace_that_sqlite_does_not_have_is_refused(tmp_path):
 def test_a_missing_schema_is_refused(pg):
     with pytest.raises(StoreRefused, match='has no schema ma"rt') as found:
         checks.check(pg.database, Table('serving.`ma"rt`.x', key=["id"], write=Whole()))
-    assert found.value.to_go_on.startswith('CREATE SCHEMA "ma""rt"')
+    assert found.value.next_step.startswith('CREATE SCHEMA "ma""rt"')
 
 
 def test_a_view_is_refused(place):
@@ -124,21 +124,21 @@ def test_missing_rights_are_named_as_the_grant_to_run(pg, postgres):
     guest = databases.postgres_place(url.render_as_string(hide_password=False))
     with pytest.raises(StoreRefused, match="may not write it") as found:
         checks.check(guest.database, table)
-    assert found.value.to_go_on == 'GRANT CREATE ON SCHEMA "public" TO "guest user"'
-    pg.sql(found.value.to_go_on)
+    assert found.value.next_step == 'GRANT CREATE ON SCHEMA "public" TO "guest user"'
+    pg.sql(found.value.next_step)
     with pytest.raises(StoreRefused, match="may not write it") as found:
         checks.check(guest.database, table)
-    assert found.value.to_go_on == 'GRANT SELECT, INSERT, UPDATE, DELETE ON "public"."mart" TO "guest user"'
-    pg.sql(found.value.to_go_on)
+    assert found.value.next_step == 'GRANT SELECT, INSERT, UPDATE, DELETE ON "public"."mart" TO "guest user"'
+    pg.sql(found.value.next_step)
     with pytest.raises(StoreRefused, match=r"twice_(tables|claims|partitions)") as found:
         checks.check(guest.database, table)
     while True:
-        pg.sql(found.value.to_go_on)
+        pg.sql(found.value.next_step)
         try:
             checks.check(guest.database, table)
             break
         except StoreRefused as refused:
-            found.value.to_go_on = refused.to_go_on
+            found.value.next_step = refused.next_step
     guest.publish(guest.staged(table, 2, ROW))
     pg.sql('drop owned by "guest user"')
     pg.sql('drop user "guest user"')
@@ -154,7 +154,7 @@ def test_a_foreign_key_that_blocks_the_delete_is_named_before_anything_is_staged
     with pytest.raises(StoreRefused, match="foreign key to_mart of child") as found:
         checks.check(pg.database, table)
     assert pg.left() == []
-    pg.sql(found.value.to_go_on.split(" (for")[0])
+    pg.sql(found.value.next_step.split(" (for")[0])
     checks.check(pg.database, table)
 
 
@@ -196,7 +196,7 @@ def test_another_primary_key_is_refused_with_the_statement_to_run(place):
     with pytest.raises(SchemaRefused, match="has the primary key id, but its contract says d, id") as found:
         checks.check(place.database, place.table())
     if place.database.dialect == "postgres":
-        place.sql(found.value.to_go_on.split("; or")[0])
+        place.sql(found.value.next_step.split("; or")[0])
         checks.check(place.database, place.table())
 
 
@@ -224,9 +224,9 @@ def test_rows_that_were_there_before_twice_came_are_replaced(place):
 
 def test_another_type_is_refused(pg):
     pg.sql("create table mart (d date not null, id integer not null, name text, primary key (id, d))")
-    with pytest.raises(SchemaRefused, match="column id is integer, but the step makes bigint") as found:
+    with pytest.raises(SchemaRefused, match="column id is integer, but the step returns bigint") as found:
         tables.prepare(pg.database, pg.table(), COLUMNS)
-    pg.sql(found.value.to_go_on.removeprefix("cast it in the step, or "))
+    pg.sql(found.value.next_step.removeprefix("cast it in the step, or "))
     tables.prepare(pg.database, pg.table(), COLUMNS)
 
 
@@ -242,7 +242,7 @@ def test_new_columns_are_added_and_lost_ones_refused(place):
     wider = columns(d=T.DateType(), id=T.LongType(), name=T.StringType(), more=T.StringType())
     place.publish(place.staged(table, 2, [(FIRST, 2, "b", "x")], schema=wider))
     assert place.rows(table, "id, more") == [(2, "x")]
-    with pytest.raises(SchemaRefused, match="has the column more, which the step no longer makes"):
+    with pytest.raises(SchemaRefused, match="has the column more, which the step no longer returns"):
         tables.prepare(place.database, table, COLUMNS)
 
 

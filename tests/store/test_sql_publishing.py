@@ -329,7 +329,7 @@ def test_s07_an_answer_lost_together_with_the_database_is_left_to_the_next_run(p
             place.publish(stage)
     finally:
         broken.undo()
-    assert "the next run finds out" in found.value.safe
+    assert "the next run finds out" in found.value.unchanged
     assert publishing.fence(place.database, table.id, 1) == "1"
 
 

@@ -173,7 +173,7 @@ def test_keys_that_were_kept_for_another_table_are_not_taken_for_processed_event
 def test_a_stream_that_runs_already_is_not_run_a_second_time(clicks):
     clicks.deliver(click(1))
     claim = clicks.lab.ledger.claim("stream web.clicks", [Scope(None)], ttl=clicks.lab.config.lease)
-    with pytest.raises(ScopeHeld, match=r"the stream web\.clicks runs already"):
+    with pytest.raises(ScopeHeld, match=r"the stream web\.clicks is already running"):
         clicks.run()
     clicks.lab.ledger.release(claim)
     clicks.run()

@@ -80,12 +80,12 @@ def test_ctrl_c_ends_a_stream_after_its_batch_and_an_error_is_one_sentence(tmp_p
     # A second process is refused while it runs
     second = project.start("run", "web")
     _, err = second.communicate(timeout=120)
-    assert (second.returncode, "the stream web.clicks runs already" in err) == (4, True), err
+    assert (second.returncode, "the stream web.clicks is already running" in err) == (4, True), err
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=60)
     assert running.returncode == 130, err
     assert "the stream web.clicks was stopped after batch 0" in err
-    assert "to go on: twice stream run web clicks" in err
+    assert "next: twice stream run web clicks" in err
     assert "batch 0 published: 2 in, 1 out, 1 duplicate, 0 late" in err
     assert "Traceback" not in err
     # A batch that cannot be published: what is wrong with it, and nothing of Java

@@ -125,7 +125,7 @@ class Lab:
         return self.spark.newSession().table(self.name(table))
 
     def exists(self, table: str) -> bool:
-        """Tell whether a table is there; a refused first attempt leaves none."""
+        """Return whether a table is there; a refused first attempt leaves none."""
         return bool(self.spark.catalog.tableExists(self.name(table)))
 
     def versions(self, table: str) -> list[int]:

@@ -77,7 +77,7 @@ class Process(ABC):
 
     @abstractmethod
     def answers(self) -> bool:
-        """Tell whether the server serves."""
+        """Return whether the server serves."""
 
     def start(self) -> None:
         """Start and wait until it serves; on the same port as before, where there was one."""

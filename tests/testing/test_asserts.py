@@ -169,7 +169,7 @@ def test_stores_that_are_not_known_are_refused(spark):
     pipeline, _ = total()
     with pytest.raises(UsageError, match="lake has the type 'icebergs'"):
         assert_idempotent(pipeline, DAY, {"orders": ROWS}, stores={"lake": "icebergs"}, spark=spark)
-    with pytest.raises(UsageError, match="no table of totals lies in 'lakes'"):
+    with pytest.raises(UsageError, match="no table of totals is in 'lakes'"):
         assert_idempotent(pipeline, DAY, {"orders": ROWS}, stores={"lakes": "iceberg"}, spark=spark)
 
 

@@ -225,7 +225,7 @@ def test_a_unit_without_rows_is_refused_though_the_one_before_has_some(world):
     pipeline = world.pipeline(per_customer, world.table())
     with pytest.raises(UsageError, match="no input of sales has rows for 2026-04-27") as error:
         world.trial(pipeline, day="2026-04-27")
-    assert error.value.to_go_on == "choose one that has: --for 2026-04-26 or --for 2026-04-25 or --for 2026-04-24"
+    assert error.value.next_step == "choose one that has: --for 2026-04-26 or --for 2026-04-25 or --for 2026-04-24"
 
 
 @pytest.mark.full

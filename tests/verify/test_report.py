@@ -119,7 +119,7 @@ def test_junit_has_one_test_case_for_each_check():
 
 
 def test_a_pipeline_that_cannot_run_is_one_error_in_junit():
-    suite = suite_of(as_junit(Report("shop", "2026-04-25", 1), "step x failed\n  to go on: mend it"))
+    suite = suite_of(as_junit(Report("shop", "2026-04-25", 1), "step x failed\n  next: mend it"))
     assert (suite.get("tests"), suite.get("errors"), suite.get("failures")) == ("1", "1", "0")
     assert suite.find("testcase/error").get("message") == "step x failed"
 

@@ -1,4 +1,4 @@
-"""A failing case is saved as a test that fails until the fault is mended."""
+"""A failing case is saved as a test that fails until the cause is fixed."""
 
 from __future__ import annotations
 

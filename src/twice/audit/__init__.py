@@ -1,1 +1,1 @@
-"""`twice audit`: read jobs that others wrote, and say what breaks when they run twice."""
+"""`twice audit`: read existing jobs, and report what breaks when they run twice."""

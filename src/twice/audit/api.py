@@ -126,7 +126,7 @@ class _Reading:
         return cls(part, audited, {shown_path(file, base): file for file in files})
 
     def shown(self, changed: changes.Changes | None) -> _Shown:
-        """Return what is told: on changed lines only, and without what the baseline knows."""
+        """Return what is reported: on changed lines only, and without what the baseline knows."""
         found = self.audited.findings
         if changed is not None:
             found = [one for one in found if changed.touches(one, self.files[one.path].resolve())]
@@ -157,7 +157,7 @@ def _shared_out(parts: Sequence[Part], skipped: list[Path]) -> list[tuple[Part, 
 
 
 def _starts(paths: Sequence[Path]) -> Iterator[str]:
-    """Yield the folders from which on names count: above them, one that is called `test` tells nothing."""
+    """Yield the folders from which on names count: above them, a folder called `test` means nothing."""
     for path in paths:
         folder = (path if path.is_dir() else path.parent).resolve()
         yield str(below_git(folder) or folder)

@@ -34,7 +34,7 @@ def apply(file: Path, findings: Iterable[Finding], *, unsafe: bool) -> int:
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error.strerror}") from None
     except UnicodeError as error:
-        raise UsageError(f"{file} cannot be repaired: {error}", safe="the file is as it was") from None
+        raise UsageError(f"{file} cannot be repaired: {error}", unchanged="the file is as it was") from None
     return count
 
 

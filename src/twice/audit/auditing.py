@@ -53,7 +53,7 @@ def audit_text(
 ) -> FileResult:
     """Audit the text of a file; whatever goes wrong inside becomes a finding.
 
-    `test` tells whether it is test code; without it, the path does.
+    `test` says whether it is test code; without it, the path does.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     try:

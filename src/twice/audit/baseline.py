@@ -1,4 +1,4 @@
-"""A baseline: the findings of today, so that from now on only new ones are told."""
+"""A baseline: today's findings, so that only new ones are reported from now on."""
 
 from __future__ import annotations
 
@@ -94,10 +94,10 @@ def _read(file: Path) -> Counter[Mark]:
         if data["version"] != _VERSION:
             raise UsageError(
                 f"the baseline {file} is of version {data['version']}, this twice reads {_VERSION}",
-                to_go_on=f"twice audit … --write-baseline {file}",
+                next_step=f"twice audit … --write-baseline {file}",
             )
         return Counter({(entry["path"], entry["code"], entry["line"]): int(entry["count"]) for entry in entries})
     except FileNotFoundError:
-        raise UsageError(f"there is no baseline {file}", to_go_on=f"twice audit … --write-baseline {file}") from None
+        raise UsageError(f"there is no baseline {file}", next_step=f"twice audit … --write-baseline {file}") from None
     except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{file} is no baseline of twice audit: {error}") from None
+        raise UsageError(f"{file} is not a baseline of twice audit: {error}") from None

@@ -44,7 +44,7 @@ def _folder() -> Path:
 
 @dataclass
 class Cache:
-    """One project's results; a cache that cannot be read or written is no cache, and no error."""
+    """One project's results; a cache that cannot be read or written is ignored."""
 
     file: Path | None
     entries: dict[str, Any] = field(default_factory=dict)

@@ -27,7 +27,7 @@ class Changes:
     lines: Mapping[Path, frozenset[int] | None]
 
     def touches(self, finding: Finding, file: Path) -> bool:
-        """Tell whether a finding stands on a changed line."""
+        """Return whether a finding stands on a changed line."""
         if file not in self.lines:
             return False
         changed = self.lines[file]
@@ -40,11 +40,11 @@ def since(base: str, folder: Path) -> Changes:
     """Ask git for the lines that changed since `base` branched off."""
     top = Path(_git(["rev-parse", "--show-toplevel"], folder).strip())
     if base.startswith("-"):
-        raise UsageError(f"{base!r} is no commit")
+        raise UsageError(f"{base!r} is not a commit")
     _git(
         ["rev-parse", "--verify", "--quiet", f"{base}^{{commit}}"],
         folder,
-        f"{base!r} is no commit of the repository {top}",
+        f"{base!r} is not a commit of the repository {top}",
     )
     start = _git(["merge-base", base, "HEAD"], folder, fallback=base).strip()
     text = _git(

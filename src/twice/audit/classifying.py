@@ -60,7 +60,7 @@ def _of_write(job: Job, write: Write, done: set[int]) -> Iterator[Use]:
 
 
 def _begins_version(column: str, write: Write) -> bool:
-    """Tell whether a new version begins now, while the source takes the beginning of a known one from the table."""
+    """Return whether a new version begins now, while the source takes the beginning of a known one from the table."""
     return is_time_column(column) and any(same_table(name, write.target.name) for name in write.sources)
 
 

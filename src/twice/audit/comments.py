@@ -39,7 +39,7 @@ class Layout:
     everywhere: bool = False
 
     def is_comment(self, line: str, number: int, column: int, sign: str) -> bool:
-        """Tell whether what begins in a column (counted from 0) is a comment."""
+        """Return whether what begins in a column (counted from 0) is a comment."""
         if self.everywhere or column >= self.comments.get(number, len(line) + 1):
             return True
         inside = sign != "#" and any(first <= number <= last for first, last in self.sql)

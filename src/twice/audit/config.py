@@ -42,7 +42,7 @@ class AuditConfig:
     starts: tuple[str, ...] = ()  # the folders that were given; without a file of settings, names count from there on
 
     def wants(self, code: str, path: str) -> bool:
-        """Tell whether a code is looked for in a file; the longer word of select and ignore wins."""
+        """Return whether a code is looked for in a file; the longer word of select and ignore wins."""
         return self._chooses(code) and not any(
             matches(path, pattern) and any(code.startswith(word) for word in codes) for pattern, codes in self.per_file
         )
@@ -73,7 +73,7 @@ class AuditConfig:
         return self.dialect
 
     def excludes(self, path: str) -> bool:
-        """Tell whether a file is left out."""
+        """Return whether a file is left out."""
         return any(matches(path, pattern) for pattern in self.exclude)
 
     def fingerprint(self) -> str:
@@ -82,7 +82,7 @@ class AuditConfig:
 
 
 def matches(path: str, pattern: str) -> bool:
-    """Tell whether a path relative to the root fits a pattern; a folder's name stands for all below it.
+    """Return whether a path relative to the root fits a pattern; a folder's name stands for all below it.
 
     >>> matches("jobs/old/a.py", "jobs/old"), matches("jobs/a.py", "*.sql"), matches("jobs/a.sql", "**/*.sql")
     (True, False, True)
@@ -125,7 +125,7 @@ def _read(file: Path) -> AuditConfig | None:
     try:
         data: Any = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{file} is not valid TOML: {error}", safe="nothing was read") from None
+        raise ConfigError(f"{file} is not valid TOML: {error}", unchanged="nothing was read") from None
     if file.name == "pyproject.toml":
         data = data.get("tool", {}).get("twice", {})
     section = data.get("audit") if isinstance(data, Mapping) else None
@@ -187,7 +187,8 @@ def codes(words: Iterable[str], where: str) -> tuple[str, ...]:
         upper = word.strip().upper()
         if not _CODE.fullmatch(upper) or not any(code.startswith(upper) for code in known):
             raise UsageError(
-                f"{word!r} ({where}) is no code of a rule and no beginning of one", to_go_on="twice rule, for all codes"
+                f"{word!r} ({where}) is neither the code of a rule nor the start of one",
+                next_step="twice rule, for all codes",
             )
         found.append(upper)
     return tuple(found)
@@ -196,7 +197,7 @@ def codes(words: Iterable[str], where: str) -> tuple[str, ...]:
 def dialect(name: str, where: str) -> str:
     """Check a dialect's name."""
     if name.lower() not in DIALECTS:
-        raise UsageError(f"{name!r} ({where}) is no dialect; there are: {', '.join(sorted(DIALECTS))}")
+        raise UsageError(f"{name!r} ({where}) is not a dialect; choose one of {', '.join(sorted(DIALECTS))}")
     return name.lower()
 
 
@@ -205,7 +206,7 @@ def severity(name: str, where: str) -> Severity:
     try:
         return Severity.named(name)
     except KeyError:
-        raise UsageError(f"{name!r} ({where}) is no severity; there are: info, warning, error") from None
+        raise UsageError(f"{name!r} ({where}) is not a severity; choose info, warning or error") from None
 
 
 def _texts(value: Any, key: str, where: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Print the model of a file: `python -m twice.audit.dump FILE [DIALECT]`, for whoever writes a rule."""
+"""Print the model of a file: `python -m twice.audit.dump FILE [DIALECT]`, for authors of rules."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ class Expr:
                     yield node, origin
 
     def has(self, kind: OriginKind) -> bool:
-        """Tell whether any part of it comes from such an origin."""
+        """Return whether any part of it comes from such an origin."""
         return kind in self.kinds
 
     def calls(self, *names: str) -> Iterator[Expr]:
@@ -177,7 +177,7 @@ class Expr:
             yield self
 
     def is_larger_than(self, count: int) -> bool:
-        """Tell whether it has more nodes than that, without looking at many more."""
+        """Return whether it has more nodes than that, without looking at many more."""
         stack = [self]
         while stack and count >= 0:
             node = stack.pop()

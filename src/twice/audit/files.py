@@ -45,7 +45,7 @@ def shown_path(file: Path, root: Path) -> str:
 
 
 def is_test_file(file: Path, path: str, config: AuditConfig) -> bool:
-    """Tell whether a file is test code by its name, below the project or the folder that was given."""
+    """Return whether a file is test code by its name, below the project or the folder that was given."""
     if config.source is not None and not PurePath(path).is_absolute():
         return is_test(path)
     real = os.path.realpath(file)
@@ -72,7 +72,7 @@ def collect(paths: Sequence[Path], config: AuditConfig, skipped: list[Path] | No
     for path in paths:
         if not (path.is_file() or path.is_dir()):
             raise UsageError(
-                f"{path} is no file and no folder" if path.exists() else f"there is no file or folder {path}"
+                f"{path} is neither a file nor a folder" if path.exists() else f"there is no file or folder {path}"
             )
         if path.is_file() and not _is_read(path):
             if skipped is None:
@@ -87,7 +87,7 @@ def collect(paths: Sequence[Path], config: AuditConfig, skipped: list[Path] | No
 
 
 def _is_read(path: Path) -> bool:
-    """Tell whether a file is something to read: by its ending, or as a script that names Python in its first line."""
+    """Return whether a file is something to read: by its ending, or as a script that names Python in its first line."""
     if not os.access(path, os.R_OK):
         raise UsageError(f"{path} cannot be read: permission denied")
     if path.suffix:

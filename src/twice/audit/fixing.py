@@ -87,7 +87,7 @@ def _clock(job: Job, finding: Finding) -> Fix | None:
 
 
 def _means_the_day(job: Job, finding: Finding, parameter: Parameter) -> bool:
-    """Tell whether the clock only says which day it is, and the parameter is that day and not an end of the window."""
+    """Return whether the clock only says which day it is, and the parameter is that day, not an end of the window."""
     if _ONE_END.search(re.sub(r"(?<=[a-z])(?=[A-Z])|\W", "_", parameter.name).lower()):
         return False
     asked = False
@@ -157,7 +157,7 @@ def _append(job: Job, finding: Finding) -> Fix | None:
 
 
 def _can_replace_partitions(write: Write) -> bool:
-    """Tell whether the option for dynamic mode is heard: saveAsTable makes other tables than Delta's anew."""
+    """Return whether the option for dynamic mode has an effect: saveAsTable recreates all tables but Delta's."""
     if write.target.kind == "path":
         return write.format in _FILES
     return write.api == "saveAsTable" and write.format == "delta"
@@ -167,7 +167,7 @@ _ROWS = frozenset(Mode) - {Mode.CREATE, Mode.ALTER}
 
 
 def _brings_whole_partitions(job: Job, write: Write, columns: set[str]) -> bool:
-    """Tell whether a partition holds just what this write brings: nobody else fills it, and nothing else cuts it."""
+    """Return whether a partition holds just what this write brings: no other write fills or cuts it."""
     if write.loop or write.stream_batch_id or not write.target.name or "{" in write.target.name or write.query is None:
         return False
     others = [one for one in job.writes if one is not write and one.mode in _ROWS]
@@ -189,7 +189,7 @@ def _brings_whole_partitions(job: Job, write: Write, columns: set[str]) -> bool:
 
 
 def _runs_once(text: str, function: str) -> bool:
-    """Tell whether nobody runs a function twice in one file: each call would bring its own part of the partition."""
+    """Return whether a file does not run a function twice: each call would bring its own part of the partition."""
     tree = _parsed(text)
     todo, seen = [function.rsplit(".", 1)[-1]], set[str]()
     while todo and tree is not None:
@@ -225,7 +225,7 @@ def _mentions(node: ast.AST, name: str, function: str, *, often: bool = False) -
 
 
 def _passes_all(query: Query) -> bool:
-    """Tell whether a query keeps every row of its one source, but for its filters."""
+    """Return whether a query keeps every row of its one source, but for its filters."""
     if query.limit is not None or query.sample is not None or query.branches or len(query.sources) != 1:
         return False
     source = query.sources[0]
@@ -233,7 +233,7 @@ def _passes_all(query: Query) -> bool:
 
 
 def _is_kept(query: Query, column: str) -> bool:
-    """Tell whether a column reaches the target as it was read."""
+    """Return whether a column reaches the target as it was read."""
     defined = query.definition(column)
     return defined is None or (defined.kind == "column" and defined.name == column)
 
@@ -276,13 +276,13 @@ def _create(job: Job, finding: Finding) -> Fix | None:
     if drops:
         text, says = "DROP TABLE IF EXISTS ", "do not fail where the table is gone already"
     else:
-        text, says = f"CREATE {match[1] or ''}TABLE IF NOT EXISTS ", "do not fail where the table is there already"
+        text, says = f"CREATE {match[1] or ''}TABLE IF NOT EXISTS ", "do not fail where the table already exists"
     edit = Edit(finding.line, match.start() + 1, finding.line, match.end() + 1, text)
     return Fix((edit,), says, safe=drops or not _is_added_to(job, write))
 
 
 def _dialects(job: Job) -> set[str]:
-    """Return the dialects that the file's SQL may be in, as far as they can be told."""
+    """Return the dialects that the file's SQL may be in, as far as they are known."""
     drivers = {_DRIVERS[name] for one in job.imports if (name := one.split(".")[0].lower()) in _DRIVERS}
     return {job.dialect, *drivers}
 
@@ -303,7 +303,7 @@ def _of_statement(job: Job, write: Write, pattern: re.Pattern[str]) -> re.Match[
 
 
 def _is_added_to(job: Job, created: Write) -> bool:
-    """Tell whether the file adds rows to a table: then only its failure keeps a second run from doubling them."""
+    """Return whether the file adds rows to a table: then only its failure keeps a second run from doubling them."""
     for write in job.later(created):
         if write.mode is Mode.APPEND:
             cleared = job.cleared_by(write)

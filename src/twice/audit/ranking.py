@@ -33,7 +33,7 @@ class Ranked:
 
 
 def is_job(result: FileResult) -> bool:
-    """Tell whether a file is a job: it writes, does something outside or is scheduled, or something was found."""
+    """Return whether a file is a job: it writes, does something outside or is scheduled, or something was found."""
     facts = result.facts
     acts = facts.writes > 0 or facts.effects > 0 or facts.planned
     return not facts.test and (acts or any(one.severity > Severity.INFO for one in result.findings))
@@ -42,7 +42,7 @@ def is_job(result: FileResult) -> bool:
 def rank(results: Iterable[FileResult]) -> list[Ranked]:
     """Order jobs by risk: weight of their findings × how often something runs twice × how much they write.
 
-    Helpers, settings and tests are no jobs and are left out.
+    Helpers, settings and tests are not jobs and are left out.
     """
     found = [_ranked(result) for result in results if is_job(result)]
     return sorted(found, key=lambda one: (-one.risk, -one.errors, -one.warnings, one.path))
@@ -113,7 +113,7 @@ class Fleet:
 
 
 FAMILIES = {
-    "TW0": ("cannot be read", "The audit could not parse them. Somebody should look."),
+    "TW0": ("cannot be read", "The audit could not parse them. Review them manually."),
     "TW1": ("reads", "What is read depends on when the job runs, so a rerun of an old day reads something else."),
     "TW2": ("keys", "Keys change from run to run, so that rows cannot be found again, and nothing can be joined."),
     "TW3": ("writes", "Rows are added twice, other days are lost, or readers see half a table."),

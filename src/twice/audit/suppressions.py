@@ -1,4 +1,4 @@
-"""`# twice: ok TW101 because …`: what somebody looked at and found right, with the reason."""
+"""`# twice: ok TW101 because …`: what a person reviewed and accepted, with the reason."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Suppression:
     statement: Span
 
     def covers(self, code: str, place: Place, *, wide: bool = False) -> bool:
-        """Tell whether it speaks for a finding; without a reason it speaks for none."""
+        """Return whether it speaks for a finding; without a reason it speaks for none."""
         if not self.reason or code not in self.codes:
             return False
         if wide:
@@ -68,7 +68,7 @@ def _all(lines: list[str], where: Layout) -> Iterator[Suppression]:
 
 
 def _next_line(lines: list[str], number: int) -> int:
-    """Return the first line below a comment that is no comment."""
+    """Return the first line below a comment that is not a comment."""
     for below in range(number + 1, min(len(lines), number + 20) + 1):
         text = _bare(lines[below - 1])
         if text and not text.startswith(("#", "--", "//")):

@@ -124,7 +124,7 @@ def _words(name: str) -> list[str]:
 
 
 def _is_load_moment(name: str) -> bool:
-    """Tell whether a name is made of a load's verb and a moment, side by side and in any order: az_update_ts."""
+    """Return whether a name is made of a load's verb and a moment, side by side and in any order: az_update_ts."""
     if not name.isascii():
         name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     if _CHARGED.match(name):  # alone it is a fee
@@ -143,7 +143,7 @@ def _is_load_moment(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_audit_column(name: str) -> bool:
-    """Tell whether a column says when a row was loaded, not when something happened.
+    """Return whether a column says when a row was loaded, not when something happened.
 
     >>> [is_audit_column(name) for name in ("loaded_at", "etl_ts", "dtdatecreated", "order_date", "event_time")]
     [True, True, True, False, False]
@@ -153,31 +153,31 @@ def is_audit_column(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_arrival_column(name: str) -> bool:
-    """Tell whether a column says when a row arrived: ingestion_date, loaded_at, _PARTITIONTIME."""
+    """Return whether a column says when a row arrived: ingestion_date, loaded_at, _PARTITIONTIME."""
     return bool(_ARRIVAL.match(name))
 
 
 @lru_cache(maxsize=4096)
 def is_scratch_name(name: str) -> bool:
-    """Tell whether a table is temporary, or a log that is meant to grow, by its name."""
+    """Return whether a table is temporary, or a log that is meant to grow, by its name."""
     return bool(_SCRATCH.match(name.strip('"`[]')))
 
 
 @lru_cache(maxsize=4096)
 def is_key_column(name: str) -> bool:
-    """Tell whether a column identifies rows, by its name: order_id, order_sk, row_key, uuid."""
+    """Return whether a column identifies rows, by its name: order_id, order_sk, row_key, uuid."""
     return bool(_KEY.match(name)) or bool(_GLUED_KEY.match(name.lower()))
 
 
 @lru_cache(maxsize=4096)
 def is_time_column(name: str) -> bool:
-    """Tell whether a column holds a date or an instant, by its name."""
+    """Return whether a column holds a date or an instant, by its name."""
     return bool(_TIME.search(name)) or bool(_INSTANT.search(name))
 
 
 @lru_cache(maxsize=4096)
 def is_day_column(name: str) -> bool:
-    """Tell whether a column holds a date rather than an instant, by its name: order_date, ds, period."""
+    """Return whether a column holds a date rather than an instant, by its name: order_date, ds, period."""
     return bool(_DAY.search(name)) and not re.search(
         r"time|_at$|_ts$|timestamp|hora|heure|uhrzeit", name, re.IGNORECASE
     )
@@ -185,11 +185,11 @@ def is_day_column(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_instant_column(name: str) -> bool:
-    """Tell whether a column holds an instant, by its name: created_at, event_ts, order_time."""
+    """Return whether a column holds an instant, by its name: created_at, event_ts, order_time."""
     return bool(_INSTANT.search(name)) and not is_day_column(name)
 
 
 @lru_cache(maxsize=4096)
 def is_mutable_column(name: str) -> bool:
-    """Tell whether a column holds what people change: email, name, phone, address."""
+    """Return whether a column holds what people change: email, name, phone, address."""
     return bool(_MUTABLE.match(name))

@@ -1,4 +1,4 @@
-"""Start a backfill, or go on with one, in a workshop that is open."""
+"""Start or continue a backfill in an open workshop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def silent(_note: Note) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ class Project:
             return replace(request, steps=tuple(step.name for step in steps))
         if len(extracts) == len(steps):
             raise UsageError(
-                "a shadow of extracts alone would show what is there already",
-                safe="nothing was started",
-                to_go_on="add --refetch to fetch everything again",
+                "a shadow of extracts alone would only show what already exists",
+                unchanged="nothing was started",
+                next_step="add --refetch to fetch everything again",
             )
         raw = replace(request, shadow=False, steps=tuple(step.name for step in extracts), only=ONLY)
         for step in self.planner(raw).plan().steps:
@@ -90,8 +90,8 @@ class Project:
                 raise UsageError(
                     f"step {step.step.name} has not landed {step.partitions or len(step.blocked)} partitions of the "
                     "range, which the shadow would be made from",
-                    safe="nothing was started",
-                    to_go_on=raw.command(self.pipeline, raw.window),
+                    unchanged="nothing was started",
+                    next_step=raw.command(self.pipeline, raw.window),
                 )
         return replace(request, steps=tuple(step.name for step in steps if step.kind != "extract"))
 
@@ -161,8 +161,8 @@ def changed_steps(info: BackfillInfo, now: Mapping[str, str]) -> list[str]:
 def code_changed(info: BackfillInfo, changed: list[str]) -> UsageError:
     """Build the error of a resume that would mix two versions of the code."""
     return UsageError(
-        f"the code of {', '.join(changed)} changed since backfill {info.id} began: going on would mix two versions",
-        safe="nothing was started",
-        to_go_on=f"twice backfill resume {info.id} --new-code makes what is left with the new code; "
+        f"the code of {', '.join(changed)} changed since backfill {info.id} began: continuing would mix two versions",
+        unchanged="nothing was started",
+        next_step=f"twice backfill resume {info.id} --new-code builds what is left with the new code; "
         f"twice backfill resume {info.id} --restart judges everything again",
     )

@@ -70,7 +70,7 @@ def _fixed(step: Step) -> Batching | None:
         return None
     if step.separable is False:
         return Batching(False, "declared not separable: one window after the other", in_order=True)
-    why = f"merged once, over the union of windows; twice rebuild {step.writes.name} makes its history anew"
+    why = f"merged once, over the union of windows; twice rebuild {step.writes.name} rebuilds its history"
     return Batching(True, why, size=None, in_order=True)
 
 

@@ -1,4 +1,4 @@
-"""What earlier runs tell of the next: how many rows a unit has, and what it costs."""
+"""Estimates from earlier runs: how many rows a unit has, and what it costs."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Crew:
         return "interrupted" if interrupted else status
 
     def _look_ahead(self) -> None:
-        """Count what the steps to come have to make, where no plan has told."""
+        """Count what the remaining steps have to make, where no plan has counted it."""
         with contextlib.suppress(TwiceError):  # for people only: the turn of a step tells what is wrong
             if self._plan is None:
                 stage = self._ledger.backfill_state(self._id)[2]
@@ -235,7 +235,7 @@ class Crew:
     def _show_pause(self, status: str) -> None:
         if (status == "paused") != self._paused:
             self._paused = status == "paused"
-            self._say("paused" if self._paused else "going on")
+            self._say("paused" if self._paused else "continuing")
 
     def _say(
         self,

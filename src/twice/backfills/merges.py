@@ -68,7 +68,7 @@ class Now:
         return False
 
     def _is_seen_otherwise(self, merged: Merged, record: InputRecord, read: Read) -> bool:
-        """Compare what an attempt saw of an input without partitions, if the source can tell."""
+        """Compare what an attempt saw of an input without partitions, if the source can be compared."""
         recorded = record.partitions.get("window", "")
         if self._sources is None or merged.scope.window is None or not recorded.startswith("seen:"):
             return False

@@ -44,7 +44,7 @@ def units_of(
     run: Scope,
     sources: Sources | None = None,
 ) -> list[Unit]:
-    """Judge every unit of a range for one step; `sources` tells what the inputs hold now."""
+    """Judge every unit of a range for one step; `sources` returns what the inputs hold now."""
     if step.writes.partition is None:
         moved = any(reason.kind in ("undone", "touched") for part in found.partitions for reason in part.reasons)
         last = _last_merged(ledger, pipeline, step, windows, run)
@@ -84,7 +84,7 @@ def _unit(window: Window, parts: Sequence[PartitionStatus], count: int) -> Unit:
 def _for_dimensions(
     partitions: Sequence[PartitionStatus], dimensions: tuple[tuple[str, str], ...]
 ) -> Iterator[PartitionStatus]:
-    """Pick the lines that tell about some dimension values; a run of all values covers each of them."""
+    """Pick the lines about some dimension values; a run of all values covers each of them."""
     if not dimensions:
         whole = {part.scope.window for part in partitions if not part.scope.dimensions}
         yield from (part for part in partitions if part.scope.window in whole)

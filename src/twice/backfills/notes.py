@@ -1,4 +1,4 @@
-"""What a backfill tells while it works."""
+"""What a backfill reports while it works."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from twice.ledger import Tally
 
 Kind = Literal[
-    "started", "laid out", "chunk started", "done", "failed", "split", "waiting", "recut", "paused", "going on",
+    "started", "laid out", "chunk started", "done", "failed", "split", "waiting", "recut", "paused", "continuing",
     "stopping", "tick", "finished",
 ]  # fmt: skip
 
@@ -79,7 +79,7 @@ class Meter:
         return {step: self._expected[step] for step in steps if step in self._expected}
 
     def read(self, tallies: Sequence[Tally]) -> Progress:
-        """Tell how far it is; steps whose turn has not come count as planned."""
+        """Report the progress; steps that have not started count as planned."""
         known = {tally.step: tally for tally in tallies}
         done = sum(tally.done for tally in tallies)
         failed = sum(tally.failed + tally.blocked for tally in tallies)

@@ -262,7 +262,7 @@ def _reads_from(pipeline: Pipeline, step: Step, unit: Unit, moving: Mapping[str,
 
 
 def _reads(pipeline: Pipeline, step: Step, producer: Step, unit: Unit, windows: Sequence[Window]) -> bool:
-    """Tell whether a unit is made from some windows of another step's table."""
+    """Return whether a unit is made from some windows of another step's table."""
     for read in step.reads.values():
         if read.table.id == producer.writes.id:
             cut_of = read.cut(unit.window, step.writes.lateness, pipeline.zone)

@@ -1,4 +1,4 @@
-"""Being heard of: a process that works on a backfill says so, whatever it does there."""
+"""A worker's heartbeat: a process that works on a backfill reports it, whatever it does there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def heard_of(workshop: Workshop, backfill: str) -> Iterator[None]:
-    """Say four times per lease that this process is at work on a backfill, until the block ends."""
+    """Send a heartbeat four times per lease while this process works on a backfill, until the block ends."""
     over, ttl = threading.Event(), workshop.lease
 
     def beat() -> None:
@@ -46,7 +46,7 @@ def beginning(workshop: Workshop, backfill: str) -> Iterator[None]:
         if isinstance(error, KeyboardInterrupt):
             raise Interrupted(
                 f"backfill {backfill} was interrupted before its first chunk",
-                safe="nothing was changed that readers see",
-                to_go_on=f"twice backfill resume {backfill}",
+                unchanged="nothing was changed that readers see",
+                next_step=f"twice backfill resume {backfill}",
             ) from None
         raise

@@ -24,7 +24,7 @@ ONLY = ("missing", "failed", "stale")
 
 @dataclass(frozen=True)
 class Request:
-    """One backfill, as somebody asked for it."""
+    """One backfill, as it was requested."""
 
     place: str
     window: Window
@@ -56,11 +56,11 @@ class Request:
             raise UsageError(f"--only {unknown[0]}: choose from {', '.join(ONLY)}, all")
         if self.shadow and self.only not in (ONLY, ("all",)):
             raise UsageError(
-                f"--only {self.only[0]} does not go with --shadow: a shadow is built as a whole, so that it can be "
-                "swapped in at once"
+                f"--only {self.only[0]} cannot be combined with --shadow: a shadow is built as a whole, so that it "
+                "can be swapped in at once"
             )
         if self.shadow and self.effects:
-            raise UsageError("--effects does not go with --shadow: what no reader sees is not sent to anyone")
+            raise UsageError("--effects cannot be combined with --shadow: what no reader sees is not sent")
         if "backfill" in self.tags:
             raise UsageError("--tag backfill=…: this tag holds the backfill's id")
 
@@ -154,15 +154,15 @@ def range_of(pipeline: Pipeline, from_: str | None, to: str | None) -> Window:
     if from_ is None or to is None:
         raise UsageError(
             "which range? Give --from and --to (exclusive); there is no default",
-            safe="nothing was run",
-            to_go_on=f"twice backfill {pipeline.name} --from 2026-01-01 --to 2026-04-01 --dry-run",
+            unchanged="nothing was run",
+            next_step=f"twice backfill {pipeline.name} --from 2026-01-01 --to 2026-04-01 --dry-run",
         )
     grain, zone = pipeline.grain, pipeline.zone
     first, end = grain.parse(from_, zone), grain.parse(to, zone)
     if end <= first:
         what = "is empty" if end == first else "ends before it begins"
         raise UsageError(
-            f"the range from {from_} to {to} {what}: --to itself is not part of it", safe="nothing was run"
+            f"the range from {from_} to {to} {what}: --to itself is not part of it", unchanged="nothing was run"
         )
     return Window(first, end)
 
@@ -173,8 +173,8 @@ def known_pool(config: Config, pool: str | None) -> str | None:
         known = ", ".join(config.pools) or "none"
         raise UsageError(
             f"there is no pool {pool!r}; there are: {known}",
-            safe="nothing was run",
-            to_go_on=f"add [pools.{pool}] with weight = 1 to {config.source or 'twice.toml'}",
+            unchanged="nothing was run",
+            next_step=f"add [pools.{pool}] with weight = 1 to {config.source or 'twice.toml'}",
         )
     return pool
 
@@ -193,8 +193,8 @@ def check(pipeline: Pipeline, request: Request, ledger: Ledger | None = None) ->
             raise ScopeHeld(
                 f"the range overlaps with backfill {info.id} ({info.scope}), which is {info.status} on "
                 f"{info.workers[0]}",
-                safe="nothing was started",
-                to_go_on=f"twice backfill watch {info.id}; or end it with twice backfill cancel {info.id}",
+                unchanged="nothing was started",
+                next_step=f"twice backfill watch {info.id}; or end it with twice backfill cancel {info.id}",
             )
 
 
@@ -214,8 +214,8 @@ def chosen(pipeline: Pipeline, request: Request) -> list[Step]:
             if name not in step.writes.dimensions and not isinstance(step.writes.write, Merge | InsertOnly):
                 raise UsageError(
                     f"step {step.name} writes {step.writes.name}, which has no dimension {name}: a backfill for one "
-                    f"{name} would replace everybody's rows",
-                    to_go_on=f'add "{name}" to dimensions= of the table, or choose other steps with --step',
+                    f"{name} would replace the rows of all of them",
+                    next_step=f'add "{name}" to dimensions= of the table, or choose other steps with --step',
                 )
     return steps
 

@@ -74,8 +74,8 @@ class ShadowOf:
         if gone := sorted(set(shadow.tables) - {step.writes.name for step in steps}):
             raise UsageError(
                 f"pipeline {self.pipeline.name} no longer writes {gone[0]}, which backfill {self.info.id} has built",
-                safe="nothing was changed",
-                to_go_on=f"take up the code that it was built with, or twice backfill drop {self.info.id}",
+                unchanged="nothing was changed",
+                next_step=f"take up the code that it was built with, or twice backfill drop {self.info.id}",
             )
         made = shadows_of(self.workshop.stores, steps, self.info.id)
         names = {name: table for table, name in shadow.tables.items()}
@@ -88,7 +88,7 @@ class ShadowOf:
             yield _difference(self.workshop, wanted)
 
     def swap(self, *, force: bool = False, tell: Callable[[str], None] = lambda _text: None) -> list[Swapped]:
-        """Put every table's shadow in its place, one after the other; killed between two, it goes on there."""
+        """Replace every table with its shadow, one by one; a swap killed between two tables continues there."""
         ledger, info = self.workshop.ledger, self.info
         require_finished(info)
         if _shadow(info).state == "swapped":  # killed before it could clean up
@@ -134,8 +134,8 @@ class ShadowOf:
                 raise Interrupted(
                     f"the swap of backfill {info.id} was interrupted: {len(shadow.swapped)} of {len(shadow.tables)} "
                     "tables show the new rows",
-                    safe="each table is whole, old or new",
-                    to_go_on=command,
+                    unchanged="each table holds either its old or its new rows, never a mix",
+                    next_step=command,
                 ) from None
             raise
         end_run(ledger, run, "done")
@@ -175,7 +175,7 @@ class ShadowOf:
         self.workshop.ledger.end_shadow(self.info.id)
 
     def _require_untouched(self, wanted: Swap) -> None:
-        """Refuse to put a shadow over what others wrote after it began."""
+        """Refuse to replace what another run or process wrote after the shadow began."""
         shadow, table, target = _shadow(self.info), wanted.step.writes, wanted.stage.target
         if shadow.begun_at is None or table.name in shadow.swapped:
             return
@@ -194,8 +194,8 @@ class ShadowOf:
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
             raise UsageError(
                 f"{table.name}, {name}{more} changed after the shadow began ({by})",
-                safe="nothing was swapped for this table",
-                to_go_on=f"twice backfill drop {self.info.id} and build it again; or twice backfill swap "
+                unchanged="nothing was swapped for this table",
+                next_step=f"twice backfill drop {self.info.id} and build it again; or twice backfill swap "
                 f"{self.info.id} --force puts the shadow over it",
             )
 
@@ -208,13 +208,13 @@ def _shadow(info: BackfillInfo) -> Shadow:
     if info.shadow is None and info.request.get("shadow"):
         raise UsageError(
             f"the shadow of backfill {info.id} has not begun",
-            safe="nothing was changed",
-            to_go_on=f"twice backfill resume {info.id}, or twice backfill cancel {info.id}",
+            unchanged="nothing was changed",
+            next_step=f"twice backfill resume {info.id}, or twice backfill cancel {info.id}",
         )
     if info.shadow is None:
         raise UsageError(
             f"backfill {info.id} has no shadow: it works on the tables themselves",
-            to_go_on="start one with twice backfill … --shadow",
+            next_step="start one with twice backfill … --shadow",
         )
     return info.shadow
 
@@ -226,22 +226,22 @@ def require_comparable(info: BackfillInfo) -> None:
 
 
 def require_droppable(info: BackfillInfo, *, force: bool = False) -> None:
-    """Refuse to drop a shadow that somebody works on, that is gone, or that readers see in part."""
+    """Refuse to drop a shadow that a process works on, that is gone, or that readers see in part."""
     shadow = _shadow(info)
     if shadow.removed:
-        raise UsageError(f"the shadow of backfill {info.id} is {shadow.state} already", safe="nothing was changed")
+        raise UsageError(f"the shadow of backfill {info.id} is already {shadow.state}", unchanged="nothing was changed")
     if info.workers:
         raise UsageError(
             f"backfill {info.id} is at work on {info.workers[0]}",
-            safe="nothing was dropped",
-            to_go_on="wait for its swap" if shadow.state == "swapping" else f"twice backfill cancel {info.id}",
+            unchanged="nothing was dropped",
+            next_step="wait for its swap" if shadow.state == "swapping" else f"twice backfill cancel {info.id}",
         )
     if shadow.state == "swapping" and shadow.shown and not force:
         raise UsageError(
-            f"the shadow of backfill {info.id} is swapped halfway: {len(shadow.swapped)} of {len(shadow.tables)} "
+            f"the shadow of backfill {info.id} is partly swapped: {len(shadow.swapped)} of {len(shadow.tables)} "
             "tables show the new rows",
-            safe="nothing was dropped",
-            to_go_on=f"twice backfill swap {info.id} completes it; twice backfill drop {info.id} --force gives up the "
+            unchanged="nothing was dropped",
+            next_step=f"twice backfill swap {info.id} completes it; twice backfill drop {info.id} --force gives up the "
             "rest, and leaves each table as it is",
         )
 
@@ -250,14 +250,14 @@ def require_finished(info: BackfillInfo) -> None:
     """Refuse to swap in a shadow that is not built, or not there any more."""
     shadow = _shadow(info)
     if shadow.removed or shadow.state in ("dropping", "dropped"):
-        raise UsageError(f"the shadow of backfill {info.id} is {shadow.state} already", safe="nothing was changed")
+        raise UsageError(f"the shadow of backfill {info.id} is already {shadow.state}", unchanged="nothing was changed")
     if info.status != "done":
         more = " --restart" if info.status == "partly" else ""
         drop = f"twice backfill drop {info.id}"
         raise UsageError(
             f"the shadow of backfill {info.id} is not finished: it is {info.status}",
-            safe="nothing was swapped",
-            to_go_on=drop if info.status == "cancelled" else f"twice backfill resume {info.id}{more}; or {drop}",
+            unchanged="nothing was swapped",
+            next_step=drop if info.status == "cancelled" else f"twice backfill resume {info.id}{more}; or {drop}",
         )
 
 

@@ -27,7 +27,7 @@ def union(windows: Iterable[Window]) -> list[Window]:
 
 
 def touches(windows: Sequence[Window], other: Window) -> bool:
-    """Tell whether a window overlaps one of a union."""
+    """Return whether a window overlaps one of a union."""
     index = bisect_left(windows, other.end, key=lambda window: window.start)
     return index > 0 and windows[index - 1].end > other.start
 

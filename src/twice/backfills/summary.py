@@ -1,4 +1,4 @@
-"""How a backfill ended: rows, partitions, what failed and why, and the command that goes on."""
+"""How a backfill ended: rows, partitions, what failed and why, and the command that continues it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class BackfillResult:
     backfill: str = ""
     tallies: tuple[Tally, ...] = ()
     failures: tuple[Failure, ...] = ()
-    to_go_on: str = ""
+    next_step: str = ""
 
     @classmethod
     def of_nothing(cls, plan: Plan) -> BackfillResult:
@@ -88,8 +88,8 @@ class BackfillResult:
             yield f"  {tally.step}: {tally.done} of {tally.total} partitions{more}, {tally.rows} rows"
         for failure in self.failures:
             yield f"  {'not made' if failure.blocked else 'failed'}: {failure.step} {failure.span}: {failure.reason}"
-        if self.to_go_on:
-            yield f"  to go on: {self.to_go_on}"
+        if self.next_step:
+            yield f"  next: {self.next_step}"
 
     @property
     def error(self) -> str:
@@ -104,9 +104,9 @@ class BackfillResult:
         """Raise if anything was not made: what was made stays published."""
         if not self.exit_code:
             return
-        text = "\n".join(line for line in self.lines if line != f"  to go on: {self.to_go_on}")
+        text = "\n".join(line for line in self.lines if line != f"  next: {self.next_step}")
         kind = Interrupted if self.status == "interrupted" else PermanentError
-        raise kind(text, safe="the partitions that were made are published", to_go_on=self.to_go_on)
+        raise kind(text, unchanged="the partitions that were made are published", next_step=self.next_step)
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -116,7 +116,7 @@ class BackfillResult:
             "exit_code": self.exit_code,
             "steps": [tally.to_json() for tally in self.tallies],
             "failures": [failure.to_json() for failure in self.failures],
-            "to_go_on": self.to_go_on,
+            "next_step": self.next_step,
         }
 
 
@@ -133,19 +133,19 @@ def summarise(ledger: Ledger, pipeline: Pipeline, request: Request, backfill: st
         for name, window, reason in _unmade(pipeline, chunk):
             failures.append(Failure(chunk.step, name, reason.splitlines()[0], chunk.state == "blocked"))
             windows.append(window)
-    to_go_on = ""
+    next_step = ""
     if status in ("interrupted", "lost", "paused", "running"):
-        to_go_on = f"twice backfill resume {backfill}"
+        next_step = f"twice backfill resume {backfill}"
     elif request.shadow and status in ("done", "partly", "cancelled"):
-        to_go_on = _next_of_shadow(backfill, status)
+        next_step = _next_of_shadow(backfill, status)
     elif windows:
         units = _units(pipeline, windows)
-        to_go_on = request.again.command(pipeline, Window(units[0].start, units[-1].end))
+        next_step = request.again.command(pipeline, Window(units[0].start, units[-1].end))
     elif status == "cancelled":
-        to_go_on = request.command(pipeline, request.window)
+        next_step = request.command(pipeline, request.window)
     # On shadows a pipeline goes by another name.
     name = pipeline.name.partition("@")[0]
-    return BackfillResult(name, status, backfill, ledger.tallies(backfill), tuple(failures), to_go_on)
+    return BackfillResult(name, status, backfill, ledger.tallies(backfill), tuple(failures), next_step)
 
 
 def _next_of_shadow(backfill: str, status: str) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def weigh(workshop: Workshop, pipeline: Pipeline, stage: Stage) -> float | None:
-    """Return the rows of the windowed inputs of a stage; None where a table cannot tell."""
+    """Return the rows of the windowed inputs of a stage; None where a table cannot be counted."""
     total: float | None = None
     assert stage.scope.window is not None  # noqa: S101 - a stage of a backfill has a window
     for read in stage.step.reads.values():

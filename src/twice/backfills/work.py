@@ -127,7 +127,7 @@ class Worker:
         except TwiceError as error:
             return self._failed(chunk, step, run, error)
         except Exception as error:  # noqa: BLE001 - a thread has nobody above it: whatever it is, the chunk failed
-            surprise = PermanentError(f"something unexpected happened: {type(error).__name__}: {error}")
+            surprise = PermanentError(f"an unexpected error occurred: {type(error).__name__}: {error}")
             return self._failed(chunk, step, run, surprise, of_one=True)
         finally:
             self.runs.pop(chunk.id, None)
@@ -227,11 +227,11 @@ class Worker:
         return [self._chunk(step, [unit]) for unit in self._units(chunk)]
 
     def _is_claimed_by_window(self, step: Step) -> bool:
-        """Tell whether a part of a chunk may be free while another is held."""
+        """Return whether a part of a chunk may be free while another is held."""
         return step.writes.partition is not None and self.workshop.stores.of(step.writes).abilities.side_by_side
 
     def _adapt(self, chunk: Chunk, seconds: float) -> None:
-        """Cut what waits anew if chunks turn out to be much too short or too long."""
+        """Cut the waiting chunks again if they turn out to be much too short or too long."""
         request, ledger = self.planner.request, self.workshop.ledger
         better = min(MOST, adapted(chunk.partitions, seconds))
         if request.chunk is not None or better == chunk.partitions:
@@ -253,7 +253,7 @@ class Worker:
 
 
 def _may_be_of_one(error: TwiceError) -> bool:
-    """Tell whether a smaller chunk could do better; a ledger out of reach is out of reach for all."""
+    """Return whether a smaller chunk could do better; a ledger out of reach is out of reach for all."""
     return isinstance(error, _OF_ONE) and not isinstance(error.__cause__, LedgerError)
 
 

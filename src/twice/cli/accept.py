@@ -1,4 +1,4 @@
-"""`twice accept`: say that a change of code changes no row."""
+"""`twice accept`: mark a code change as not affecting results."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from twice.engine.accepting import Accepted
 
 
-@click.command(short_help="Say that a change of code changes no row.")
+@click.command(short_help="Mark a code change as not affecting results.")
 @click.argument("pipeline")
 @click.option("--step", "steps", multiple=True, metavar="S", help="Only this step; may be given several times.")
 @click.option("--from", "from_", metavar="A", help="The first unit to accept.")
 @click.option("--to", metavar="B", help="Where to stop; B itself is not accepted.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be accepted.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be accepted.")
 @json_option
 @pass_settings
 def accept(
@@ -32,9 +32,9 @@ def accept(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Mark what only a change of code makes stale as done: a refactoring that changes no row.
+    """Mark partitions that are stale only because of a code change as done, after a refactoring that changes no row.
 
-    No table is touched and nothing is computed; the acceptance is kept as a run. Partitions whose
+    No table is touched and nothing is computed; the acceptance is recorded as a run. Partitions whose
     data changed too are left stale, and then the exit code is 3.
 
     \b
@@ -74,7 +74,7 @@ def _tell(pipeline: str, run: str | None, results: Sequence[Accepted], *, dry_ru
             why = "; ".join(reason.text for reason in partition.reasons if reason.kind != "code")
             print_text(f"{step.step} → {step.table}: {partition.name} stays stale, run it: {why}")
     if run:
-        print_text(f"kept as run {run}")
+        print_text(f"recorded as run {run}")
 
 
 def _span(names: Sequence[str]) -> str:

@@ -62,8 +62,8 @@ _terminated = threading.Event()
     help="The configuration; without it, twice.toml or [tool.twice] of pyproject.toml, here or in a folder above.",
 )
 @click.option("--profile", metavar="NAME", help="A profile of the configuration; also TWICE_PROFILE.")
-@click.option("-v", "--verbose", count=True, help="Say more; errors come with their traceback.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but results and errors.")
+@click.option("-v", "--verbose", count=True, help="Print more; errors include their traceback.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only results and errors.")
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
@@ -84,14 +84,14 @@ def cli(
     """Spark pipelines that are safe to run twice.
 
     \b
-    A first project:        twice init shop && cd shop
-    A day, and again:       twice run sales --for 2026-04-25
+    Start a project:        twice init shop && cd shop
+    Run a day, and again:   twice run sales --for 2026-04-25
     What would happen:      twice run sales --for 2026-04-25 --explain
     What is done or stale:  twice status
     A quarter, again:       twice backfill sales --from 2026-01-01 --to 2026-04-01
-    Is it safe, really:     twice verify sales --for 2026-04-25
-    Jobs of before twice:   twice audit jobs/
-    Something is wrong:     twice doctor
+    Prove that it is safe:  twice verify sales --for 2026-04-25
+    Audit existing jobs:    twice audit jobs/
+    Diagnose a problem:     twice doctor
 
     Exit codes: 0 done; 1 a check found something; 2 usage; 3 permanent failure; 4 the scope is
     held by another run; 75 transient failure, the same command may succeed later; 130 interrupted.
@@ -140,4 +140,4 @@ def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _interrupted() -> Interrupted:
-    return Interrupted("interrupted", safe="no table is left half written", to_go_on="run the same command again")
+    return Interrupted("interrupted", unchanged="no table is left half written", next_step="run the same command again")

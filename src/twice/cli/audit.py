@@ -41,10 +41,10 @@ _STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
     help="Write to FILE instead of standard output.",
 )
 @click.option(
-    "--select", multiple=True, metavar="CODES", help="Only these rules: codes or beginnings, such as TW3,TW101."
+    "--select", multiple=True, metavar="CODES", help="Only these rules: codes or prefixes, such as TW3,TW101."
 )
 @click.option("--ignore", multiple=True, metavar="CODES", help="Not these rules.")
-@click.option("--dialect", metavar="NAME", help="The SQL dialect of all files; without it each file is guessed.")
+@click.option("--dialect", metavar="NAME", help="The SQL dialect of all files; without it, guessed for each file.")
 @click.option(
     "--fail-on",
     "fail_on",
@@ -69,7 +69,7 @@ _STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
     "--rank", is_flag=True, help="Order jobs by risk; with --format markdown or html a page for the whole fleet."
 )
 @click.option("--fix", is_flag=True, help="Repair what is mechanical and safe.")
-@click.option("--unsafe-fixes", is_flag=True, help="Repair also what needs a look afterwards.")
+@click.option("--unsafe-fixes", is_flag=True, help="Also repair what needs a review afterwards.")
 @click.option(
     "--processes", type=click.IntRange(1, 256), metavar="N", help="How many processes to use (default: one per core)."
 )
@@ -94,7 +94,7 @@ def audit(
     processes: int | None,
     no_cache: bool,
 ) -> None:
-    """Read PySpark, SQL, dbt, notebooks and DAGs, and say what is unsafe to rerun, by file and line.
+    """Read PySpark, SQL, dbt, notebooks and DAGs, and report what is unsafe to rerun, by file and line.
 
     Nothing is run, imported or connected to, and Spark need not be installed. PATHS are files or
     folders; without them, the current folder.
@@ -128,7 +128,7 @@ def audit(
         click.echo(f"left out {path}: it is not Python, SQL or a notebook", err=True)
     if outcome.fixed:
         click.echo(
-            f"repaired {outcome.fixed} in {outcome.fixed_files} files; look at the difference before you commit it",
+            f"repaired {outcome.fixed} in {outcome.fixed_files} files; review the changes before you commit them",
             err=True,
         )
     if write_baseline is not None:
@@ -205,7 +205,7 @@ def _words(texts: tuple[str, ...]) -> list[str]:
 
 
 def _progress(settings: Settings) -> Progress | None:
-    """Say how far it is once it takes more than two seconds; on a terminal in place, else every ten seconds."""
+    """Return what shows the progress of more than two seconds: on a terminal in place, else every ten seconds."""
     if settings.verbosity < 0 or settings.json_logs:
         return None
     started = told = time.monotonic()

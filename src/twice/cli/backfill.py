@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class DefaultGroup(click.Group):
-    """A group that takes anything that is no command of its own for the arguments of `start`."""
+    """A group that passes anything that is not one of its commands to `start`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put `start` in front where no command is named."""
@@ -53,16 +53,16 @@ def backfill() -> None:
     """
 
 
-@backfill.command(short_help="Start one (the default).")
+@backfill.command(short_help="Start a backfill (the default).")
 @click.argument("pipeline")
 @click.option("--from", "from_", metavar="A", help="The first unit.")
-@click.option("--to", metavar="B", help="Where the units end; B itself is not made.")
+@click.option("--to", metavar="B", help="Where the units end; B itself is not built.")
 @click.option("--step", "steps", multiple=True, metavar="S", help="Only this step; may be given several times.")
-@click.option("--downstream", is_flag=True, help="Also the steps that are made from those of --step.")
-@click.option("--upstream", is_flag=True, help="Also the steps that those of --step are made from.")
+@click.option("--downstream", is_flag=True, help="Also the steps that read from those of --step.")
+@click.option("--upstream", is_flag=True, help="Also the steps that those of --step read from.")
 @click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Fix a dimension: --set tenant=acme.")
 @click.option("--only", multiple=True, type=click.Choice(["missing", "failed", "stale", "all"]),
-              help="What to make; without it missing, failed and stale. all also makes what is fresh.")  # fmt: skip
+              help="What to build; by default missing, failed and stale. all also rebuilds what is fresh.")  # fmt: skip
 @click.option("--order", type=click.Choice(["forward", "backward"]), default="forward", show_default=True,
               help="Oldest first, or newest first.")  # fmt: skip
 @click.option(
@@ -70,12 +70,16 @@ def backfill() -> None:
 )
 @click.option("--chunk", default="auto", show_default=True, metavar="auto|N", help="Partitions per Spark job.")
 @click.option("--pool", metavar="NAME", help="The pool of [pools] in which its Spark jobs run.")
-@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A remark kept with each of its runs.")
-@click.option("--refetch", is_flag=True, help="Also fetch again what extracts have landed already.")
+@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag recorded with each of its runs.")
+@click.option("--refetch", is_flag=True, help="Also fetch again what extracts have already landed.")
 @click.option(
-    "--accept-late", is_flag=True, help='Make closed partitions of tables with late="fail" anew, late rows included.'
+    "--accept-late", is_flag=True, help='Rebuild closed partitions of tables with late="fail", late rows included.'
 )
-@click.option("--shadow", is_flag=True, help="Build everything unseen; then look with diff, and swap or drop it.")
+@click.option(
+    "--shadow",
+    is_flag=True,
+    help="Build everything out of sight of readers; then compare with diff, and swap or drop it.",
+)
 @click.option("--effects", is_flag=True, help="Send the effects of what is published; without it they are suppressed.")
 @click.option("--dry-run", is_flag=True, help="Only show the plan: the same stages that a run executes.")
 @json_option
@@ -102,7 +106,7 @@ def start(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Make what is missing, failed or stale in a range, upstream first, many partitions per Spark job.
+    """Build what is missing, failed or stale in a range, upstream first, many partitions per Spark job.
 
     A step whose partitions do not depend on each other computes several of them in one job; the plan says why or
     why not. A partition that fails does not stop the rest. With --json every event is one JSON object on standard
@@ -143,17 +147,17 @@ def start(
     report_end(settings, summary, as_json=as_json)
 
 
-@backfill.command(short_help="Go on with one.")
+@backfill.command(short_help="Continue a backfill.")
 @click.argument("backfill_id", metavar="ID")
-@click.option("--new-code", is_flag=True, help="Go on although the code changed: what is left is made by the new one.")
+@click.option("--new-code", is_flag=True, help="Continue with the new code, which builds what is left.")
 @click.option("--restart", is_flag=True, help="Judge everything again, as a new backfill would.")
-@click.option("--join", is_flag=True, help="Work on it beside the processes that already do.")
+@click.option("--join", is_flag=True, help="Work on it together with the processes that already do.")
 @json_option
 @pass_settings
 def resume(settings: Settings, backfill_id: str, new_code: bool, restart: bool, join: bool, as_json: bool) -> None:
-    """Go on with a backfill that was paused, interrupted or killed: what is done stays done.
+    """Continue a backfill that was paused, interrupted or killed: finished partitions stay done.
 
-    Where processes wait for it they go on; otherwise this one does the work. With --json every event is one JSON
+    Processes that wait for it continue; otherwise this one does the work. With --json every event is one JSON
     object on standard error, and the last line, on standard output, is the summary.
 
     \b
@@ -166,7 +170,7 @@ def resume(settings: Settings, backfill_id: str, new_code: bool, restart: bool, 
     if info.status in ("done", "partly", "cancelled") and not completed:
         raise UsageError(
             f"backfill {info.id} has ended: it is {info.status}",
-            to_go_on=f"twice backfill resume {info.id} --restart makes what its shadow lacks"
+            next_step=f"twice backfill resume {info.id} --restart makes what its shadow lacks"
             if info.shadow and info.status == "partly"
             else "start a new one: it makes only what is still missing, failed or stale",
         )
@@ -188,7 +192,7 @@ def resume(settings: Settings, backfill_id: str, new_code: bool, restart: bool, 
             raise code_changed(info, changed)
         click.echo(f"the code of {', '.join(changed)} changed since backfill {info.id} began", err=True)
         answer = click.prompt(
-            "Make what is left with the new code, or restart?", type=click.Choice(["new-code", "restart"]), err=True
+            "Build what is left with the new code, or restart?", type=click.Choice(["new-code", "restart"]), err=True
         )
         new_code, restart, option = answer == "new-code", answer == "restart", f"--{answer}"
     if info.workers and changed:
@@ -217,7 +221,7 @@ def _tell_going(info: BackfillInfo, *, as_json: bool) -> None:
     if as_json:
         print_json({"backfill": info.id, "status": "running", "workers": [w.to_json() for w in info.workers]})
     else:
-        print_text(f"backfill {info.id} goes on, on {where}; twice backfill resume {info.id} --join works beside it")
+        print_text(f"backfill {info.id} continues on {where}; twice backfill resume {info.id} --join works beside it")
 
 
 def report_end(settings: Settings, summary: BackfillResult, *, as_json: bool) -> None:
@@ -234,7 +238,7 @@ def report_end(settings: Settings, summary: BackfillResult, *, as_json: bool) ->
 
 
 def _tell_hook(settings: Settings, summary: BackfillResult) -> None:
-    """Tell `on_failure` once of everything that a backfill could not make."""
+    """Call `on_failure` once, with everything that a backfill could not make."""
     from twice.engine.hooks import on_failure
 
     told = summary.to_json() | {"command": settings.command, "error": summary.error}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from twice.ledger import BackfillInfo, Ledger, Shadow
 
 
-@click.command("list", short_help="The newest backfills.")
+@click.command("list", short_help="List the newest backfills.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="How many.")
 @json_option
 @pass_settings
@@ -34,14 +34,14 @@ def list_(settings: Settings, limit: int, as_json: bool) -> None:
         print_table(["backfill", "pipeline", "scope", "status", "partitions", "started"], rows)
 
 
-@click.command(short_help="One in full.")
+@click.command(short_help="Show a backfill in full.")
 @click.argument("backfill_id", metavar="ID")
 @json_option
 @pass_settings
 def show(settings: Settings, backfill_id: str, as_json: bool) -> None:
     """Show one backfill in full: its steps, how each was cut and why, what failed.
 
-    The beginning of its id is enough if no other backfill begins so.
+    A unique prefix of its id is enough.
     """
     ledger, info = find(settings, backfill_id)
     chunks = ledger.chunks(info.id)
@@ -57,7 +57,7 @@ def show(settings: Settings, backfill_id: str, as_json: bool) -> None:
             print_text(f"  refused: {chunk.step} {name}: {reason.splitlines()[0]}")
 
 
-@click.command(short_help="Follow one until it ends.")
+@click.command(short_help="Follow a backfill until it ends.")
 @click.argument("backfill_id", metavar="ID")
 @json_option
 @pass_settings
@@ -77,13 +77,13 @@ def watch(settings: Settings, backfill_id: str, as_json: bool) -> None:
 @json_option
 @pass_settings
 def pause(settings: Settings, backfill_id: str, as_json: bool) -> None:
-    """Start no further chunk; those at work end. `resume` goes on."""
+    """Start no further chunk; running chunks finish. `resume` continues."""
     ledger, info = find(settings, backfill_id)
     ledger.pause_backfill(info.id)
-    _told(ledger, info.id, f"backfill {info.id} is paused; to go on: twice backfill resume {info.id}", as_json=as_json)
+    _told(ledger, info.id, f"backfill {info.id} is paused; next: twice backfill resume {info.id}", as_json=as_json)
 
 
-@click.command(short_help="End one for good.")
+@click.command(short_help="End a backfill for good.")
 @click.argument("backfill_id", metavar="ID")
 @json_option
 @pass_settings
@@ -161,4 +161,4 @@ def _lines(info: BackfillInfo) -> Iterator[str]:
         yield f"  {step['step']} → {step['table']}: {far}"
         yield f"    {step['why']}"
     for name, count in info.to_come.items():
-        yield f"  {name}: 0 of {count} partitions, its turn has not come"
+        yield f"  {name}: 0 of {count} partitions, not started yet"

@@ -19,7 +19,7 @@ from twice.model.contracts import contracts
 @click.command(short_help="What every table promises, as Markdown.")
 @click.argument("pipelines", nargs=-1, metavar="[PIPELINE]...")
 @click.option("--check", type=click.Path(path_type=Path), metavar="FILE",
-              help="Compare with FILE; exit code 1 and the difference if it says something else.")  # fmt: skip
+              help="Compare with FILE; exit code 1 and the difference if it is out of date.")  # fmt: skip
 @click.option("--write", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE.")
 @json_option
 @pass_settings
@@ -42,7 +42,7 @@ def contract(
     if not found:
         raise UsageError(
             f"{config.source or 'there is no twice.toml here or above, and so it'} names no pipelines",
-            to_go_on="twice contract module:object",
+            next_step="twice contract module:object",
         )
     text = contracts(found, code_facts)
     if check:
@@ -63,7 +63,7 @@ def _check(file: Path, text: str, command: str, *, as_json: bool) -> None:
     try:
         there = file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise UsageError(f"there is no file {file}", to_go_on=command) from None
+        raise UsageError(f"there is no file {file}", next_step=command) from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} cannot be read: {error}") from None
     lines = difflib.unified_diff(
@@ -77,5 +77,5 @@ def _check(file: Path, text: str, command: str, *, as_json: bool) -> None:
     if there == text:
         click.echo(f"{file} is up to date", err=True)
         return
-    click.echo(f"{file} is not what the pipelines say\n  to go on: {command}", err=True)
+    click.echo(f"{file} is out of date\n  next: {command}", err=True)
     raise click.exceptions.Exit(1)

@@ -19,11 +19,11 @@ _WORDS = ("backfill", "pipeline", "step")
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
-@click.command(short_help="What runs cost.")
+@click.command(short_help="Add up what runs cost.")
 @click.argument("pipeline", required=False)
 @click.option("--by", default="pipeline", show_default=True, metavar="WHAT",
               help="pipeline, step, backfill, or the name of a tag, such as project.")  # fmt: skip
-@click.option("--since", metavar="SPAN", help="Only what began within the last time, such as 7d or 12h.")
+@click.option("--since", metavar="SPAN", help="Only runs that began within this span, such as 7d or 12h.")
 @json_option
 @pass_settings
 def cost(settings: Settings, pipeline: str | None, by: str, since: str | None, as_json: bool) -> None:
@@ -36,7 +36,7 @@ def cost(settings: Settings, pipeline: str | None, by: str, since: str | None, a
     twice cost --by project --since 7d
     """
     if not by.strip():
-        raise UsageError("--by needs a word", to_go_on="--by pipeline, step, backfill, or the name of a tag")
+        raise UsageError("--by needs a word", next_step="--by pipeline, step, backfill, or the name of a tag")
     name = find_pipeline(settings.config, pipeline).name if pipeline else None
     within = span(since, "--since") if since else None
     ledger = settings.ledger_if_any()
@@ -52,7 +52,7 @@ def cost(settings: Settings, pipeline: str | None, by: str, since: str | None, a
         print_table(columns, [_line(line) for line in found])
         if unmeasured := sum(line.unmeasured for line in found):
             count = f"{unmeasured} attempt{'' if unmeasured == 1 else 's'}"
-            print_text(f"{count} used no Spark, or ended without telling what was used")
+            print_text(f"{count} used no Spark, or ended without reporting what was used")
 
 
 def _check(ledger: Ledger, by: str) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from twice.engine.doctor import Finding
 
 
-@click.command(short_help="What is wrong with this machine, and what to run.")
+@click.command(short_help="Check this machine, and show what to run.")
 @click.option("--fetch", is_flag=True, help="Fetch the jars that are missing; needs no twice.toml.")
 @click.option("--deep", is_flag=True, help="Also start Spark and ask the catalogs.")
 @json_option
@@ -69,7 +69,7 @@ def _config(settings: Settings, findings: list[Finding]) -> Config:
     try:
         return settings.config
     except ConfigError as error:
-        findings.append(Finding("configuration", False, error.message, error.to_go_on))
+        findings.append(Finding("configuration", False, error.message, error.next_step))
         # The root of the file system has no configuration above it.
         return load(start=Path(Path.cwd().anchor), profile="default")
 
@@ -77,5 +77,5 @@ def _config(settings: Settings, findings: list[Finding]) -> Config:
 def _line(finding: Finding) -> str:
     word = "ok" if finding.ok else "problem"
     shown = click.style(word.ljust(7), fg="green" if finding.ok else "red") if is_terminal() else word.ljust(7)
-    hint = f"\n         to go on: {finding.to_go_on}" if finding.to_go_on and not finding.ok else ""
+    hint = f"\n         next: {finding.next_step}" if finding.next_step and not finding.ok else ""
     return f"{shown}  {finding.name}: {finding.text}{hint}"

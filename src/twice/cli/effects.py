@@ -35,7 +35,9 @@ def effects() -> None:
 
 @effects.command("list")
 @click.argument("pipeline", required=False)
-@click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="Only this state; several times.")
+@click.option(
+    "--state", "states", multiple=True, type=click.Choice(STATES), help="Only this state; may be given several times."
+)
 @click.option("--effect", metavar="NAME", help="Only this effect.")
 @click.option("--for", "for_", metavar="X", help="Only the scopes of this unit; needs PIPELINE.")
 @click.option("--attention", is_flag=True, help="Only what a person has to look at: unknown, dead, outdated.")
@@ -59,7 +61,7 @@ def list_(
     found = find_pipeline(settings.config, pipeline) if pipeline else None
     if for_ and found is None:
         raise UsageError(
-            "--for needs PIPELINE: a date is read by its grain", to_go_on=f"twice effects list P --for {for_}"
+            "--for needs PIPELINE: a date is read by its grain", next_step=f"twice effects list P --for {for_}"
         )
     window = units(found, for_, None, None)[0] if found and for_ else None
     ledger = settings.ledger_if_any()
@@ -102,7 +104,7 @@ def _row(record: EffectRecord) -> list[object]:
 @json_option
 @pass_settings
 def show(settings: Settings, key: str, as_json: bool) -> None:
-    """Show an effect with all its generations: what was sent, what was answered. The beginning of KEY is enough."""
+    """Show an effect with all its generations: what was sent, what was answered. A unique prefix of KEY is enough."""
     records = _ledger(settings).effects.find(key)
     if as_json:
         print_json([record.to_json() for record in records])
@@ -117,12 +119,12 @@ def show(settings: Settings, key: str, as_json: bool) -> None:
 @effects.command()
 @click.argument("key")
 @click.option("--sent", "state", flag_value=CONFIRMED, help="The receiver has it.")
-@click.option("--not-sent", "state", flag_value=FAILED, help="The receiver has not got it: the next run sends it.")
-@click.option("--because", required=True, metavar="TEXT", help="How you know; kept with the effect.")
+@click.option("--not-sent", "state", flag_value=FAILED, help="The receiver did not get it: the next run sends it.")
+@click.option("--because", required=True, metavar="TEXT", help="How you know; recorded with the effect.")
 @json_option
 @pass_settings
 def resolve(settings: Settings, key: str, state: str | None, because: str, as_json: bool) -> None:
-    """Say what became of an effect whose outcome is unknown, or whose attempts are used up.
+    """Record what became of an effect whose outcome is unknown, or whose attempts are used up.
 
     --sent for an outdated message lets it stay as it was sent.
 
@@ -130,7 +132,7 @@ def resolve(settings: Settings, key: str, state: str | None, because: str, as_js
     twice effects resolve 3f9a61c2 --sent --because "it is in the channel"
     """
     if state is None:
-        raise UsageError("say --sent or --not-sent", safe="nothing was changed")
+        raise UsageError("give --sent or --not-sent", unchanged="nothing was changed")
     record = _ledger(settings).effects.resolve(key, state, because)
     if as_json:
         print_json(record.to_json())
@@ -141,10 +143,12 @@ def resolve(settings: Settings, key: str, state: str | None, because: str, as_js
 @effects.command()
 @click.argument("pipeline")
 @click.option("--for", "for_", required=True, metavar="X", help="The unit whose effects are sent, such as 2026-04-25.")
-@click.option("--effect", "names", multiple=True, metavar="NAME", help="Only this effect; several times.")
-@click.option("--key", "keys", multiple=True, metavar="VALUE", help="Only this business key; several times.")
+@click.option("--effect", "names", multiple=True, metavar="NAME", help="Only this effect; may be given several times.")
+@click.option(
+    "--key", "keys", multiple=True, metavar="VALUE", help="Only this business key; may be given several times."
+)
 @click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Fix a dimension: --set tenant=acme.")
-@click.option("--again", is_flag=True, help="Send also what was sent, as a new generation with a new key.")
+@click.option("--again", is_flag=True, help="Also send what was already sent, as a new generation with a new key.")
 @json_option
 @pass_settings
 def send(
@@ -182,7 +186,7 @@ def send(
             if not any(result.states for result in results):
                 raise UsageError(
                     f"{found.name} has nothing to send for {for_}: nothing of it is published, or no key matches",
-                    safe="nothing was sent",
+                    unchanged="nothing was sent",
                 )
     if as_json:
         print_json([result.to_json() for result in results])
@@ -193,16 +197,16 @@ def send(
 
 def _check_names(pipeline: Pipeline, names: Sequence[str]) -> None:
     if not pipeline.effects:
-        raise UsageError(f"pipeline {pipeline.name} has no effects", safe="nothing was sent")
+        raise UsageError(f"pipeline {pipeline.name} has no effects", unchanged="nothing was sent")
     if unknown := [name for name in names if name not in pipeline.effects]:
         raise UsageError(
             f"pipeline {pipeline.name} has no effect {unknown[0]!r}; its effects are: {', '.join(pipeline.effects)}",
-            safe="nothing was sent",
+            unchanged="nothing was sent",
         )
 
 
 def _ledger(settings: Settings) -> Ledger:
     ledger = settings.ledger_if_any()
     if ledger is None:
-        raise UsageError("there are no effects: nothing has run yet", to_go_on="twice status")
+        raise UsageError("there are no effects: nothing has run yet", next_step="twice status")
     return ledger

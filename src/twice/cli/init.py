@@ -29,7 +29,7 @@ _TAKEN = {"jobs", "tests", "twice", "pyspark"}
 def init(directory: Path, name: str) -> None:
     """Write a small project into DIR (here, if it is left out): a pipeline that runs, and its test.
 
-    Files that are there already are never overwritten.
+    Existing files are never overwritten.
 
     \b
     twice init shop && cd shop
@@ -38,13 +38,13 @@ def init(directory: Path, name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name in _TAKEN:
         raise UsageError(f"--name {name!r}: use small letters, digits and underscores, starting with a letter")
     if directory.exists() and not directory.is_dir():
-        raise UsageError(f"{directory} is a file", safe="nothing was written")
+        raise UsageError(f"{directory} is a file", unchanged="nothing was written")
     files = {directory / path.format(name=name): source for path, source in _FILES.items()}
     if there := [str(path) for path in files if os.path.lexists(path)]:
         raise UsageError(
-            f"{', '.join(there)} {'is' if len(there) == 1 else 'are'} there already",
-            safe="nothing was written",
-            to_go_on="twice init in an empty folder",
+            f"{', '.join(there)} already {'exists' if len(there) == 1 else 'exist'}",
+            unchanged="nothing was written",
+            next_step="twice init in an empty folder",
         )
     templates = resources.files("twice.cli") / "templates"
     try:

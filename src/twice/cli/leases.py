@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from twice.ledger import Abandoned
 
 
-@click.group(invoke_without_command=True, short_help="Who holds which scopes.")
+@click.group(invoke_without_command=True, short_help="List which runs hold which scopes.")
 @json_option
 @click.pass_context
 def leases(context: click.Context, as_json: bool) -> None:
@@ -66,7 +66,7 @@ def release(settings: Settings, table: str, token: int, as_json: bool) -> None:
     name = str(TableName.parse(table))
     ledger = settings.ledger_if_any()
     if ledger is None:
-        raise UsageError(f"lease {token} of {name}: there is no such lease", to_go_on="twice leases")
+        raise UsageError(f"lease {token} of {name}: there is no such lease", next_step="twice leases")
     abandoned = ledger.take_over(name, token)
     with settings.workshop() as shop:
         landed = fence(shop, abandoned)
@@ -86,7 +86,7 @@ def fence(workshop: Workshop, abandoned: Abandoned) -> str | None:
 
 
 def released(abandoned: Abandoned, landed: str | None) -> str:
-    """Say what became of a lease."""
+    """Return what became of a lease."""
     whose = f"of run {abandoned.run}" if abandoned.run else "of a process without a run"
     if landed is None:
         return (

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @click.group()
 def ledger() -> None:
-    """Look after the record of runs."""
+    """Manage the ledger, the record of runs."""
 
 
 @ledger.command()
 @click.option("--keep", required=True, metavar="SPAN", help="How far back the history stays, such as 400d.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @json_option
 @pass_settings
 def prune(settings: Settings, keep: str, dry_run: bool, as_json: bool) -> None:
@@ -55,7 +55,7 @@ def prune(settings: Settings, keep: str, dry_run: bool, as_json: bool) -> None:
 @json_option
 @pass_settings
 def backup(settings: Settings, file: Path, as_json: bool) -> None:
-    """Write a consistent copy of the ledger to FILE, which must not exist; runs may go on meanwhile.
+    """Write a consistent copy of the ledger to FILE, which must not exist; runs may continue meanwhile.
 
     For a ledger in a file. One in Postgres is backed up with pg_dump, like any database.
 
@@ -70,7 +70,7 @@ def backup(settings: Settings, file: Path, as_json: bool) -> None:
 
 
 @ledger.command()
-@click.option("--check", is_flag=True, help="Only say whether the tables are up to date; exit 1 if they are not.")
+@click.option("--check", is_flag=True, help="Only check whether the tables are up to date; exit 1 if they are not.")
 @json_option
 @pass_settings
 def migrate(settings: Settings, check: bool, as_json: bool) -> None:
@@ -94,7 +94,7 @@ def migrate(settings: Settings, check: bool, as_json: bool) -> None:
         print_text(f"the ledger {after.url} is up to date ({after.newest})")
     elif check:
         state = f"is at {before.found}, not at {before.newest}" if before.found else "is not there yet"
-        print_text(f"the ledger {after.url} {state}; to go on: twice ledger migrate")
+        print_text(f"the ledger {after.url} {state}; next: twice ledger migrate")
     elif before.found:
         print_text(f"brought the ledger {after.url} from {before.found} to {after.found}")
     else:
@@ -110,7 +110,7 @@ def migrate(settings: Settings, check: bool, as_json: bool) -> None:
 def export_(settings: Settings, file: Path, as_json: bool) -> None:
     """Write the whole ledger to FILE, which must not exist, as JSON lines that `import` reads.
 
-    Runs may go on meanwhile; what they record from then on is not in FILE. To move a ledger, stop them first.
+    Runs may continue meanwhile; what they record from then on is not in FILE. To move a ledger, stop them first.
 
     \b
     twice --profile dev ledger export ledger.jsonl
@@ -134,7 +134,7 @@ def export_(settings: Settings, file: Path, as_json: bool) -> None:
 def import_(settings: Settings, file: Path, as_json: bool) -> None:
     """Read what `export` wrote into this ledger, which must be new or empty: all of it or nothing.
 
-    Doing it twice is harmless: a ledger that holds exactly this already is left as it is.
+    Doing it twice is harmless: a ledger that already holds exactly this is left as it is.
 
     \b
     twice --profile prod ledger import ledger.jsonl
@@ -149,7 +149,7 @@ def import_(settings: Settings, file: Path, as_json: bool) -> None:
     elif report.changed:
         print_text(f"read {sum(report.rows.values())} rows from {file} into {opened.url}")
     else:
-        print_text(f"{opened.url} holds all of {file} already; nothing was changed")
+        print_text(f"{opened.url} already holds all of {file}; nothing was changed")
 
 
 @contextmanager

@@ -12,13 +12,13 @@ from twice.loading import find_pipeline, load_pipelines
 from twice.model.names import TableName
 
 
-@click.command(short_help="Small files, old snapshots, leftovers.")
+@click.command(short_help="Clean up small files, old snapshots and leftovers.")
 @click.argument("pipeline", required=False)
 @click.option("--table", "tables", multiple=True, metavar="T", help="Only this table; may be given several times.")
 @click.option("--keep", default="7d", show_default=True, metavar="SPAN",
               help="How long old versions stay readable; `twice undo` reaches no further back.")  # fmt: skip
 @click.option("--no-compact", is_flag=True, help="Leave small files as they are.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @json_option
 @pass_settings
 def maintain(
@@ -32,7 +32,7 @@ def maintain(
 ) -> None:
     """Compact small files, expire old snapshots, drop what killed runs left behind.
 
-    A rerun notices nothing of it. Tables that a run is writing to are left alone.
+    A rerun finds nothing changed. Tables that a run is writing to are left alone.
 
     \b
     twice maintain shop --keep 7d --dry-run
@@ -42,7 +42,7 @@ def maintain(
     found = [find_pipeline(config, pipeline)] if pipeline else list(load_pipelines(config).values())
     known = {table.name for each in found for table in each.written()}
     if not known:
-        raise UsageError("no pipeline is named, so there are no tables", to_go_on="twice maintain module:object")
+        raise UsageError("no pipeline is named, so there are no tables", next_step="twice maintain module:object")
     wanted = [str(TableName.parse(table)) for table in tables]
     if strangers := [table for table in wanted if table not in known]:
         raise UsageError(f"no pipeline writes {', '.join(strangers)}; they write: {', '.join(sorted(known))}")

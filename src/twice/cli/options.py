@@ -57,8 +57,8 @@ def units(pipeline: Pipeline, for_: str | None, from_: str | None, to: str | Non
         raise UsageError(
             f"which {pipeline.grain}? Give --for, or --from and --to (exclusive). There is no default, not even "
             "yesterday: what a run does must not depend on when it is started",
-            safe="nothing was run",
-            to_go_on=f"twice run {pipeline.name} --for {example(pipeline)}",
+            unchanged="nothing was run",
+            next_step=f"twice run {pipeline.name} --for {example(pipeline)}",
         )
     if from_ is None or to is None:
         raise UsageError(f"--{'from' if to is None else 'to'} needs --{'to' if to is None else 'from'} beside it")

@@ -59,8 +59,8 @@ def relay(settings: Settings, pipeline: str, table: str | None, drain: bool, as_
     if stop.is_set():
         raise Interrupted(
             f"stopped after {sent} messages",
-            safe="what was answered is recorded, the rest stays in the outbox",
-            to_go_on=f"twice outbox relay {pipeline}",
+            unchanged="messages that were answered are recorded; the others stay in the outbox",
+            next_step=f"twice outbox relay {pipeline}",
         )
     if drain:
         left: Counter[str] = sum((Counter(one.counts()) for one in relays if one.exists()), Counter())
@@ -80,7 +80,7 @@ def relay(settings: Settings, pipeline: str, table: str | None, drain: bool, as_
     "states",
     multiple=True,
     type=click.Choice(["pending", "sent", "dead", "skipped"]),
-    help="Only this state; several times. Without it: pending and dead.",
+    help="Only this state; may be given several times. By default pending and dead.",
 )
 @json_option
 @pass_settings
@@ -116,7 +116,7 @@ def list_(settings: Settings, pipeline: str, table: str | None, states: tuple[st
 @click.option("--table", metavar="NAME", help="Only this table.")
 @click.option("--send", "send", flag_value=True, type=bool, default=None, help="Let the relay try again.")
 @click.option("--skip", "send", flag_value=False, type=bool, help="Leave it unsent: later messages of its row go out.")
-@click.option("--because", required=True, metavar="TEXT", help="Why; kept with the message.")
+@click.option("--because", required=True, metavar="TEXT", help="Why; recorded with the message.")
 @json_option
 @pass_settings
 def resolve(
@@ -129,22 +129,24 @@ def resolve(
     because: str,
     as_json: bool,
 ) -> None:
-    """Let a dead message be sent again, or skip it. The beginning of ID is enough.
+    """Let a dead message be sent again, or skip it. A unique prefix of ID is enough.
 
     \b
     twice outbox resolve shop 3f9a61c2 --send --because "the receiver is fixed"
     twice outbox resolve shop --dead --send --because "the token was renewed"
     """
     if send is None:
-        raise UsageError("say --send or --skip", safe="nothing was changed")
+        raise UsageError("give --send or --skip", unchanged="nothing was changed")
     if bool(id_) == dead:
-        raise UsageError("name one message by its ID, or all dead ones with --dead", safe="nothing was changed")
+        raise UsageError("name one message by its ID, or all dead ones with --dead", unchanged="nothing was changed")
     states = ("dead",) if dead else ("pending", "dead")
     relays = [one for one in _relays(settings, pipeline, table) if one.exists()]
     found = [(one, message) for one in relays for message in one.messages(states, id_=id_ or "")]
     if not dead and len(found) != 1:
         many = f"{len(found)} messages have ids that begin" if found else "no unsent message has an id that begins"
-        raise UsageError(f"{many} with {id_}", safe="nothing was changed", to_go_on=f"twice outbox list {pipeline}")
+        raise UsageError(
+            f"{many} with {id_}", unchanged="nothing was changed", next_step=f"twice outbox list {pipeline}"
+        )
     done = sum(
         one.resolve([message.id for its, message in found if its is one], send=send, note=because) for one in relays
     )

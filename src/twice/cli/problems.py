@@ -1,4 +1,4 @@
-"""How errors are told: a sentence, what is safe, what to run; a traceback only with -v."""
+"""How errors are reported: what happened, what is unchanged, what to run next; a traceback only with -v."""
 
 from __future__ import annotations
 
@@ -15,12 +15,17 @@ if TYPE_CHECKING:
 
 
 def report_error(settings: Settings, error: TwiceError, *, more: str = "") -> int:
-    """Tell an error on standard error and return its exit code."""
+    """Report an error on standard error and return its exit code."""
     if settings.verbosity > 0:
         _traceback(error)
     if settings.json_logs:
-        fields = {"level": "error", "error": type(error).__name__, "message": error.message, "safe": error.safe}
-        log_line(fields | {"to_go_on": more or error.to_go_on, "exit_code": error.exit_code})
+        fields = {
+            "level": "error",
+            "error": type(error).__name__,
+            "message": error.message,
+            "unchanged": error.unchanged,
+        }
+        log_line(fields | {"next_step": more or error.next_step, "exit_code": error.exit_code})
     else:
         text = str(error) + (f"\n{more}" if more else "")
         click.echo(without_passwords(f"error: {text}"), err=True)
@@ -28,18 +33,18 @@ def report_error(settings: Settings, error: TwiceError, *, more: str = "") -> in
 
 
 def report_surprise(settings: Settings, error: Exception) -> int:
-    """Tell an error that nobody thought of."""
+    """Report an unexpected error."""
     if settings.verbosity > 0:
         _traceback(error)
     first = (str(error).splitlines() or [""])[0]
-    message = f"something unexpected happened in twice itself: {type(error).__name__}: {first}"
+    message = f"an unexpected error occurred in twice itself: {type(error).__name__}: {first}"
     hint = "please report it in the issue tracker of twice, with what the same command prints with -v"
     if settings.json_logs:
         log_line(
-            {"level": "error", "error": type(error).__name__, "message": message, "to_go_on": hint, "exit_code": 3}
+            {"level": "error", "error": type(error).__name__, "message": message, "next_step": hint, "exit_code": 3}
         )
     else:
-        click.echo(without_passwords(f"error: {message}\n  to go on: {hint}"), err=True)
+        click.echo(without_passwords(f"error: {message}\n  next: {hint}"), err=True)
     return 3
 
 

@@ -75,7 +75,7 @@ def line(event: Event) -> str:
 
 @dataclass
 class _Row:
-    state: str = "waiting for its turn"
+    state: str = "waiting"
     rows: object = ""
     started: float | None = None
     seconds: float | None = None

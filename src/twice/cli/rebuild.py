@@ -1,4 +1,4 @@
-"""`twice rebuild`: make a merged table anew from its history."""
+"""`twice rebuild`: rebuild a merged table from its history."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from twice.model.steps import Step
 
 
-@click.command(short_help="Make a merged table anew from its history.")
+@click.command(short_help="Rebuild a merged table from its history.")
 @click.argument("table")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be computed.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be computed.")
 @json_option
 @pass_settings
 def rebuild(settings: Settings, table: str, yes: bool, dry_run: bool, as_json: bool) -> None:
@@ -46,7 +46,8 @@ def rebuild(settings: Settings, table: str, yes: bool, dry_run: bool, as_json: b
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError(
-                f"rebuilding {step.writes.name} needs a yes", to_go_on=f"twice rebuild {step.writes.name} --yes"
+                f"rebuilding {step.writes.name} needs a confirmation",
+                next_step=f"twice rebuild {step.writes.name} --yes",
             )
         click.confirm(f"Rebuild {plan.text}?", abort=True, err=True)
     with settings.workshop() as shop:
@@ -62,5 +63,5 @@ def _producer(settings: Settings, table: str) -> tuple[Pipeline, Step]:
                 return pipeline, step
     raise UsageError(
         f"no step of the configured pipelines writes {table}",
-        to_go_on=f"add its pipeline to [pipelines] in {settings.config.source or 'twice.toml'}, or correct the name",
+        next_step=f"add its pipeline to [pipelines] in {settings.config.source or 'twice.toml'}, or correct the name",
     )

@@ -30,7 +30,7 @@ def replay(settings: Settings, run: str, steps: tuple[str, ...], verify: bool, r
     """Rebuild RUN from its pinned inputs and its code, and compare the result with what was recorded.
 
     Each step is *same*, *differs* with the rows, or *cannot* with the reason. Nothing is published
-    or recorded. The beginning of the run's id is enough.
+    or recorded. A unique prefix of the run's id is enough.
 
     \b
     twice replay 06ksm4

@@ -14,9 +14,9 @@ from twice.errors import UsageError
 @click.argument("code", required=False, metavar="[CODE]")
 @json_option
 def rule(code: str | None, as_json: bool) -> None:
-    """Say what a rule finds, what happens on the second run, and what to write instead.
+    """Explain what a rule finds, what happens on the second run, and what to write instead.
 
-    Without CODE, list all rules; with the beginning of one, such as TW3, its family.
+    Without CODE, list all rules; with a prefix, such as TW3, its family.
 
     \b
     twice rule
@@ -35,7 +35,7 @@ def rule(code: str | None, as_json: bool) -> None:
         if not chosen or not wanted.startswith("TW"):
             near = difflib.get_close_matches(wanted, known, n=1)
             raise UsageError(
-                f"there is no rule {code}", to_go_on=f"twice rule {near[0]}" if near else "twice rule, for all codes"
+                f"there is no rule {code}", next_step=f"twice rule {near[0]}" if near else "twice rule, for all codes"
             )
     if as_json:
         print_json(

@@ -57,7 +57,7 @@ class Request:
         return self.pipeline.grain.label(window.start, self.pipeline.zone)
 
     def rest(self, index: int) -> str:
-        """Return the exact command that goes on at one of the units."""
+        """Return the exact command that continues at one of the units."""
         parts = ["twice", *self.settings.global_arguments, "run", self.place]
         if len(self.plans) == 1:
             parts += ["--for", self.label(index)]
@@ -91,13 +91,13 @@ class Request:
 @click.option("--to", metavar="B", help="Where the units end; B itself is not run.")
 @click.option("--step", "steps", multiple=True, metavar="S", help="Only this step; may be given several times.")
 @click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Fix a dimension: --set tenant=acme.")
-@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A remark kept with the run.")
+@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag recorded with the run.")
 @click.option("--explain", is_flag=True, help="Show the stages that would run; Spark is not started.")
 @click.option("--skip-fresh", is_flag=True, help="Skip what is up to date: same inputs, same code, same files.")
 @click.option("--wait", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
               help="Wait for a scope that another run holds, instead of ending with exit code 4.")  # fmt: skip
 @click.option(
-    "--accept-late", is_flag=True, help='Make closed units of tables with late="fail" anew, late rows included.'
+    "--accept-late", is_flag=True, help='Rebuild closed units of tables with late="fail", late rows included.'
 )
 @click.option("--accept", multiple=True, metavar="GATE",
               help="Let this gate fail once, in this run; may be given several times.")  # fmt: skip
@@ -138,7 +138,7 @@ def run(
     plans = [plan(found, window, dimensions=dimensions, steps=steps or None) for window in windows]
     if accept and for_ is None:
         raise UsageError(
-            "--accept lets one unit through: give it with --for", to_go_on="--for X instead of --from, --to"
+            "--accept lets one unit through: give it with --for", next_step="--for X instead of --from, --to"
         )
     accepted_gates(plans[0], accept, because)
     request = Request(
@@ -188,7 +188,7 @@ def execute_all(request: Request, *, as_json: bool, workshop: Workshop | None = 
             {
                 "pipeline": request.pipeline.name,
                 "exit_code": error.exit_code if error else 0,
-                "to_go_on": request.rest(done) if error else "",
+                "next_step": request.rest(done) if error else "",
                 "runs": [result.to_json() for result in results],
             }
         )
@@ -199,7 +199,7 @@ def execute_all(request: Request, *, as_json: bool, workshop: Workshop | None = 
 
 
 def summary(result: RunResult) -> str:
-    """Say in one line how a run ended."""
+    """Return in one line how a run ended."""
     steps = ", ".join(f"{step.step} {step.status} ({step.rows} rows{_accepted(step)})" for step in result.steps)
     effects = "".join(f"; effect {each.effect} {each.scope}: {each.text}" for each in result.effects if each.states)
     return (
@@ -254,9 +254,9 @@ def _tell_hook(request: Request, run: Mapping[str, object], error: TwiceError) -
 
 
 def _go_on(request: Request, done: int, error: TwiceError) -> str:
-    """End a failure with the command that goes on; a single run's error may have said it already."""
+    """End a failure with the command that continues; a single run's error may already name it."""
     total = len(request.plans)
     rest = request.rest(done)
     if total > 1:
-        return f"{done} of {total} runs are done, {request.label(done)} is not; to go on from there:\n  {rest}"
-    return "" if error.to_go_on else f"  to go on: {rest}"
+        return f"{done} of {total} runs are done, {request.label(done)} is not; continue from there:\n  {rest}"
+    return "" if error.next_step else f"  next: {rest}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from twice.ledger import AttemptInfo, Ledger, Output, RunInfo
 
 
-@click.command(short_help="The newest runs.")
+@click.command(short_help="List the newest runs.")
 @click.argument("pipeline", required=False)
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="How many.")
 @json_option
@@ -39,14 +39,14 @@ def runs(settings: Settings, pipeline: str | None, limit: int, as_json: bool) ->
         print_table(["run", "pipeline", "scope", "status", "started", "seconds"], rows)
 
 
-@click.command(short_help="One run in full.")
+@click.command(short_help="Show one run in full.")
 @click.argument("run")
 @json_option
 @pass_settings
 def show(settings: Settings, run: str, as_json: bool) -> None:
     """Show one RUN in full: attempts, pinned inputs, outputs, errors, tags, command.
 
-    The beginning of its id is enough if no other run begins so.
+    A unique prefix of its id is enough.
 
     \b
     twice show 06ksm4
@@ -131,5 +131,5 @@ def _attempt(attempt: AttemptInfo, outputs: list[Output]) -> Iterator[str]:
         if name != ACCEPTED_GATES:
             yield f"    {name} {value}"
     if attempt.error:
-        weather = " (transient)" if attempt.transient else ""
-        yield f"    error{weather} " + attempt.error.replace("\n", "\n      ")
+        transient = " (transient)" if attempt.transient else ""
+        yield f"    error{transient} " + attempt.error.replace("\n", "\n      ")

@@ -83,7 +83,7 @@ class Settings:
         return open_ledger(self.config.ledger, create=False)
 
     def ledger_if_any(self) -> Ledger | None:
-        """Open the ledger if there is one: a project that never ran has none, which is no error."""
+        """Open the ledger if there is one: a project that never ran has none, which is not an error."""
         from twice.ledger import find_ledger
 
         return find_ledger(self.config.ledger)
@@ -106,13 +106,13 @@ def require_pyspark() -> None:
     except ImportError:
         raise EnvironmentProblem(
             "PySpark is not installed",
-            safe="nothing was run",
-            to_go_on="pip install 'twice[spark]', or run where Spark is",
+            unchanged="nothing was run",
+            next_step="pip install 'twice[spark]', or run where Spark is",
         ) from None
 
 
 def is_terminal() -> bool:
-    """Tell whether a human looks at standard output."""
+    """Return whether a human looks at standard output."""
     return sys.stdout.isatty()
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from twice.ledger import BackfillInfo
 
 
-@click.command(short_help="What a shadow would change.")
+@click.command(short_help="Show what a shadow would change.")
 @click.argument("backfill_id", metavar="ID")
 @json_option
 @pass_settings
@@ -47,14 +47,14 @@ def diff(settings: Settings, backfill_id: str, as_json: bool) -> None:
 
 @click.command(short_help="Put a shadow in place.")
 @click.argument("backfill_id", metavar="ID")
-@click.option("--force", is_flag=True, help="Also over partitions that others published after the shadow began.")
+@click.option("--force", is_flag=True, help="Also replace partitions that other runs published after the shadow began.")
 @json_option
 @pass_settings
 def swap(settings: Settings, backfill_id: str, force: bool, as_json: bool) -> None:
     """Let readers see what a shadow holds: each table in one commit, after those that it is made from.
 
-    A swap that was killed between two tables goes on when it is called again; `twice backfill show` tells which
-    tables show the new rows.
+    A swap that was killed between two tables continues when it is called again; `twice backfill show` lists the
+    tables that show the new rows.
 
     \b
     twice backfill swap 06ksm4
@@ -72,14 +72,14 @@ def swap(settings: Settings, backfill_id: str, force: bool, as_json: bool) -> No
         return
     for each in done:
         print_text(_swapped(each))
-    left = f"clean-up is left: twice backfill swap {info.id} again does it"
+    left = f"some cleanup is left: run twice backfill swap {info.id} again"
     left = "nothing is left of it elsewhere" if removed else left
     print_text(f"the shadow of backfill {info.id} is in place, and {left}")
 
 
 @click.command(short_help="Remove a shadow.")
 @click.argument("backfill_id", metavar="ID")
-@click.option("--force", is_flag=True, help="Also one that is swapped halfway; what was swapped in stays.")
+@click.option("--force", is_flag=True, help="Also drop a partly swapped shadow; swapped tables stay swapped.")
 @json_option
 @pass_settings
 def drop(settings: Settings, backfill_id: str, force: bool, as_json: bool) -> None:

@@ -23,7 +23,7 @@ _LONG = 5_000
 _FEW = 20
 
 
-@click.command(short_help="What is done, failed, running, missing or stale.")
+@click.command(short_help="Show what is done, failed, running, missing or stale.")
 @click.argument("pipeline", required=False)
 @click.option("--from", "from_", metavar="A", help="The first unit to look at.")
 @click.option("--to", metavar="B", help="Where to stop; B itself is not looked at.")
@@ -136,7 +136,7 @@ def _group(same: Sequence[PartitionStatus]) -> str:
 
 
 def _together(all_reasons: Sequence[Sequence[Reason]]) -> str:
-    """Say the reasons of partitions that are alike: what they share once, the partitions of an input as a span."""
+    """Return the reasons of partitions that are alike: what they share once, the partitions of an input as a span."""
     texts = []
     for reasons in zip(*all_reasons, strict=True):
         first = reasons[0]

@@ -1,4 +1,4 @@
-"""Ctrl-C for commands that run until they are stopped: they end where nothing is halfway done."""
+"""Ctrl-C for commands that run until they are stopped: they end between two pieces of work."""
 
 from __future__ import annotations
 

@@ -44,8 +44,8 @@ def stream() -> None:
 @click.argument("name", metavar="[STREAM]", required=False)
 @click.option("--available-now", is_flag=True, help="Read what is there now, then end.")
 @click.option("--resume-from-table", is_flag=True,
-              help="What the table holds is right: make a new checkpoint that continues from there.")  # fmt: skip
-@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A remark kept with the run.")
+              help="Trust what the table holds: create a new checkpoint that continues from there.")  # fmt: skip
+@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag recorded with the run.")
 @json_option
 @pass_settings
 def run(
@@ -195,9 +195,11 @@ def _range(ledger: Ledger, pipeline: Pipeline, wanted: Stream, from_: str, to: s
     """Read which batches are meant; the newest query's numbers, or the time at which a batch of any query began."""
     info = ledger.streams.find(wanted.pipeline, wanted.name)
     if info is None:
-        raise UsageError(f"the stream {wanted.full_name} has never run", safe="nothing was changed")
+        raise UsageError(f"the stream {wanted.full_name} has never run", unchanged="nothing was changed")
     if from_.isdigit() != to.isdigit():
-        raise UsageError(f"--from {from_} --to {to}: give two batch numbers, or two times", safe="nothing was changed")
+        raise UsageError(
+            f"--from {from_} --to {to}: give two batch numbers, or two times", unchanged="nothing was changed"
+        )
     if from_.isdigit():
         numbers = int(from_), int(to)
         found = ledger.streams.batches(wanted.pipeline, wanted.name, query=info.query, numbers=numbers)
@@ -208,8 +210,8 @@ def _range(ledger: Ledger, pipeline: Pipeline, wanted: Stream, from_: str, to: s
     if not ended:
         raise UsageError(
             f"no batch of the stream {wanted.full_name} from {from_} to {to} is in its table",
-            safe="nothing was changed",
-            to_go_on=f"twice stream status {wanted.pipeline} {wanted.name} --json lists the latest ones",
+            unchanged="nothing was changed",
+            next_step=f"twice stream status {wanted.pipeline} {wanted.name} --json lists the latest ones",
         )
     return sorted(ended, key=lambda batch: (batch.started_at, batch.batch))
 

@@ -1,4 +1,4 @@
-"""`twice undo`: put back what a run replaced."""
+"""`twice undo`: restore what a run replaced."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from twice.cli.settings import Settings, pass_settings
 from twice.errors import UsageError
 
 
-@click.command(short_help="Put back what a run replaced.")
+@click.command(short_help="Restore what a run replaced.")
 @click.argument("run")
 @click.option("--step", "steps", multiple=True, metavar="S", help="Only this step; may be given several times.")
 @click.option("--table", "tables", multiple=True, metavar="T", help="Only this table; may be given several times.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be put back.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be restored.")
 @json_option
 @pass_settings
 def undo(
@@ -30,10 +30,10 @@ def undo(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Put every scope that RUN published back to what it held before, as a new publish.
+    """Restore every scope that RUN published to what it held before, as a new publish.
 
     Nothing else changes. A scope that another run has replaced since is refused, and so is a table in
-    a store that keeps no earlier versions: --table and --step undo the others.
+    a store that keeps no earlier versions: --table and --step undo the rest.
 
     \b
     twice undo 06ksm4 --dry-run
@@ -43,8 +43,8 @@ def undo(
     if not yes and not dry_run:
         if not sys.stdin.isatty():
             raise UsageError(
-                f"undoing run {info.id} ({info.pipeline} {info.scope}) needs a yes",
-                to_go_on=shlex.join(["twice", *settings.arguments, "--yes"]),
+                f"undoing run {info.id} ({info.pipeline} {info.scope}) needs a confirmation",
+                next_step=shlex.join(["twice", *settings.arguments, "--yes"]),
             )
         click.confirm(f"Undo run {info.id} of {info.pipeline}, {info.scope}?", abort=True, err=True)
     with settings.workshop() as shop:

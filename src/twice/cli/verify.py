@@ -88,7 +88,9 @@ class Done:
 @click.option("--check", "checks", multiple=True, metavar="NAME", help="Only this check; may be given several times.")
 @click.option("--step", "steps", multiple=True, metavar="S", help="Only this step; may be given several times.")
 @click.option("--sample", type=click.IntRange(min=1), metavar="N", help="Copy at most N rows of each input.")
-@click.option("--seed", type=int, default=1, show_default=True, metavar="N", help="What shuffles and mutates rows.")
+@click.option(
+    "--seed", type=int, default=1, show_default=True, metavar="N", help="The seed for shuffling and mutating rows."
+)
 @click.option("--sandbox", type=_FOLDER, metavar="FOLDER",
               help="Keep the sandbox in a new folder in this one; without it, it is removed at the end.")  # fmt: skip
 @click.option("--save-case", type=_FOLDER, metavar="FOLDER",
@@ -117,7 +119,7 @@ def verify(
 ) -> None:
     """Run PIPELINE in a sandbox: twice, shuffled, killed, out of order, and report which promises hold.
 
-    Production tables are only read. Exit code 0: every check that could be made passed; 1: a check failed;
+    Production tables are only read. Exit code 0: every check that could run passed; 1: a check failed;
     3: the pipeline cannot run at all.
 
     \b
@@ -131,10 +133,10 @@ def verify(
         _list(as_json=as_json)
         return
     if sum([quick, thorough, bool(checks)]) > 1:
-        raise UsageError("give one of --quick, --thorough and --check", safe="nothing was run")
+        raise UsageError("give one of --quick, --thorough and --check", unchanged="nothing was run")
     if pipeline is None:
         raise UsageError("which pipeline? Give its name in [pipelines] of twice.toml, or module:object",
-                         safe="nothing was run", to_go_on="twice verify PIPELINE --for X")  # fmt: skip
+                         unchanged="nothing was run", next_step="twice verify PIPELINE --for X")  # fmt: skip
     from twice.verify.checks import chosen
 
     wanted = chosen(checks, quick=quick)
@@ -171,8 +173,8 @@ def _window(pipeline: Pipeline, for_: str | None) -> Window:
         raise UsageError(
             f"which {pipeline.grain}? Give --for. There is no default, not even yesterday: what is verified must not "
             "depend on when it is started",
-            safe="nothing was run",
-            to_go_on=f"twice verify {pipeline.name} --for {example(pipeline)}",
+            unchanged="nothing was run",
+            next_step=f"twice verify {pipeline.name} --for {example(pipeline)}",
         )
     return pipeline.grain.unit(for_, pipeline.zone)
 
@@ -189,7 +191,7 @@ def _refuse(order: Order) -> None:
         while folder is not None and not folder.exists():
             folder = folder.parent
         if folder is not None and not (folder.is_dir() and os.access(folder, os.W_OK)):
-            raise UsageError(f"{option} {file}: {folder} cannot be written to", safe="nothing was run")
+            raise UsageError(f"{option} {file}: {folder} cannot be written to", unchanged="nothing was run")
 
 
 def verify_all(order: Order, *, as_json: bool, workshop: Workshop | None = None) -> int:
@@ -205,8 +207,8 @@ def verify_all(order: Order, *, as_json: bool, workshop: Workshop | None = None)
         raise Interrupted(
             f"the verification of {order.pipeline.name} was interrupted after {len(done.report.outcomes)} of "
             f"{len(order.checks)} checks",
-            safe="production was only read",
-            to_go_on=order.settings.command,
+            unchanged="production was only read",
+            next_step=order.settings.command,
         ) from None
     except _CannotRun as problem:
         _write_files(order, done, str(problem.error))
@@ -253,8 +255,8 @@ def _verify(order: Order, done: Done, watcher: Watcher, workshop: Workshop | Non
             if done.report.outcomes or error.exit_code == UsageError.exit_code or isinstance(error, Interrupted):
                 raise
             message = f"{order.pipeline.name} {order.unit} cannot be verified: {plain(error.message)}"
-            safe = "production was only read"
-            raise _CannotRun(type(error)(message, safe=safe, to_go_on=plain(error.to_go_on))) from error
+            unchanged = "production was only read"
+            raise _CannotRun(type(error)(message, unchanged=unchanged, next_step=plain(error.next_step))) from error
         done.report = replace(report, outcomes=done.report.outcomes)
         if order.save_case is not None:
             _save(order, done, watcher)
@@ -290,7 +292,9 @@ def _new_folder(within: Path | None) -> Path | None:
         except FileExistsError:
             number += 1
         except OSError as error:
-            raise EnvironmentProblem(f"{within} cannot be written: {error.strerror}", safe="nothing was run") from None
+            raise EnvironmentProblem(
+                f"{within} cannot be written: {error.strerror}", unchanged="nothing was run"
+            ) from None
         else:
             return within / f"verify-{number}"
 

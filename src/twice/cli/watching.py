@@ -60,13 +60,13 @@ class Watch:
             time.sleep(_POLL)
 
     def read(self, info: BackfillInfo) -> Progress:
-        """Tell how far it is, with the steps whose turn has not come as they were planned."""
+        """Report the progress; steps that have not started count as planned."""
         for note in info.plan:
             self._meter.expect({str(note["step"]): int(note.get("partitions", 0)), **note.get("to_come", {})})
         return self._meter.read(info.tallies)
 
     def changes(self, info: BackfillInfo, progress: Progress) -> Iterator[Note]:
-        """Tell which chunks were taken and which ended since the last look."""
+        """Report which chunks started and which ended since the last look."""
         running = {chunk.id: chunk for chunk in self._ledger.chunks(self._id, states=("running",))}
         gone = {number: chunk for number, chunk in self._running.items() if number not in running}
         ended = {chunk.id: chunk for chunk in self._ledger.chunks(self._id, stage=info.stage)} if gone else {}

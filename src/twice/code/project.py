@@ -11,7 +11,7 @@ from typing import Any
 
 @lru_cache(maxsize=4096)
 def is_ours(file: str | None) -> bool:
-    """Tell whether a file belongs to the user's project: not installed, not Python's own, not twice."""
+    """Return whether a file belongs to the user's project: not installed, not Python's own, not twice."""
     if file is None:
         return False
     path = Path(file).resolve()

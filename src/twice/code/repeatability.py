@@ -226,7 +226,7 @@ class _Reader:
                 yield from filter(self._is_mine, made)
 
     def _is_mine(self, thing: Any) -> bool:
-        """Tell whether a thing is of the project: of the step's own package, or not installed."""
+        """Return whether a thing is of the project: of the step's own package, or not installed."""
         if isinstance(thing, types.ModuleType):
             name, file = thing.__name__, getattr(thing, "__file__", None)
         elif isinstance(thing, types.FunctionType):

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def expected_rows(df: DataFrame) -> float | None:
-    """Sum what the leaves of the plan expect, as what stands above them forgets it; None where one cannot tell."""
+    """Sum the rows that the leaves of the plan expect; None where one does not know."""
     leaves = df._jdf.queryExecution().optimizedPlan().collectLeaves()
     total = 0.0
     for index in range(leaves.size()):

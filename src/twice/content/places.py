@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def require_places(table: Table, kinds: Mapping[str, T.DataType]) -> None:
-    """Refuse a partition column that is no date or instant, and a dimension that is no string."""
+    """Refuse a partition column that is not a date or instant, and a dimension that is not a string."""
     if table.partition:
         column, grain = table.partition.column, table.partition.grain
         wanted = T.TimestampType() if grain.sub_day else T.DateType()
@@ -22,11 +22,11 @@ def require_places(table: Table, kinds: Mapping[str, T.DataType]) -> None:
             raise SchemaRefused(
                 f"{table.name}: partition column {column} is {kinds[column].simpleString()}, but a partition "
                 f"by {grain} is a {wanted.simpleString()}",
-                to_go_on=f"cast {column} in the step",
+                next_step=f"cast {column} in the step",
             )
     for name in table.dimensions:
         if not isinstance(kinds[name], T.StringType):
             raise SchemaRefused(
                 f"{table.name}: dimension {name} is {kinds[name].simpleString()}, but dimensions are strings",
-                to_go_on=f"cast {name} to string in the step",
+                next_step=f"cast {name} to string in the step",
             )

@@ -21,7 +21,7 @@ class Node:
 
     @property
     def id(self) -> int | None:
-        """The number that Spark knows a column by, whatever it is called; None for what is no column."""
+        """The number that Spark knows a column by, whatever it is called; None for what is not a column."""
         known = self.fields.get("exprId")
         return int(known["id"]) if isinstance(known, Mapping) else None
 

@@ -105,7 +105,7 @@ def profile(
 
 
 def _key_hash(schema: T.StructType, key: Sequence[str]) -> Column:
-    """Hash the key; rows with a null in it share the null hash and are no duplicates of each other."""
+    """Hash the key; rows with a null in it share the null hash and are not duplicates of each other."""
     return F.when(~_any_null(key), row_hashes(schema, key)[0])
 
 

@@ -68,7 +68,7 @@ def row_hashes(schema: T.StructType, columns: Sequence[str] | None = None) -> tu
 
 
 def _mask(names: Sequence[str]) -> str:
-    """Say in SQL which of the columns are null, as the bits of one bigint."""
+    """Return in SQL which of the columns are null, as the bits of one bigint."""
     bits = (f"CASE WHEN {name} IS NULL THEN {1 << position}L ELSE 0L END" for position, name in enumerate(names))
     return f"({' | '.join(bits)})"
 

@@ -1,4 +1,4 @@
-"""Whether a result over many partitions is the union of the results over each, told from its plan.
+"""Whether a result over many partitions is the union of the results over each, derived from its plan.
 
 Every windowed input has a column that names the partition of its rows. The column is followed by its
 number through the plan: a node keeps partitions apart if it looks at one row at a time, or brings together
@@ -45,7 +45,7 @@ class Marks:
         return df.select(*(column_of(each).alias(each) for each in df.columns)).alias(mark)
 
     def mixes(self, result: DataFrame, column: str, zone: str) -> str:
-        """Say how a result may mix partitions; an empty text: it keeps them apart, by its column of that name."""
+        """Return how a result may mix partitions; an empty text: it keeps them apart, by its column of that name."""
         try:
             reader = Reader(self._origins, column, zone)
             found = reader.trace(analysed(result))

@@ -13,7 +13,7 @@ _PER_CORE = 2
 
 
 def pays(session: SparkSession, partitions: int, rows: float | None) -> bool:
-    """Tell whether so many rows should be worked on partition by partition."""
+    """Return whether so many rows should be worked on partition by partition."""
     if rows is None or partitions < _PER_CORE * session.sparkContext.defaultParallelism:
         return False
     return FEW <= rows / partitions <= _MANY

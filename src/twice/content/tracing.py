@@ -17,7 +17,9 @@ _OTHERS = {
     **dict.fromkeys(("MapInPandas", "MapInArrow", "PythonMapInArrow", "FlatMapGroupsInPandas"), _OPAQUE),
     **dict.fromkeys(("FlatMapGroupsInArrow", "FlatMapCoGroupsInPandas", "FlatMapCoGroupsInArrow"), _OPAQUE),
     **dict.fromkeys(("MapPartitionsInRWithArrow", "SerializeFromObject", "TypedFilter"), _OPAQUE),
-    **dict.fromkeys(("DataSourceV2Relation", "LogicalRelation", "HiveTableRelation"), "reads a table that is no input"),
+    **dict.fromkeys(
+        ("DataSourceV2Relation", "LogicalRelation", "HiveTableRelation"), "reads a table that is not an input"
+    ),
     "LogicalRDD": "uses rows that were computed or checkpointed inside the step",
     "Sample": "takes a sample of rows",
 }
@@ -255,7 +257,7 @@ class Reader:
         return Trace(output, frozenset(places), frozenset(instants), known.inputs)  # type: ignore[arg-type]
 
     def _is_place(self, expression: Node, below: Trace) -> bool:
-        """Tell whether an expression names the partition: such a column, or the local date of such an instant."""
+        """Return whether an expression names the partition: such a column, or the local date of such an instant."""
         if expression.kind == "AttributeReference":
             return expression.id in below.places
         if expression.kind == "GetStructField":
@@ -283,7 +285,7 @@ class Reader:
         return {number for number, value in enumerate(values) if self._is_place(value, below)}
 
     def _place_in(self, trace: Trace) -> str:
-        """Say which column tells partitions apart."""
+        """Return which column tells partitions apart."""
         known = [each.name for each in trace.output if each.id in trace.places]
         dates = [f"the date of {each.name}" for each in trace.output if each.id in trace.instants]
         return next(iter([*known, *dates]), self._column)
@@ -326,7 +328,7 @@ def _refuse(expressions: Iterable[Node], kinds: frozenset[str]) -> None:
 
 
 def _columns(expressions: Iterable[Node]) -> Iterable[Node]:
-    """Return expressions as the columns that they make: what is inside them is no matter of who uses them."""
+    """Return expressions as the columns that they make: what is inside them does not matter to their users."""
     return (Node(each.kind, each.fields, ()) for each in expressions)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def proves_unique(df: DataFrame, names: Sequence[str]) -> bool:
-    """Tell whether no two rows of the result can agree in all of these columns, by its optimised plan."""
+    """Return whether no two rows of the result can agree in all of these columns, by its optimised plan."""
     plan = df._jdf.queryExecution().optimizedPlan()
     wanted = set(names)
     known = {_id(each) for each in items_of(plan.output()) if each.name() in wanted}
@@ -65,5 +65,5 @@ def _is_surrogate(df: DataFrame, expression: Any, names: list[str]) -> bool:
 
 
 def _id(found: Any) -> str:
-    """Name a column for good; an expression is no column of the result, and proves nothing about one."""
+    """Name a column for good; an expression is not a column of the result, and proves nothing about one."""
     return str(found.exprId()) if found.getClass().getSimpleName() == "AttributeReference" else ""

@@ -80,7 +80,7 @@ def made(answer: object) -> Ended:
 
 
 def judge(error: Exception) -> Ended:
-    """Tell what an error says about the call."""
+    """Return what an error says about the call."""
     text = str(error).strip() or type(error).__name__
     if isinstance(error, KeyUsed):
         return Ended("key_used", error=text, note=text)
@@ -108,7 +108,7 @@ def without_text(error: Exception) -> TwiceError:
 
 
 def _never_left(error: BaseException) -> bool:
-    """Tell whether no connection was made: nothing can have happened. What an error was raised after says nothing."""
+    """Return whether no connection was made: nothing can have happened. What an error was raised after says nothing."""
     link: object = error
     for _ in range(10):
         if isinstance(link, ConnectionRefusedError | socket.gaierror) or type(link).__name__ in _NAMES:
@@ -136,7 +136,7 @@ def _text(value: object, what: str, largest: int = _LARGEST) -> str:
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise UsageError(
-            f"{what} is not JSON: {error}", to_go_on="return text, numbers, true, false, null, lists and dictionaries"
+            f"{what} is not JSON: {error}", next_step="return text, numbers, true, false, null, lists and dictionaries"
         ) from None
     if len(text) > largest:
         raise UsageError(f"{what} has {len(text):,} characters of JSON, more than the {largest:,} that are stored")

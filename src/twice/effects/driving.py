@@ -160,7 +160,7 @@ class Turn:
         return _heartbeat(self.ledger, self.token, self.policy.lease)
 
     def ask_first(self) -> bool:
-        """Ask the provider where that is the policy; tell whether the call is to be made."""
+        """Ask the provider where that is the policy; return whether the call is to be made."""
         if self.claimed.verdict.action == "reconcile":
             self.ended = self._asked()
             return self.ended.kind == "not_sent"
@@ -195,7 +195,7 @@ class Turn:
             wait *= 2
 
     def outcome(self) -> Outcome:
-        """Say how it ended."""
+        """Return how it ended."""
         key, ended, before = self.claimed.record.key, self.ended, self.claimed.before
         if ended.kind == "made":
             mine = self.calls > 0 and not ended.note  # not what the provider stored of an earlier call

@@ -177,35 +177,35 @@ def problem(what: str, record: EffectRecord, why: str) -> TwiceError:
     if why == "held":
         return ScopeHeld(
             f"{what}: {record.owner} is making this call",
-            safe="this process sent nothing",
-            to_go_on=f"run it again later; {look}",
+            unchanged="this process sent nothing",
+            next_step=f"run it again later; {look}",
         )
     if why == "lost":
         return LeaseLost(
             f"{what}: this process was stopped for so long that another one took the call over: a receiver without "
             "idempotency keys may have got it twice",
-            safe="what the other process recorded stands",
-            to_go_on=look,
+            unchanged="what the other process recorded",
+            next_step=look,
         )
     if why == "changed":
         return Rejected(
             f"{what} was sent with another payload, and on_change says fail",
-            safe="nothing was sent",
-            to_go_on=f"{look}; {_send(record)} --again sends the new one",
+            unchanged="nothing was sent",
+            next_step=f"{look}; {_send(record)} --again sends the new one",
         )
     if record.state in (FAILED, DEAD):
         tried = f" after {record.attempts} attempts" if record.attempts > 1 else ""
         kind = NotSent if why == "not_sent" and record.state == FAILED else Rejected
         return kind(
             f"{what} failed{tried}: {record.error}",
-            safe="the receiver has not carried it out",
-            to_go_on=f"correct the cause and run it again; {look}" if record.state == FAILED else _send(record),
+            unchanged="the receiver did nothing",
+            next_step=f"correct the cause and run it again; {look}" if record.state == FAILED else _send(record),
         )
     reason = f": {record.error}" if record.error else ""
     return OutcomeUnknown(
         f"{what}: whether it was sent is not known{reason}",
-        safe="it is not sent again until its policy or a person says so",
-        to_go_on=f'ask the receiver, then: twice effects resolve {record.key[:12]} --sent --because "…", or --not-sent',
+        unchanged="nothing is sent again until its policy or a person decides",
+        next_step=f'ask the receiver; then twice effects resolve {record.key[:12]} --sent --because "…", or --not-sent',
     )
 
 

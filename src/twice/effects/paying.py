@@ -195,7 +195,7 @@ class _Paying:
             yield batch
 
     def _count(self, paid: Paid, result: EffectResult) -> bool:
-        """Count an effect; tell whether nothing is owed and no person is asked."""
+        """Count an effect; return whether nothing is owed and no person is asked."""
         record = paid.record
         result.states[record.state] += 1
         result.called += paid.called
@@ -249,7 +249,7 @@ class _Paying:
             raise SchemaRefused(
                 f"effect {self.effect.name}: {self.job.step.writes.name} has no column {', '.join(missing)}, which its "
                 f"key needs; it has {', '.join(rows.columns)}",
-                safe="nothing was sent",
+                unchanged="nothing was sent",
             )
         missing_key = (column(name).isNull() | (column(name).cast("string") == "") for name in names)
         nulls = F.greatest(*missing_key, F.lit(False))
@@ -257,8 +257,8 @@ class _Paying:
             raise KeyViolation(
                 f"effect {self.effect.name}: {without} rows of {self.job.target.name(self.partition)} have no "
                 f"{', '.join(names)}: without a key nothing can be sent once",
-                safe="nothing was sent",
-                to_go_on="filter these rows out in the step, or give them a key",
+                unchanged="nothing was sent",
+                next_step="filter these rows out in the step, or give them a key",
             )
         # Python would show instants in the zone of its machine: a key must not depend on that.
         instants = [each.name for each in rows.schema.fields if isinstance(each.dataType, T.TimestampType)]
@@ -303,8 +303,8 @@ class _Paying:
             raise StepFailed(
                 f"effect {self.effect.name} raised {type(error).__name__} while it made its payload for "
                 f"{self.job.target.name(self.partition)}: {error}",
-                safe="what was sent before is recorded; the table is published",
-                to_go_on="correct the function and run it again: the effect is still owed",
+                unchanged="effects sent earlier are recorded; the table is published",
+                next_step="correct the function and run it again: the effect is still owed",
             ) from error
 
     def _text(self, payload: object) -> str:
@@ -313,8 +313,8 @@ class _Paying:
         except UsageError as error:
             raise StepFailed(
                 f"effect {self.effect.name}: {error.message}",
-                safe="what was sent before is recorded; the table is published",
-                to_go_on=error.to_go_on,
+                unchanged="effects sent earlier are recorded; the table is published",
+                next_step=error.next_step,
             ) from None
 
     def _window(self) -> Window | None:

@@ -40,7 +40,7 @@ class Policy:
         return self.reconcile is not None and not isinstance(self.on_unknown, Retry)
 
     def may_retry(self, record: EffectRecord, now: datetime) -> bool:
-        """Tell whether the provider still remembers the key when a call that starts now is answered."""
+        """Return whether the provider still remembers the key when a call that starts now is answered."""
         if not isinstance(self.on_unknown, Retry) or record.called_at is None:
             return isinstance(self.on_unknown, Retry)
         until = record.called_at + _exact(self.on_unknown)

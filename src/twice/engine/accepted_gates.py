@@ -18,9 +18,9 @@ def accepted_gates(stages: Sequence[Stage], names: Sequence[str], because: str) 
     """Find the gates of a run by their names; `STEP: GATE` where several steps have one of that name."""
     because = because.strip()
     if names and not because:
-        raise UsageError("a gate that is accepted needs a reason", to_go_on='add --because "…"')
+        raise UsageError("a gate that is accepted needs a reason", next_step='add --because "…"')
     if because and not names:
-        raise UsageError("a reason needs the gate that it is for", to_go_on='add --accept "GATE"')
+        raise UsageError("a reason needs the gate that it is for", next_step='add --accept "GATE"')
     found: dict[str, dict[str, str]] = {}
     for name in names:
         step, gate = _find(stages, name)
@@ -36,19 +36,19 @@ def _find(stages: Sequence[Stage], name: str) -> tuple[str, str]:
         raise UsageError(
             f"no step of this run has a gate {name!r}; the gates are: {', '.join(known) or 'none'}"
             f"{did_you_mean(name, known)}",
-            safe="nothing was run; keys, scope and schema are always checked and cannot be accepted",
+            unchanged="nothing was run; keys, scope and schema are always checked and cannot be accepted",
         )
     steps = list(dict.fromkeys(step for step, _ in matches))
     if len(steps) > 1:
         raise UsageError(
             f"the steps {' and '.join(steps)} have a gate {name!r}",
-            safe="nothing was run",
-            to_go_on=f'say which one: --accept "{steps[0]}: {name}"',
+            unchanged="nothing was run",
+            next_step=f'give one of: --accept "{steps[0]}: {name}"',
         )
     if len(matches) > 1:
         raise UsageError(
             f"step {steps[0]} has several gates {name!r}",
-            safe="nothing was run",
-            to_go_on="give the functions of its checks different names",
+            unchanged="nothing was run",
+            next_step="give the functions of its checks different names",
         )
     return matches[0]

@@ -1,6 +1,6 @@
-"""Accept a change of code that changes no row: the partitions stay as they are and count as made by the code of now.
+"""Accept a code change that changes no row: partitions stay as they are and count as made by the current code.
 
-No table is touched. The acceptance is a run of its own in the ledger, so that history tells who said so and when.
+No table is touched. The acceptance is a run of its own in the ledger, so that history shows who accepted it and when.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _sorted(step: StepStatus) -> Accepted:
 
 
 def _accept(ledger: Ledger, step: Step, partitions: Sequence[PartitionStatus], run: str) -> None:
-    """Record the same contents anew, with the code of now, under a claim as any other record."""
+    """Record the same contents again, with the current code, under a claim as any other record."""
     table, code, hull = step.writes.name, fingerprint(step), _hull(partitions)
     keep_parts(ledger, step, code)
     with _claimed(ledger, table, hull, run) as claim:
@@ -125,17 +125,17 @@ def _claimed(ledger: Ledger, table: str, scope: Scope, run: str) -> Iterator[Cla
 
 
 def _require_settled(claim: Claim, scope: Scope) -> None:
-    """Refuse where a killed run may have published: only the table can tell, and no table is asked here."""
+    """Refuse where a killed run may have published: only the table shows it, and no table is read here."""
     if claim.abandoned:
         raise PermanentError(
-            f"{claim.table}: run {claim.abandoned[0].run} was killed halfway, and what it left has not been settled",
-            safe="nothing was accepted",
-            to_go_on=f"run {scope} again first, which settles it",
+            f"{claim.table}: run {claim.abandoned[0].run} was killed, and what it left has not been settled",
+            unchanged="nothing was accepted",
+            next_step=f"run {scope} again first, which settles it",
         )
 
 
 def _covered(scope: Scope, others: set[Scope]) -> bool:
-    """Tell whether one of the others owns all of a scope: the same window, and some of its dimensions."""
+    """Return whether one of the others owns all of a scope: the same window, and some of its dimensions."""
     mine = scope.dimensions
     return any(Scope(scope.window, some) in others for count in range(len(mine)) for some in combinations(mine, count))
 

@@ -1,7 +1,7 @@
 """One attempt of one step: claim, recover, stage, gate, publish, record.
 
 Read top-down, this is the publish protocol. Each verb leaves behind a state from which the
-next attempt can go on; the fail points between them are where the crash tests kill it.
+next attempt can continue; the fail points between them are where the crash tests kill it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def attempt(job: Job, row: int) -> Finding:
 
 
 def recover(job: Job, claim: Claim) -> None:
-    """Settle every earlier claim that ended halfway: adopt what landed, fence what did not."""
+    """Settle every earlier claim that did not finish: adopt what landed, fence what did not."""
     for abandoned in claim.abandoned:
         landed = job.store.fence(job.session, job.step.writes, abandoned.token)
         fail_point("recover.dropped")

@@ -25,7 +25,7 @@ _POLL = 0.5
 
 
 def claim_scope(job: Job) -> tuple[Claim, bool]:
-    """Claim the target's scope; return the claim and whether somebody else held it before."""
+    """Claim the target's scope; return the claim and whether another run held it before."""
     table, waited = job.step.writes, False
     deadline = time.monotonic() + job.wait
     while True:
@@ -39,7 +39,7 @@ def claim_scope(job: Job) -> tuple[Claim, bool]:
                 raise
             if job.abandoned():
                 raise Interrupted(
-                    f"step {job.step.name} was stopped while it waited", safe="nothing was published"
+                    f"step {job.step.name} was stopped while it waited", unchanged="nothing was published"
                 ) from None
             if not waited:
                 job.tell("waiting", held.message)
@@ -84,7 +84,7 @@ def _abandon(job: Job, claim: Claim) -> None:
 
 
 def replaced(job: Job, claim: Claim, error: BaseException) -> LeaseLost | None:
-    """Say that the claim was taken over, if that is why a run finds its stage gone or its jobs cancelled."""
+    """Return the error of a claim that was taken over, if that is why a run's stage is gone or its jobs cancelled."""
     ours = isinstance(error, TwiceError) and not isinstance(error, TransientError)
     if ours or not isinstance(error, Exception):
         return None
@@ -95,7 +95,7 @@ def replaced(job: Job, claim: Claim, error: BaseException) -> LeaseLost | None:
 
 
 def drop_leftovers(job: Job, claim: Claim) -> None:
-    """Drop stages whose claim has ended: Spark may outlive its driver and finish a write nobody waits for."""
+    """Drop stages whose claim has ended: Spark may outlive its driver and finish a write that no run waits for."""
     # Stages before leases: a stage that is seen at work has had its lease for longer.
     if older := [token for token in job.store.stages(job.session, job.step.writes) if token < claim.token]:
         at_work = {lease.token for lease in job.ledger.leases() if lease.table == claim.table}

@@ -44,7 +44,7 @@ def batches(job: Job, bound: Mapping[str, DataFrame]) -> Iterator[DataFrame]:
         wanted = "a DataFrame or an iterable of mappings" if job.step.kind == "extract" else "a DataFrame"
         raise StepFailed(
             f"step {job.step.name} returned {type(result).__name__}; it must return {wanted}",
-            safe="nothing was staged",
+            unchanged="nothing was staged",
         )
 
 
@@ -58,8 +58,8 @@ def _require_as_of_columns(job: Job, bound: Mapping[str, DataFrame]) -> None:
             raise SchemaRefused(
                 f"step {job.step.name}: no other input has the column {read.at}, as of which {name} "
                 f"({read.table.name}) is read{did_you_mean(read.at, known)}",
-                safe="nothing was staged",
-                to_go_on="name the column that the versions are joined at, or read all versions with .latest()",
+                unchanged="nothing was staged",
+                next_step="name the column that the versions are joined at, or read all versions with .latest()",
             )
 
 
@@ -98,14 +98,16 @@ def wait_for_turn(job: Job) -> None:
         if (left := end - time.monotonic()) <= 0:
             return
         time.sleep(min(left, _SLICE))
-    raise Interrupted(f"step {job.step.name} was stopped before its source was called", safe="nothing was published")
+    raise Interrupted(
+        f"step {job.step.name} was stopped before its source was called", unchanged="nothing was published"
+    )
 
 
 def _failed(job: Job, error: BaseException) -> StepFailed:
     return StepFailed(
         f"step {job.step.name} raised {said(job, error)}",
-        safe="nothing was staged; the last good version stays readable",
-        to_go_on=f"correct the step, then run it again for {job.target.scope}",
+        unchanged="nothing was staged; the last good version stays readable",
+        next_step=f"correct the step, then run it again for {job.target.scope}",
     )
 
 
@@ -115,7 +117,7 @@ def _row_batches(job: Job, rows: Iterable[Mapping[str, object]]) -> Iterator[Dat
         raise StepFailed(
             f"extract {job.step.name} yields rows, but {table.name} declares no schema: "
             "an empty day would have no columns",
-            to_go_on='add schema="order_id BIGINT, …" to the table',
+            next_step='add schema="order_id BIGINT, …" to the table',
         )
     schema = declared(table.schema)
     names = schema.names
@@ -138,7 +140,7 @@ def _row_batches(job: Job, rows: Iterable[Mapping[str, object]]) -> Iterator[Dat
                 raise StepFailed(
                     f"extract {job.step.name} yielded the column {', '.join(unknown)}, "
                     f"which {table.name} does not declare",
-                    to_go_on=f"add it to the table's schema or leave it out; declared are {', '.join(names)}",
+                    next_step=f"add it to the table's schema or leave it out; declared are {', '.join(names)}",
                 )
         _refuse_naive(job, schema, batch)
         try:
@@ -157,7 +159,7 @@ def _refuse_naive(job: Job, schema: T.StructType, batch: list[Mapping[str, objec
                 raise StepFailed(
                     f"extract {job.step.name} yielded a {name} without a time zone, so every machine would read "
                     "another instant",
-                    to_go_on=f"give it one: {name}.replace(tzinfo=timezone.utc), or declare the column TIMESTAMP_NTZ",
+                    next_step=f"give it one: {name}.replace(tzinfo=timezone.utc), or declare the column TIMESTAMP_NTZ",
                 )
 
 
@@ -193,8 +195,8 @@ def _checked(job: Job, result: DataFrame) -> DataFrame:
             raise SchemaRefused(
                 f"step {step.name} returns no column {column}, which is a {role} column of {table.name}; "
                 f"it returns {', '.join(names)}",
-                safe="nothing was staged",
-                to_go_on=f"add {column} to the step's result, or correct the table's contract",
+                unchanged="nothing was staged",
+                next_step=f"add {column} to the step's result, or correct the table's contract",
             )
     if table.schema is not None:
         _match_declared(job, result)
@@ -222,6 +224,6 @@ def _match_declared(job: Job, result: DataFrame) -> None:
         raise SchemaRefused(
             f"step {job.step.name}: the result does not have the schema that {table.name} declares: "
             f"{'; '.join(problems)}",
-            safe="nothing was staged",
-            to_go_on="cast in the step, or change schema= of the table",
+            unchanged="nothing was staged",
+            next_step="cast in the step, or change schema= of the table",
         )

@@ -1,4 +1,4 @@
-"""What an attempt cost, from Spark's own books: the jobs of its group and nobody else's."""
+"""What an attempt cost, from Spark's own metrics: the jobs of its group and no others."""
 
 from __future__ import annotations
 

@@ -35,10 +35,10 @@ class Finding:
     name: str
     ok: bool
     text: str
-    to_go_on: str = ""
+    next_step: str = ""
 
     def to_json(self) -> dict[str, object]:
-        return {"name": self.name, "ok": self.ok, "text": self.text, "to_go_on": self.to_go_on}
+        return {"name": self.name, "ok": self.ok, "text": self.text, "next_step": self.next_step}
 
 
 def examine(config: Config, *, now: datetime | None = None) -> Iterator[Finding]:
@@ -60,7 +60,7 @@ def java() -> Finding:
     try:
         from twice.engine.session import java_version
     except ImportError:  # without PySpark nothing would use it
-        return Finding("Java", True, "not looked for: PySpark comes first")
+        return Finding("Java", True, "not checked: install PySpark first")
     found = java_version()
     if found is None:
         return Finding("Java", False, f"none; Spark needs Java {_JAVA} or newer", install)
@@ -106,7 +106,7 @@ def jar_files(config: Config) -> Finding:
     try:
         wanted = packages(config)
     except EnvironmentProblem as error:
-        return Finding("jars", False, error.message, error.to_go_on)
+        return Finding("jars", False, error.message, error.next_step)
     if absent := jars.missing(wanted):
         return Finding("jars", False, f"not fetched yet: {', '.join(absent)}", "twice doctor --fetch")
     return Finding("jars", True, f"{len(wanted)} in {jars.cache() / 'jars'}")
@@ -121,7 +121,7 @@ def fetch(config: Config) -> None:
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError:
-        raise EnvironmentProblem("PySpark is not installed", to_go_on="pip install 'twice[spark]'") from None
+        raise EnvironmentProblem("PySpark is not installed", next_step="pip install 'twice[spark]'") from None
     from twice.engine.session import require_java
 
     require_java()
@@ -148,13 +148,13 @@ def _not_fetched(absent: list[str]) -> EnvironmentProblem:
     places = ", ".join(str(jars.fetched(package)) for package in absent)
     return EnvironmentProblem(
         f"these jars could not be fetched: {', '.join(absent)}",
-        safe="nothing else was changed",
-        to_go_on=f"check the network, or put the files there yourself: {places}",
+        unchanged="nothing else was changed",
+        next_step=f"check the network, or put the files there yourself: {places}",
     )
 
 
 def configuration(config: Config) -> Finding:
-    """Tell which configuration is in force."""
+    """Report which configuration is in force."""
     names = ", ".join(config.pipelines) or "no pipelines"
     return Finding("configuration", True, f"{config.source}, profile {config.profile}: {names}")
 
@@ -169,7 +169,7 @@ def ledger(config: Config) -> Finding:
         health = opened.check()
         ahead = _newest(opened)
     except TwiceError as error:
-        return Finding("ledger", False, redact(error.message), error.to_go_on)
+        return Finding("ledger", False, redact(error.message), error.next_step)
     if ahead and ahead > datetime.now(timezone.utc) + health.ahead + _AHEAD:
         return Finding(
             "ledger",
@@ -186,7 +186,7 @@ def _newest(opened: Ledger) -> datetime | None:
 
 
 def _skew(health: Health) -> str:
-    """Tell about clocks that differ; a difference is harmless, as all processes ask the server's."""
+    """Report clocks that differ; a difference is harmless, as all processes ask the server's."""
     seconds = health.ahead.total_seconds()
     if abs(seconds) < 1:
         return ""
@@ -195,15 +195,17 @@ def _skew(health: Health) -> str:
 
 def _future_ledger(config: Config) -> Finding:
     if not config.ledger.startswith("sqlite:///"):
-        return Finding("ledger", True, f"{redact(config.ledger)} answers; the first run makes the ledger there")
+        return Finding("ledger", True, f"{redact(config.ledger)} answers; the first run creates the ledger there")
     path = Path(config.ledger.removeprefix("sqlite:///"))
     folder = next(parent for parent in path.parents if parent.exists())
     try:
         with tempfile.NamedTemporaryFile(dir=folder):
             pass
     except OSError as error:
-        return Finding("ledger", False, f"{path} cannot be made: {error.strerror}", f"let this user write to {folder}")
-    return Finding("ledger", True, f"none yet; the first run makes {path}")
+        return Finding(
+            "ledger", False, f"{path} cannot be created: {error.strerror}", f"let this user write to {folder}"
+        )
+    return Finding("ledger", True, f"none yet; the first run creates {path}")
 
 
 def clock(config: Config, now: datetime) -> Finding:
@@ -234,7 +236,7 @@ def disk(config: Config) -> Finding:
     folder, least = min(free.items(), key=lambda item: item[1])
     text = f"{least / _SPACE:.1f} GiB free in {folder}"
     if least < _SPACE:
-        return Finding("disk", False, f"only {text}", f"make space in {folder}")
+        return Finding("disk", False, f"only {text}", f"free some space in {folder}")
     return Finding("disk", True, text)
 
 
@@ -270,4 +272,4 @@ def _database(store: StoreConfig, root: Path) -> Finding:
         with open_database(store, root).look():
             return Finding("database", True, f"{store.name} answers")
     except TwiceError as error:
-        return Finding("database", False, f"{store.name}: {error.message}", error.to_go_on)
+        return Finding("database", False, f"{store.name}: {error.message}", error.next_step)

@@ -1,6 +1,6 @@
 """What decides the rows of a run beside its inputs and the code of its steps: recorded, compared and put back.
 
-The commit tells where the code of a run is found. Versions and jars tell which software computed it. Of Spark's
+The commit identifies the code of a run, versions and jars the software that computed it. Of Spark's
 settings only those are recorded that change the value of an expression; how work is spread over tasks changes no value,
 but for the last digits of sums of floating-point numbers.
 """
@@ -99,7 +99,7 @@ def zone_of(recorded: Mapping[str, object]) -> str | None:
 
 
 def changed_software(recorded: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
-    """Name the versions and jars that are others now."""
+    """Name the versions and jars that differ now."""
     return [*_changed_versions(recorded, now), *_changed_jars(recorded, now)]
 
 

@@ -1,4 +1,4 @@
-"""What a run tells while it runs: one event per change of state."""
+"""What a run reports while it runs: one event per change of state."""
 
 from __future__ import annotations
 

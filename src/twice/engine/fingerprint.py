@@ -68,7 +68,7 @@ def _texts(step: Step) -> dict[str, str]:
 
 
 def _shown(name: str) -> str:
-    """Say what a part is: `shop.revenue:0` is a function, `shop.revenue:RATE` a constant that it uses."""
+    """Return what a part is: `shop.revenue:0` is a function, `shop.revenue:RATE` a constant that it uses."""
     told = {"version": "its version=", "sql": "its query", "writes": "the contract of its table"}
     if name in told:
         return told[name]

@@ -1,4 +1,4 @@
-"""Gate: the staged rows are judged, partition by partition, before anyone can read them."""
+"""Gate: the staged rows are judged, partition by partition, before readers can see them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _ENOUGH = 3
 # As many failures as a message names.
 _SHOWN = 20
-_SAFE = "nothing was published; the last good version stays readable"
+_UNCHANGED = "nothing was published; the last good version stays readable"
 
 
 @dataclass
@@ -69,8 +69,8 @@ def refuse_strays(job: Job, stage: Stage) -> None:
         f"step {job.step.name} returned {stray.rows} row{'s' if stray.rows != 1 else ''} outside its scope "
         f"{job.target.scope} of {job.step.writes.name}, in {'; '.join(stray.values[:LIMIT])}:"
         f"{rows_text(job.step.writes, samples)}",
-        safe=_SAFE,
-        to_go_on=stray.hint
+        unchanged=_UNCHANGED,
+        next_step=stray.hint
         or "filter the step's result to the window, or give it the right partition value; "
         "a null partition value belongs to no partition",
     )
@@ -184,8 +184,8 @@ def bad_keys(
             KeyViolation(
                 f"{table.name}: {nulls} row{'s' if nulls != 1 else ''} of {where} of step {job.step.name} have a null "
                 f"in the business key ({', '.join(table.key)}):{rows_text(table, samples)}",
-                safe=_SAFE,
-                to_go_on="filter or repair these rows in the step",
+                unchanged=_UNCHANGED,
+                next_step="filter or repair these rows in the step",
             )
         )
     duplicates = sum(seen.duplicate_keys for seen in found.values())
@@ -195,15 +195,15 @@ def bad_keys(
             KeyViolation(
                 f"{table.name}: {duplicates} business key{'s' if duplicates != 1 else ''} ({', '.join(table.key)}) "
                 f"occur more than once in {where} of step {job.step.name}:{rows_text(table, samples)}",
-                safe=_SAFE,
-                to_go_on="deduplicate in the step by a version that decides, or correct key= of the table",
+                unchanged=_UNCHANGED,
+                next_step="deduplicate in the step by a version that decides, or correct key= of the table",
             )
         )
     return problems
 
 
 def _violations(job: Job, rows: DataFrame) -> dict[str, Column]:
-    """Say the row-by-row gates as conditions that are true for a bad row."""
+    """Return the row-by-row gates as conditions that are true for a bad row."""
     found = {}
     for gate in job.step.writes.gates:
         if isinstance(gate, g.NotNull | g.Accepted | g.Range):
@@ -283,7 +283,7 @@ def _ask(job: Job, gate: g.Unique | g.Sql | g.Check, partition: Scope, rows: Dat
                 found = [{k: v if k in rows.columns else "(personal)" for k, v in row.items()} for row in found]
             return Failure(gate, partition, "it returned rows", found)
     elif isinstance(said, str) or said is False:
-        return Failure(gate, partition, said or "it said no")
+        return Failure(gate, partition, said or "it returned False")
     return None
 
 
@@ -335,13 +335,13 @@ def _stop(job: Job, keys: Sequence[KeyViolation], failures: Sequence[Failure]) -
         shown.append(f"and {len(failures) - _SHOWN} more")
     message = "\n".join(shown)
     if keys:
-        raise KeyViolation(message, safe=_SAFE, to_go_on="; ".join(error.to_go_on for error in keys))
+        raise KeyViolation(message, unchanged=_UNCHANGED, next_step="; ".join(error.next_step for error in keys))
     gates = dict.fromkeys(failure.gate.text for failure in failures)
     accept = " ".join(f"--accept {shlex.quote(gate)}" for gate in gates)
     raise GateFailed(
         message,
-        safe=_SAFE,
-        to_go_on="correct the input or the step, or the gate if this is the new normal; then run it again. "
+        unchanged=_UNCHANGED,
+        next_step="correct the input or the step, or the gate if this is the new normal; then run it again. "
         f'If the result is odd but right, let it through once: twice run … {accept} --because "…"',
     )
 

@@ -59,7 +59,7 @@ def inspect_code(step: Step) -> None:
 
 
 def code_facts(step: Step) -> Iterator[tuple[str, str]]:
-    """Say in the contract which code of a step cannot be read, so that a clock in it would not be found."""
+    """Yield for the contract which code of a step cannot be read, so that a clock in it would not be found."""
     if step.function is None:
         return
     if unread := read_code(step.function, environment=step.kind == "extract").unread:
@@ -78,9 +78,9 @@ def not_deterministic(step: Step, found: Iterable[tuple[str, str]], where: str =
     listed = "; ".join(f"{text} {why}" for text, why in sorted(set(found)))
     return NotDeterministic(
         f"step {step.name}: {where + ': ' if where else ''}{listed}. A rerun would give other rows",
-        safe="nothing was staged",
-        to_go_on="use the run's window (take `window` as an argument, or :window_start in SQL) and key_of(…) for keys; "
-        'if it must stay, say why: nondeterministic="…"',
+        unchanged="nothing was staged",
+        next_step="use the run's window (take `window` as an argument, or :window_start in SQL) and key_of(…) for keys"
+        '; if it is intended, give the reason: nondeterministic="…"',
     )
 
 
@@ -99,7 +99,7 @@ def forbidden(df: DataFrame) -> Iterator[tuple[str, str]]:
 
 
 def _is_suspicious(found: object) -> bool:
-    """Tell whether a plan, as Spark writes it down, names anything that must be looked at."""
+    """Return whether a plan, as Spark writes it down, names anything that must be looked at."""
     if isinstance(found, list):
         return any(map(_is_suspicious, found))
     if not isinstance(found, dict):

@@ -67,5 +67,5 @@ def lease_lost(claim: Claim) -> LeaseLost:
     """Build the error of a holder that was replaced."""
     return LeaseLost(
         f"{claim.table}: the claim {claim.token} on {', '.join(map(str, claim.scopes))} was taken over by another run",
-        safe="nothing was published by this run; the winner's version stands",
+        unchanged="nothing was published by this run; the winner's version stands",
     )

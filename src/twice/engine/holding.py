@@ -26,7 +26,7 @@ _ENDS: dict[type[TwiceError], str] = {LeaseLost: "lost", ScopeHeld: "held", Inte
 
 @dataclass(frozen=True)
 class Held:
-    """A scope that nobody else may publish to; `waited` says whether somebody else held it before."""
+    """A scope that only this run may publish to; `waited`: another run held it before."""
 
     claim: Claim
     heartbeat: Heartbeat

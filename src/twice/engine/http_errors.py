@@ -24,7 +24,7 @@ _WRONG_URL = re.compile(r"unknown url type|no host given|local ?host")
 
 
 def is_transient_http(error: BaseException) -> bool | None:
-    """Tell whether a request may succeed when it is sent again; None, if the error is not one of a request."""
+    """Return whether a request may succeed when it is sent again; None, if the error is not one of a request."""
     status = http_status(error)
     if status is not None:
         return status in _TRANSIENT_STATUS

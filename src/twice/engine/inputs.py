@@ -83,13 +83,13 @@ def require_unmoved(job: Job, inputs: Sequence[Pinned]) -> None:
         if not source.abilities.pins and _moved(job, pinned, source.version(job.session, table)):
             raise Conflict(
                 f"step {job.step.name}: its input {pinned.name} ({table.name}) changed while it was read",
-                safe="nothing was published",
-                to_go_on="run it again: the new attempt reads what is there now",
+                unchanged="nothing was published",
+                next_step="run it again: the new attempt reads what is there now",
             )
 
 
 def _moved(job: Job, pinned: Pinned, version: str | None) -> bool:
-    """Tell whether what was read is another now; tomorrow's rows that arrive meanwhile are none of a window's."""
+    """Return whether what was read is another now; tomorrow's rows that arrive meanwhile are none of a window's."""
     before = dict(pinned.record.partitions)
     if not before:
         return version != pinned.version
@@ -99,7 +99,7 @@ def _moved(job: Job, pinned: Pinned, version: str | None) -> bool:
 
 
 def _differ(before: str, after: str) -> bool:
-    """Compare two fingerprints; of rows that their source cannot compare, nobody can say that they moved."""
+    """Compare two fingerprints; rows that their source cannot compare never count as moved."""
     cannot_tell = f"files:{CANNOT_TELL}"
     return before != after and not (before.startswith(cannot_tell) and after.startswith(cannot_tell))
 
@@ -111,8 +111,8 @@ def _no_past(job: Job, pinned: Pinned) -> DataFrame:
         raise SchemaRefused(
             f"step {job.step.name} builds on its own past, and {pinned.read.table.name} has none yet and "
             "no declared schema",
-            safe="nothing was changed",
-            to_go_on='add schema="…" to the table, so that the first partition has an empty past to read',
+            unchanged="nothing was changed",
+            next_step='add schema="…" to the table, so that the first partition has an empty past to read',
         )
     return job.session.createDataFrame([], declared(schema))
 
@@ -139,7 +139,7 @@ def located(job: Job) -> list[Pinned]:
 
 
 def arrives_apart(pipeline: Pipeline, step: Step, read: Read) -> bool:
-    """Tell whether rows arrive in other partitions than they happened in, all of it counted in days."""
+    """Return whether rows arrive in other partitions than they happened in, all of it counted in days."""
     table = read.table
     return (
         read.mode == "window"
@@ -165,8 +165,8 @@ def _locate(job: Job, name: str, read: Read) -> Pinned:
             return Pinned(name, read, Cut(None, None), None, InputRecord(name, read.table.name, read.mode, None, {}))
         raise StoreRefused(
             f"step {job.step.name}: its input {name} ({read.table.name}) does not exist",
-            safe="nothing was changed",
-            to_go_on=_producer_hint(job, read),
+            unchanged="nothing was changed",
+            next_step=_producer_hint(job, read),
         )
     if own:
         _require_no_gap(job)
@@ -204,8 +204,8 @@ def _require_no_gap(job: Job) -> None:
         raise StoreRefused(
             f"step {job.step.name} builds on its own past, but {job.step.writes.name} has not been built from "
             f"{grain.label(until, zone)} to {grain.label(window.start, zone)}",
-            safe="nothing was changed",
-            to_go_on=f"twice run {job.pipeline.name} --from {grain.label(until, zone)} --to "
+            unchanged="nothing was changed",
+            next_step=f"twice run {job.pipeline.name} --from {grain.label(until, zone)} --to "
             f"{grain.label(grain.next(window.start, zone), zone)}",
         )
 

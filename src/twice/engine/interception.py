@@ -72,7 +72,7 @@ class Call:
 
     @property
     def is_lazy(self) -> bool:
-        """Tell whether nothing is done yet: pivot() reads rows only if it must look for the values."""
+        """Return whether nothing is done yet: pivot() reads rows only if it must look for the values."""
         values = self.arguments[1] if len(self.arguments) > 1 else self.named.get("values")
         return self.name == "pivot" and values is not None
 
@@ -94,7 +94,7 @@ _here = threading.local()
 
 @contextmanager
 def watched_calls(session: SparkSession, watcher: Watcher) -> Iterator[None]:
-    """Show calls of this thread, and of others with this session, to the watcher; the outermost watcher is first."""
+    """Show calls of all threads with this session to the watcher; the outermost watcher is first."""
     global _at_work  # noqa: PLW0603 - PySpark's classes are global, and so is what their wrappers ask
     _wrap_once()
     mine = _AtWork(threading.get_ident(), session, watcher)

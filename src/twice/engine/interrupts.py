@@ -1,7 +1,7 @@
 """Ctrl-C while Spark works.
 
 A thread has one connection to the JVM. Interrupted in the middle of a call, that connection still
-owes an answer: whoever asks again over it gets the answer to the other question. So PySpark's own
+owes an answer: the next call over it gets the answer to the earlier one. So PySpark's own
 handler, which does that, is set aside during a run, and cleaning up happens on a thread of its own.
 """
 

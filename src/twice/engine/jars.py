@@ -43,8 +43,8 @@ def default_packages(spark_version: str, stores: Iterable[StoreConfig]) -> tuple
     minor = ".".join(spark_version.split(".")[:2])
     if minor not in _ICEBERG:
         raise EnvironmentProblem(
-            f"no Iceberg runtime is known for Spark {spark_version}; known are {', '.join(_ICEBERG)}",
-            to_go_on='name the packages yourself: packages = ["group:artifact:version"] under [profiles.default]',
+            f"no Iceberg runtime is known for Spark {spark_version}; known versions: {', '.join(_ICEBERG)}",
+            next_step='name the packages yourself: packages = ["group:artifact:version"] under [profiles.default]',
         )
     found: dict[str, None] = {}
     for store in stores:
@@ -69,8 +69,8 @@ def every_package() -> tuple[str, ...]:
 def _delta(minor: str) -> tuple[str, ...]:
     if minor not in _DELTA:
         raise EnvironmentProblem(
-            f"the Delta store is not tried with Spark {minor}; it is with {', '.join(_DELTA)}",
-            to_go_on='use that Spark, or keep the table in a store of type "iceberg"',
+            f"the Delta store is not tested with Spark {minor}; it is tested with {', '.join(_DELTA)}",
+            next_step='use that Spark, or keep the table in a store of type "iceberg"',
         )
     return _DELTA[minor]
 

@@ -73,7 +73,7 @@ class Job:
 
     @cached_property
     def units(self) -> tuple[Window, ...]:
-        """The units of the pipeline's grain that stand alone in this job; none, if it is no chunk of several.
+        """The units of the pipeline's grain that stand alone in this job; none, if it is not a chunk of several.
 
         What a merge leaves behind is judged and recorded as a whole.
         """
@@ -84,7 +84,7 @@ class Job:
         return units if len(units) > 1 else ()
 
     def unit_of(self, partition: Scope) -> Window | None:
-        """Return the unit that a partition of the target belongs to; None if the job is no chunk of several."""
+        """Return the unit that a partition of the target belongs to; None if the job is not a chunk of several."""
         if not self.units or partition.window is None:
             return None
         return self.pipeline.grain.containing(partition.window.start, self.pipeline.zone)

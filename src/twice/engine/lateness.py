@@ -35,7 +35,7 @@ def awaited(step: Step) -> dict[str, Read]:
 
 
 def brings_late_rows(read: Read) -> bool:
-    """Tell whether an input is partitioned by when rows came, and knows when they happened."""
+    """Return whether an input is partitioned by when rows came, and knows when they happened."""
     table = read.table
     return (
         read.mode == "window"
@@ -46,10 +46,10 @@ def brings_late_rows(read: Read) -> bool:
 
 
 def is_closed(step: Step, read: Read, window: Window, recorded: Mapping[str, str], zone: ZoneInfo) -> bool:
-    """Tell whether every ingestion partition that a window waits for was there when it was read.
+    """Return whether every ingestion partition that a window waits for was there when it was read.
 
-    Where `twice` made them, each has its record, also an empty one. Elsewhere an empty one cannot be told from one
-    that is still to come: the last of them must hold something.
+    Where `twice` made them, each has its record, also an empty one. Elsewhere an empty one looks like one
+    that is still to come: the last of them must hold rows.
     """
     held = [recorded.get(start, _NOTHING) for start in waits_for(step, read, window, zone)]
     ours = any(text.startswith("digest:") for text in held)
@@ -65,7 +65,7 @@ def waits_for(step: Step, read: Read, window: Window, zone: ZoneInfo) -> list[st
 
 
 def takes_no_late_rows(job: Job) -> bool:
-    """Tell whether the table refuses what comes after a partition was closed, and nobody has said otherwise."""
+    """Return whether the table refuses late rows of a closed partition, and the run does not accept them."""
     return job.step.writes.late == "fail" and not job.accept_late and bool(awaited(job.step))
 
 
@@ -113,6 +113,6 @@ def _refusal(job: Job, partition: Scope, read: Read, starts: Sequence[str]) -> L
     return LateData(
         f"{job.step.writes.name}, {job.target.name(partition)} was closed, and {table.name} {', '.join(labels)} "
         "changed since",
-        safe="nothing was changed; the partition holds what it was closed with",
-        to_go_on=f"twice run {job.pipeline.name} --for {unit} --accept-late, if the late rows shall count",
+        unchanged="nothing was changed; the partition holds what it was closed with",
+        next_step=f"twice run {job.pipeline.name} --for {unit} --accept-late includes the late rows",
     )

@@ -37,7 +37,7 @@ class Live:
         return self._ask(self._workshop.stores.source(target.table), target)
 
     def seen(self, table: Table, event: Window, zone: ZoneInfo) -> str | None:
-        """Fingerprint what an input without partitions holds of a window; None: it cannot tell."""
+        """Fingerprint what an input without partitions holds of a window; None: the source has no fingerprint."""
         source, session = self._workshop.stores.source(table), self._session(zone)
         try:
             return source.seen(session, table, event, zone) if source.exists(session, table) else None

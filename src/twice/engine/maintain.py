@@ -1,7 +1,7 @@
 """Maintenance that a rerun does not notice: leftovers, small files, old snapshots, orphans.
 
-The table is claimed as a whole first, so no run is halfway in it; abandoned claims are settled
-before the snapshots that prove them may expire; what is compacted is recorded anew, so that
+The table is claimed as a whole first, so no run is at work in it; abandoned claims are settled
+before the snapshots that prove them may expire; what is compacted is recorded again, so that
 nothing looks changed by hand afterwards.
 """
 

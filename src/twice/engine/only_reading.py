@@ -53,8 +53,8 @@ def _write(step: Step, call: Call) -> WriteRefused | None:
     return WriteRefused(
         f"step {step.name} writes by itself: {_place(step)}: {shown}. A step only returns rows, which twice stages, "
         "checks and publishes",
-        safe="this write was not carried out; nothing was published",
-        to_go_on=f"return the rows: {step.name} returns those of {step.writes.name}; a second table needs a step of "
+        unchanged="this write was not carried out; nothing was published",
+        next_step=f"return the rows: {step.name} returns those of {step.writes.name}; a second table needs a step of "
         "its own, which may read the first. Whatever else must happen, do it outside of the pipeline",
     )
 

@@ -81,7 +81,7 @@ def nothing_outside(found: list[str]) -> Iterator[None]:
 
 
 def _is_spark() -> bool:
-    """Tell whether PySpark itself talks to its JVM: a thread that is new to it opens a connection."""
+    """Return whether PySpark itself talks to its JVM: a thread that is new to it opens a connection."""
     frame: FrameType | None = sys._getframe()  # noqa: SLF001 - the documented way to the caller
     while frame is not None and frame.f_globals.get("__name__") in {__name__, "socket"}:
         frame = frame.f_back

@@ -73,7 +73,7 @@ def plan(
             if step.depends_on_past and len(units) > 1:
                 raise UsageError(
                     f"step {step.name} builds on its own past, so it runs one {pipeline.grain} at a time, not {window}",
-                    to_go_on=f"twice run {pipeline.name} --from … --to … runs them one after the other",
+                    next_step=f"twice run {pipeline.name} --from … --to … runs them one after the other",
                 )
             stages.append(Stage(step, scope, Target.of(step.writes, scope, pipeline.zone)))
     return stages
@@ -87,6 +87,6 @@ def _check_dimensions(pipeline: Pipeline, step: Step, scope: Scope) -> None:
         if name not in step.writes.dimensions and not isinstance(step.writes.write, Merge | InsertOnly):
             raise UsageError(
                 f"step {step.name} writes {step.writes.name}, which has no dimension {name}: a run for one {name} "
-                "would replace everybody's rows",
-                to_go_on=f'add "{name}" to dimensions= of the table, or choose other steps with --step',
+                "would replace the rows of all of them",
+                next_step=f'add "{name}" to dimensions= of the table, or choose other steps with --step',
             )

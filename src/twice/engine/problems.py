@@ -13,43 +13,45 @@ from twice.errors import Interrupted, LeaseLost, PermanentError, StepFailed, Tra
 if TYPE_CHECKING:
     from twice.engine.job import Job
 
-_SAFE = "nothing was published by this attempt; the last good version stays readable"
+_UNCHANGED = "nothing was published by this attempt; the last good version stays readable"
 
 
 def explained(job: Job, error: Exception) -> TwiceError:
-    """Return the error as one of ours: weather, or permanent with what to do next."""
+    """Return the error as one of ours: a transient error, or a permanent one with what to do next."""
     where = f"step {job.step.name}, {job.target.scope} of {job.step.writes.name}"
     if (cancelled := _cancelled(where, error)) is not None:
         return cancelled
     if isinstance(error, StepFailed) and is_transient(error, job.step.transient):
-        return TransientError(error.message, safe=_SAFE, to_go_on="run it again later")
+        return TransientError(error.message, unchanged=_UNCHANGED, next_step="run it again later")
     if isinstance(error, TwiceError):
         return error
     if is_disk_full(error):
         return PermanentError(
             f"{where}: no space left on a disk",
-            safe=_SAFE,
-            to_go_on="make room, then run it again; twice maintain removes leftovers",
+            unchanged=_UNCHANGED,
+            next_step="free some space, then run it again; twice maintain removes leftovers",
         )
     if is_transient(error, job.step.transient):
-        return TransientError(f"{where}: {said(job, error)}", safe=_SAFE, to_go_on="run it again later")
+        return TransientError(f"{where}: {said(job, error)}", unchanged=_UNCHANGED, next_step="run it again later")
     return StepFailed(
         f"{where}: {said(job, error)}",
-        safe=_SAFE,
-        to_go_on="correct the step or its input, then run it again",
+        unchanged=_UNCHANGED,
+        next_step="correct the step or its input, then run it again",
     )
 
 
 def _cancelled(where: str, error: Exception) -> TwiceError | None:
-    """Say who cancelled the Spark jobs of an attempt, inside its step or outside, if somebody did."""
+    """Return who cancelled the Spark jobs of an attempt, inside its step or outside, if they were cancelled."""
     link: BaseException | None = error
     while link is not None:
         text = str(link) if not isinstance(link, TwiceError) else ""
         if "part of cancelled job tag" in text:  # all jobs of a run have its tag
-            return Interrupted(f"{where}: its Spark jobs were cancelled, because the run was stopped", safe=_SAFE)
+            return Interrupted(
+                f"{where}: its Spark jobs were cancelled, because the run was stopped", unchanged=_UNCHANGED
+            )
         if "part of cancelled job group" in text and not isinstance(error, TwiceError):
             taken = "the claim was taken over by another run, so its Spark jobs were cancelled"
-            return LeaseLost(f"{where}: {taken}", safe=_SAFE)
+            return LeaseLost(f"{where}: {taken}", unchanged=_UNCHANGED)
         link = link.__cause__
     return None
 

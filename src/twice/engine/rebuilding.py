@@ -1,4 +1,4 @@
-"""Make a merged table anew from its history: all its windows computed again, and put in its place in one commit.
+"""Rebuild a merged table from its history: all its windows are computed again and replace it in one commit.
 
 A merge only adds and updates: what a corrected step no longer returns stays in the table. A rebuild computes each
 window with the code and the inputs of now, merges them in order as if the table were empty, and replaces the table
@@ -102,12 +102,12 @@ def plan_rebuild(ledger: Ledger | None, pipeline: Pipeline, step: Step) -> Rebui
         assert table.write is not None  # noqa: S101 - a produced table has a pattern
         raise UsageError(
             f"{table.name} needs no rebuild: its runs {table.write.text}, so nothing of earlier runs stays",
-            to_go_on=f"twice run {pipeline.name} --step {step.name} --from … --to …",
+            next_step=f"twice run {pipeline.name} --step {step.name} --from … --to …",
         )
     if step.kind == "extract":
         raise UsageError(
-            f"{table.name} is fetched from outside by {step.name}: what the source gave then cannot be asked again",
-            to_go_on="land it raw in a table of its own with Overwrite(), and merge from there",
+            f"{table.name} is fetched from outside by {step.name}: what it fetched then cannot be fetched again",
+            next_step="land it raw in a table of its own with Overwrite(), and merge from there",
         )
     past = ledger.merged(pipeline.name, step.name) if ledger else []
     merged = [each.scope.window for each in past if each.status in ("published", "unchanged") and each.scope.window]
@@ -118,7 +118,7 @@ def plan_rebuild(ledger: Ledger | None, pipeline: Pipeline, step: Step) -> Rebui
 
 
 def rebuild(workshop: Workshop, plan: Rebuild, *, command: str = "") -> RebuildResult:
-    """Compute every window anew, and replace the table by what they make together, in one commit."""
+    """Compute every window again, and replace the table with the result in one commit."""
     pipeline, step = plan.pipeline, plan.step
     scope = Scope(plan.hull)
     tags = {"rebuild": step.writes.name}
@@ -170,8 +170,8 @@ def _replayed(job: Job, windows: Iterator[tuple[Job, list[Pinned]]]) -> DataFram
         keys = rows_text(job.step.writes, [{name: row[name] for name in _matched(job)} for row in disputed])
         raise MergeRefused(
             f"{job.step.writes.name}: its windows have several contents for one key, and no version decides:{keys}",
-            safe="the table is as it was",
-            to_go_on="decide in the step which one is right, or choose a version that decides",
+            unchanged="the table is as it was",
+            next_step="decide in the step which one is right, or choose a version that decides",
         )
     result = kept.drop(replay.BROUGHT_BY)
     judge_source(job, result)
@@ -212,5 +212,5 @@ def _together(job: Job, pinned: Sequence[Sequence[Pinned]]) -> list[Pinned]:
 
 
 def _partitions(recorded: Mapping[str, str], job: Job) -> dict[str, str]:
-    """Keep what tells partitions apart; what was seen of many windows has no one fingerprint."""
+    """Keep what tells partitions apart; what was seen of many windows has no single fingerprint."""
     return {key: f"unknown:{job.run}" if key == "window" else text for key, text in recorded.items()}

@@ -32,7 +32,7 @@ _NO_SPACE = 28
 
 
 def is_transient(error: BaseException, declared: tuple[type[BaseException], ...] = ()) -> bool:
-    """Tell whether the same attempt may well succeed later."""
+    """Return whether the same attempt may well succeed later."""
     if isinstance(error, TransientError):
         return True
     if isinstance(error, PermanentError):
@@ -63,7 +63,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _verdict(error: BaseException, declared: tuple[type[BaseException], ...]) -> bool | None:
-    """Tell whether one error is transient; None, if it alone does not say."""
+    """Return whether one error is transient; None, if it alone does not say."""
     if declared and isinstance(error, declared):
         return True
     http = is_transient_http(error)
@@ -98,7 +98,7 @@ def _seconds(text: str) -> float | None:
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Tell whether a disk ran out of space, on the driver or on an executor."""
+    """Return whether a disk ran out of space, on the driver or on an executor."""
     return any(
         (isinstance(link, OSError) and link.errno == _NO_SPACE) or "No space left on device" in str(link)
         for link in _chain(error)

@@ -1,4 +1,4 @@
-"""A run: the stages of a plan, one after the other, each tried as often as its weather needs."""
+"""A run: the stages of a plan, one after the other, each retried after transient errors."""
 
 from __future__ import annotations
 
@@ -146,8 +146,8 @@ def execute(
         result.status = "interrupted"
         result.error = Interrupted(
             f"run {run} of {pipeline.name} was interrupted",
-            safe="finished steps are published, the current one left nothing behind",
-            to_go_on=command or f"run {pipeline.name} again for {scope}",
+            unchanged="finished steps stay published; the interrupted step published nothing",
+            next_step=command or f"run {pipeline.name} again for {scope}",
         )
     except TwiceError as error:
         result.status = "held" if isinstance(error, ScopeHeld) else "failed"
@@ -250,8 +250,8 @@ def run_step(job: Job, try_once: Callable[[Job], Finding] = recorded_attempt) ->
             raise
         raise RetriesExhausted(
             f"step {job.step.name} failed {numbers} times, last: {error.message}",
-            safe=error.safe,
-            to_go_on="run it again later; exit code 75 tells an orchestrator that it may",
+            unchanged=error.unchanged,
+            next_step="run it again later; exit code 75 means that an orchestrator may retry",
         ) from error
     seconds = time.monotonic() - started
     # Of a shadow readers see nothing yet.

@@ -64,21 +64,21 @@ def separability(workshop: Workshop, pipeline: Pipeline, stage: Stage) -> Separa
 
 
 def _proven(job: Job) -> str:
-    """Say why the proof fails, if it does."""
+    """Return why the proof fails, if it does."""
     try:
         return _by_plan(job)
     except NotDeterministic as error:
         return f"non-deterministic: {error.message}"
     except TwiceError as error:
-        return f"cannot be told yet: {error.message}"
+        return f"not known yet: {error.message}"
     except (PySparkException, Py4JError) as error:
-        return f"cannot be told: {str(error).splitlines()[0]}"
+        return f"not known: {str(error).splitlines()[0]}"
     finally:
         job.stores.release(job.session)
 
 
 def _never(step: Step) -> str:
-    """Say what no declaration can change."""
+    """Return what no declaration can change."""
     if step.depends_on_past:
         return "builds on its own past"
     if not isinstance(step.writes.write, Overwrite):
@@ -88,7 +88,7 @@ def _never(step: Step) -> str:
 
 
 def _by_contract(pipeline: Pipeline, step: Step) -> str:
-    """Say what the declarations alone rule out."""
+    """Return what the declarations alone rule out."""
     if step.nondeterministic:
         return f"non-deterministic: {step.nondeterministic}"
     if "window" in step.wants or (step.query is not None and _MARKER.search(step.query)):
@@ -102,7 +102,7 @@ def _by_contract(pipeline: Pipeline, step: Step) -> str:
 
 
 def _cut_apart(pipeline: Pipeline, step: Step, name: str, read: Read) -> str:
-    """Say why the cut of a range is not the union of the cuts of its partitions."""
+    """Return why the cut of a range is not the union of the cuts of its partitions."""
     table, mine = read.table, step.writes.partition
     assert mine is not None  # noqa: S101 - what is overwritten has partitions
     if read.lookback:

@@ -81,8 +81,8 @@ def pools_file(config: Config) -> Path:
     except OSError as error:
         raise EnvironmentProblem(
             f"the pools cannot be written to {folder}: {error.strerror}",
-            safe="nothing was run",
-            to_go_on="make space there, or set TMPDIR to another directory",
+            unchanged="nothing was run",
+            next_step="free some space there, or set TMPDIR to another directory",
         ) from None
     return file
 
@@ -100,7 +100,7 @@ def _private(folder: Path) -> Path:
 
 
 def _submitted() -> bool:
-    """Tell whether spark-submit started this process, and Spark with it."""
+    """Return whether spark-submit started this process, and Spark with it."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
@@ -110,7 +110,7 @@ def check(config: Config) -> None:
         from pyspark.sql import SparkSession
     except ImportError:
         raise EnvironmentProblem(
-            "PySpark is not installed", to_go_on="pip install 'twice[spark]', or run where Spark is"
+            "PySpark is not installed", next_step="pip install 'twice[spark]', or run where Spark is"
         ) from None
     if not _submitted():
         check_ledger(config, config.spark.get("spark.master", _DEFAULTS["spark.master"]))
@@ -123,8 +123,8 @@ def check_ledger(config: Config, master: str) -> None:
     if not master.startswith("local") and config.ledger.startswith("sqlite"):
         raise ConfigError(
             f"profile {config.profile} runs on {master}, but its ledger is a file on one machine",
-            safe="nothing was run",
-            to_go_on='use a ledger that a cluster can share, url = "postgresql://…", or a local master; '
+            unchanged="nothing was run",
+            next_step='use a ledger that a cluster can share, url = "postgresql://…", or a local master; '
             "`twice ledger export` and `import` move what the file holds",
         )
 
@@ -153,8 +153,8 @@ def start(config: Config) -> SparkSession:
         hint = f"; these jars could not be fetched: {', '.join(absent)}" if absent else ""
         raise EnvironmentProblem(
             f"Spark did not start: {str(error).splitlines()[0]}{hint}",
-            safe="nothing was run",
-            to_go_on="twice doctor",
+            unchanged="nothing was run",
+            next_step="twice doctor",
         ) from error
     session.sparkContext.setLogLevel(wanted["spark.log.level"])
     _quiet_pyspark()
@@ -172,7 +172,7 @@ def _quiet_pyspark() -> None:
 
 
 def is_stopped(session: SparkSession) -> bool:
-    """Tell whether the session's Spark was stopped: PySpark then forgets its handle into the JVM."""
+    """Return whether the session's Spark was stopped: PySpark then forgets its handle into the JVM."""
     return session.sparkContext._jsc is None
 
 
@@ -212,12 +212,12 @@ def require_java() -> None:
     if found is None:
         raise EnvironmentProblem(
             f"Spark needs Java {_JAVA} or newer, and there is none on this machine",
-            safe="nothing was run",
-            to_go_on="apt-get install openjdk-17-jre-headless (or brew install openjdk@17), or set JAVA_HOME",
+            unchanged="nothing was run",
+            next_step="apt-get install openjdk-17-jre-headless (or brew install openjdk@17), or set JAVA_HOME",
         )
     if found[1] < _JAVA:
         raise EnvironmentProblem(
             f"Spark needs Java {_JAVA} or newer; {found[0]} is Java {found[1]}",
-            safe="nothing was run",
-            to_go_on="install a newer Java, or point JAVA_HOME to it",
+            unchanged="nothing was run",
+            next_step="install a newer Java, or point JAVA_HOME to it",
         )

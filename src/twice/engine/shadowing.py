@@ -42,9 +42,9 @@ def shadows_of(stores: Stores, steps: Sequence[Step], mark: str) -> dict[str, Ta
             raise UsageError(
                 f"step {step.name} merges into {table.name}: a shadow replaces partitions, and would lose what is "
                 "merged meanwhile",
-                safe="nothing was started",
-                to_go_on=f"twice rebuild {table.name} builds it unseen and publishes it at once; choose the other "
-                "steps with --step",
+                unchanged="nothing was started",
+                next_step=f"twice rebuild {table.name} builds it out of sight and publishes it at once; choose the "
+                "other steps with --step",
             )
         found[table.name] = table.named(_shadowing(stores, table).shadow(table.id, mark))
     return found
@@ -115,7 +115,7 @@ def _begin(
 def _inherit(
     workshop: Workshop, pipeline: Pipeline, step: Step, known: Mapping[Scope, Output], backfill: str, scope: Scope
 ) -> None:
-    """Record what lies around the range as the shadow's own, and what in the range nobody has recorded."""
+    """Record what is around the range as the shadow's own, and what in the range no run has recorded."""
     assert step.shadow_of is not None  # noqa: S101 - a step of a shadowed pipeline
     table, live = step.shadow_of.writes, Live(workshop)
     mine = Target.of(table, scope, pipeline.zone)
@@ -154,7 +154,7 @@ def remove(workshop: Workshop, name: str, mark: str) -> None:
 def _claimed(
     workshop: Workshop, table: Table, patient: Callable[[], bool], *, fences: bool = True
 ) -> Iterator[Heartbeat]:
-    """Keep everybody else from a table, once they have let go of it; without `fences`, from one that has no rows."""
+    """Keep other runs out of a table, once they have released it; without `fences`, out of one that has no rows."""
     ledger, store = workshop.ledger, cast("Store", workshop.stores.source(table))
     while True:
         try:
@@ -181,8 +181,8 @@ def _shadowing(stores: Stores, table: Table) -> Shadowing:
     store = stores.of(table)
     if not isinstance(store, Shadowing):
         raise StoreRefused(
-            f"{table.name}: a {store.abilities.kind} store cannot build a table unseen and swap it in at once",
-            safe="nothing was started",
-            to_go_on="leave --shadow out, or keep the table in a store of type iceberg, delta or sql",
+            f"{table.name}: a {store.abilities.kind} store cannot build a table out of sight and swap it in at once",
+            unchanged="nothing was started",
+            next_step="leave --shadow out, or keep the table in a store of type iceberg, delta or sql",
         )
     return store

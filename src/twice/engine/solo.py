@@ -80,7 +80,7 @@ def _different(job: Job, alone: Job, mine: Digest, theirs: Digest) -> NotSeparab
     return NotSeparable(
         f"step {job.step.name} is not separable: {partition} of {job.step.writes.name} computed alone has the digest "
         f"{mine.text}, computed together with {len(job.units) - 1} more it has {theirs.text}",
-        safe="nothing of the chunk was published",
-        to_go_on=f"declare separable=False at the step {job.step.name}, so that every partition is computed alone, "
+        unchanged="nothing of the chunk was published",
+        next_step=f"declare separable=False at the step {job.step.name}, so that every partition is computed alone, "
         "or keep partitions apart in the step",
     )

@@ -126,8 +126,8 @@ def refuse_null_keys(job: Job, rows: DataFrame, key: Sequence[str]) -> None:
         raise KeyViolation(
             f"{job.step.writes.name}: step {job.step.name} returns rows with a null in the business key "
             f"({', '.join(key)}):{shown}",
-            safe="nothing was published; the last good version stays readable",
-            to_go_on="filter or repair these rows in the step",
+            unchanged="nothing was published; the last good version stays readable",
+            next_step="filter or repair these rows in the step",
         )
 
 
@@ -147,8 +147,8 @@ def require_mergeable(job: Job, source: DataFrame) -> None:
             shown = rows_text(table, [row.asDict(recursive=True) for row in absent])
             raise MergeRefused(
                 f"{table.name}: step {job.step.name} returns rows without a version ({table.write.version}):{shown}",
-                safe="nothing was published",
-                to_go_on="give every row a version, such as the time of its last change",
+                unchanged="nothing was published",
+                next_step="give every row a version, such as the time of its last change",
             )
 
 
@@ -172,8 +172,8 @@ def _one_row_per_key(job: Job, source: DataFrame, matched: list[str]) -> DataFra
         raise MergeRefused(
             f"{table.name}: step {job.step.name} returns several rows for one key with {why}; "
             f"none of them is newer:{rows_text(table, keys)}",
-            safe="nothing was published",
-            to_go_on="decide in the step which one is right, or choose a version that decides",
+            unchanged="nothing was published",
+            next_step="decide in the step which one is right, or choose a version that decides",
         )
     return reduced
 
@@ -197,8 +197,8 @@ def _reused(job: Job, merge: Merge, keys: list[dict[str, object]]) -> MergeRefus
     return MergeRefused(
         f"{table.name}: step {job.step.name} returns rows whose {merge.created} is later than the deletion of their "
         f"key: another thing under a used key, which would take the first one's place:{rows_text(table, keys)}",
-        safe="nothing was published",
-        to_go_on=f"make {merge.created} part of the key, so that each has a row of its own",
+        unchanged="nothing was published",
+        next_step=f"make {merge.created} part of the key, so that each has a row of its own",
     )
 
 
@@ -209,13 +209,13 @@ def _disputed(job: Job, compared: DataFrame, count: int) -> MergeRefused:
         return MergeRefused(
             f"{table.name}: {count} key{'s' if count != 1 else ''} have the same {table.write.version} as the table "
             f"but other content, and another window wrote them:{keys}",
-            safe="nothing was published",
-            to_go_on="raise the version of rows that really changed, or rerun the window that wrote them first",
+            unchanged="nothing was published",
+            next_step="raise the version of rows that really changed, or rerun the window that wrote them first",
         )
     return MergeRefused(
         f"{table.name}: {count} key{'s' if count != 1 else ''} are in the table with other content:{keys}",
-        safe="nothing was published; a key is written once",
-        to_go_on='correct the step, or keep the first content and count the rest: InsertOnly(on_conflict="keep")',
+        unchanged="nothing was published; a key is written once",
+        next_step='correct the step, or keep the first content and count the rest: InsertOnly(on_conflict="keep")',
     )
 
 

@@ -73,7 +73,7 @@ def _is_command(node: Any) -> bool:
 
 
 def _is_plain(node: Any) -> bool:
-    """Tell whether a command only names a query or a setting, in this session."""
+    """Return whether a command only names a query or a setting, in this session."""
     kind = str(node.getClass().getSimpleName())
     return kind == "SetCommand" or (kind == "CreateViewCommand" and str(node.viewType().toString()) == "LocalTempView")
 

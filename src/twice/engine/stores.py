@@ -48,7 +48,7 @@ class Stores:
         return cast("Store", found)
 
     def start_catalogs(self, session: SparkSession, tables: Iterable[Table]) -> None:
-        """Start the catalogs of some tables before threads use them: the first start creates what others find.
+        """Start the catalogs of some tables before threads use them: the first start creates what the next ones find.
 
         A catalog that does not start is reported by the run that uses it.
         """
@@ -103,7 +103,7 @@ def open_store(store: StoreConfig, root: Path) -> Source:
 
 
 def spark_settings(stores: Iterable[StoreConfig], root: Path) -> dict[str, str]:
-    """Return what Spark must be told to reach the stores."""
+    """Return the Spark settings that reach the stores."""
     found: dict[str, str] = {}
     extensions: dict[str, None] = {}
     for store in stores:

@@ -65,7 +65,7 @@ def swap(
 ) -> Finding:
     """Publish a shadow by the protocol's own verbs; done twice, the second time changes nothing.
 
-    `look_again` is called once nobody else can publish, and may refuse the swap; `at_last` right before the commit.
+    `look_again` is called once no other run can publish, and may refuse the swap; `at_last` right before the commit.
     """
     job = job_of(workshop, wanted.pipeline, wanted.stage, run)
     table = job.step.writes
@@ -79,7 +79,7 @@ def swap(
 
 
 def superseded(workshop: Workshop, wanted: Swap) -> bool:
-    """Tell whether a table that is written as a whole was newer than the range when its turn came: nothing was made."""
+    """Return whether a table written as a whole was newer than the range when its turn came: nothing was made."""
     table, window = wanted.step.writes, wanted.stage.scope.window
     if not isinstance(table.write, Whole) or window is None:
         return False
@@ -96,7 +96,7 @@ def built(workshop: Workshop, wanted: Swap) -> dict[Scope, Output]:
         raise StoreRefused(
             f"the shadow of {wanted.step.writes.name} has no {missing[0]}"
             + (f" and {len(missing) - 1} more" if len(missing) > 1 else ""),
-            safe="nothing was swapped",
+            unchanged="nothing was swapped",
         )
     return {partition: known[partition] for partition in target.partitions}
 
@@ -132,7 +132,7 @@ def _publish(job: Job, wanted: Swap, holding: Held, at_last: Callable[[], None])
 
 
 def _is_as_built(job: Job, shadow: Table, known: Mapping[Scope, Output]) -> bool:
-    """Tell from files alone whether the very files that were judged are the ones that are published."""
+    """Return, from files alone, whether exactly the files that were judged are published."""
     if not shadow.id.shadow:  # rows were copied, not files moved
         return False
     target = replace(job.target, table=shadow)
@@ -149,8 +149,8 @@ def _require_as_built(job: Job, staged: Staged, verdict: Verdict) -> None:
             raise StoreRefused(
                 f"the shadow of {job.step.writes.name}, {job.target.name(partition)} is not as it was built: "
                 f"it had {digest.rows} rows, and holds {now.rows} (or others)",
-                safe="nothing was swapped for this table",
-                to_go_on="drop the shadow and build it again",
+                unchanged="nothing was swapped for this table",
+                next_step="drop the shadow and build it again",
             )
 
 

@@ -82,8 +82,8 @@ def undo(
     if streams := sorted({attempt.step for attempt in published} - set(pipeline.steps)):
         raise UsageError(
             f"run {info.id} is of {', '.join(streams)}, and only steps of {pipeline.name} can be undone",
-            safe="nothing was undone",
-            to_go_on=f"a stream's batches are restated: twice stream replay {pipeline.name} --from A --to B",
+            unchanged="nothing was undone",
+            next_step=f"a stream's batches are restated: twice stream replay {pipeline.name} --from A --to B",
         )
     published.sort(key=lambda attempt: list(pipeline.steps).index(attempt.step), reverse=True)
     jobs = [(_job(workshop, pipeline, attempt, info.id), attempt) for attempt in published]
@@ -93,7 +93,7 @@ def undo(
     jobs = [(job, attempt) for job, attempt in jobs if not _undone_before(job, attempt)]
     if not jobs:
         what = f"these tables of run {info.id} have" if steps or tables else f"run {info.id} has"
-        raise UsageError(f"{what} been undone already", safe="nothing was changed")
+        raise UsageError(f"{what} already been undone", unchanged="nothing was changed")
     for job, attempt in jobs:
         _require_untouched(job, attempt, info.id)
     if dry_run:
@@ -115,7 +115,7 @@ def _chosen(
                 raise UsageError(
                     f"run {run} published no {kind} {name!r}; it published: {', '.join(made[kind])}"
                     f"{did_you_mean(name, made[kind])}",
-                    safe="nothing was undone",
+                    unchanged="nothing was undone",
                 )
     if not steps and not tables:
         return jobs, []
@@ -130,7 +130,7 @@ def _chosen(
 
 
 def _no_history(job: Job) -> str:
-    """Say why a table cannot go back; nothing where it can."""
+    """Return why a table cannot go back; nothing where it can."""
     abilities = job.store.abilities
     return "" if abilities.history else f"a {abilities.kind} store keeps no earlier versions"
 
@@ -161,8 +161,8 @@ def _require_history(jobs: Sequence[Job], run: str) -> None:
     others = f"undo the other tables: twice undo {run} {' '.join(rest)}; here " if rest else ""
     raise StoreRefused(
         "; ".join(f"{job.step.writes.name}: {_no_history(job)} to go back to" for job in without),
-        safe="nothing was undone",
-        to_go_on=f"{others}correct the input or the step, and run the date again: its scope is replaced as a whole",
+        unchanged="nothing was undone",
+        next_step=f"{others}correct the input or the step, and run the date again: its scope is replaced as a whole",
     )
 
 
@@ -177,8 +177,8 @@ def _require_untouched(job: Job, attempt: AttemptInfo, run: str) -> None:
             by = f"run {output.run}" if output is not None and as_recorded else "another writer"
             raise StoreRefused(
                 f"{job.step.writes.name}, {job.target.name(partition)} was changed by {by} after run {run}",
-                safe="nothing was undone",
-                to_go_on="undo the later run first, or run the date again",
+                unchanged="nothing was undone",
+                next_step="undo the later run first, or run the date again",
             )
     _before(job, attempt)
 
@@ -191,7 +191,7 @@ def _published(job: Job, attempt: AttemptInfo) -> list[Scope]:
 
 
 def _undone_before(job: Job, attempt: AttemptInfo) -> bool:
-    """Tell whether the scope has gone back already, by an earlier undo of the same run."""
+    """Return whether the scope has gone back already, by an earlier undo of the same run."""
     now = job.store.files(job.session, job.target, job.store.version(job.session, job.step.writes))
     known = known_outputs(job)
     outputs = [known.get(partition) for partition in _published(job, attempt)]
@@ -201,7 +201,7 @@ def _undone_before(job: Job, attempt: AttemptInfo) -> bool:
 
 
 def _made_by(job: Job, attempt: AttemptInfo, partition: Scope, output: Output, files: str) -> bool:
-    """Tell whether a partition is as the attempt left it; a later run that changed nothing may have recorded it."""
+    """Return whether a partition is as the attempt left it; a later run that changed nothing may have recorded it."""
     if output.token == attempt.token:
         return True
     return attempt.version is not None and job.store.files(job.session, job.target, attempt.version)[partition] == files

@@ -9,7 +9,7 @@ from twice.errors import NotSeparable
 
 
 class Vouch:
-    """One comparison for all chunks of a step in this process; whoever comes meanwhile waits for its end."""
+    """One comparison for all chunks of a step in this process; a chunk that comes meanwhile waits for its end."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -20,11 +20,11 @@ class Vouch:
     def once(self, compare: Callable[[], bool]) -> None:
         """Compare, unless another chunk did so: found right it holds for all, found wrong it holds for all, too.
 
-        A comparison that returns False had nothing to compare, and speaks for nobody.
+        A comparison that returns False had nothing to compare, and counts for no other chunk.
         """
         with self._lock:
             if (before := self._refused) is not None:
-                raise NotSeparable(before.message, safe=before.safe, to_go_on=before.to_go_on)
+                raise NotSeparable(before.message, unchanged=before.unchanged, next_step=before.next_step)
             if self.given:
                 return
             try:

@@ -32,7 +32,7 @@ def watched(session: SparkSession) -> Iterator[list[str]]:
 
 
 def _seen(call: Call) -> str:
-    """Say what a call would do at once, if it would; views and settings end with the session."""
+    """Return what a call would do at once, if it would; views and settings end with the session."""
     if call.kind == "expression":
         return ""
     if call.kind == "statement":

@@ -1,4 +1,4 @@
-"""Backfills: who works on them, what others want of them, and how they ended.
+"""Backfills: which processes work on them, what they were asked to do, and how they ended.
 
 running ◀──resume── paused        running ──Ctrl-C, or its process died──▶ interrupted, lost ──resume──▶ running
 running ──▶ done, partly (something failed), cancelled
@@ -100,7 +100,7 @@ class Backfills(Book):
             if shadow is not None and shadow.state != "building":
                 raise UsageError(f"the shadow of backfill {backfill} is {shadow.state}: nothing can be added to it")
             if row.status not in OPEN_STATES and not unseen:
-                raise UsageError(f"backfill {backfill} has ended: it is {row.status}", to_go_on="start a new one")
+                raise UsageError(f"backfill {backfill} has ended: it is {row.status}", next_step="start a new one")
             refuse_overlap(connection, now, scope_of(row), json.loads(row.tables), but=backfill)
             values: dict[str, object] = {"status": "running", "error": "", "finished_at": None}
             changed = _changed(row, code)
@@ -142,7 +142,7 @@ class Backfills(Book):
                 connection.execute(sa.update(backfills).where(backfills.c.id == backfill).values(**values))
 
     def finish_backfill(self, backfill: str, status: str, error: str = "") -> bool:
-        """End a backfill; the first end counts, and tells the caller so."""
+        """End a backfill; only the first end counts. Return whether this was it."""
         if status not in BACKFILL_ENDS:
             raise UsageError(f"a backfill does not end as {status!r}, but as one of {', '.join(sorted(BACKFILL_ENDS))}")
         with self._write() as connection:
@@ -158,7 +158,7 @@ class Backfills(Book):
         self._switch(backfill, "running", "paused")
 
     def unpause_backfill(self, backfill: str) -> None:
-        """Let the processes that wait go on."""
+        """Let the waiting processes continue."""
         self._switch(backfill, "paused", "running")
 
     def cancel_backfill(self, backfill: str) -> None:
@@ -166,7 +166,7 @@ class Backfills(Book):
         with self._write() as connection:
             row = _row(connection, backfill)
             if row.status not in OPEN_STATES:
-                raise UsageError(f"backfill {backfill} has ended already: it is {row.status}")
+                raise UsageError(f"backfill {backfill} has already ended: it is {row.status}")
             now = self._now(connection)
             connection.execute(
                 sa.update(backfills).where(backfills.c.id == backfill).values(status="cancelled", finished_at=now)
@@ -212,10 +212,10 @@ class Backfills(Book):
             rows = connection.execute(query.order_by(backfills.c.id).limit(6)).all() if wanted else []
             rows = [row for row in rows if row.id == wanted] or rows
             if not rows:
-                raise UsageError(f"no backfill begins with {backfill!r}", to_go_on="twice backfill list")
+                raise UsageError(f"no backfill begins with {backfill!r}", next_step="twice backfill list")
             if len(rows) > 1:
                 names = ", ".join(row.id for row in rows[:5]) + (", …" if len(rows) > 5 else "")
-                raise UsageError(f"several backfills begin with {backfill!r}: {names}", to_go_on="give more of the id")
+                raise UsageError(f"several backfills begin with {backfill!r}: {names}", next_step="give more of the id")
             return _info(connection, rows[0], self._now(connection))
 
     def _switch(self, backfill: str, before: str, after: str) -> None:
@@ -234,8 +234,8 @@ def _row(connection: sa.Connection, backfill: str, *, lock: bool = False) -> Any
     if row is None:
         raise LedgerError(
             f"backfill {backfill} is not in the ledger",
-            safe="nothing was changed",
-            to_go_on="an older ledger may have been put in its place meanwhile: twice backfill list",
+            unchanged="nothing was changed",
+            next_step="the ledger may have been replaced by an older one: twice backfill list",
         )
     return row
 
@@ -243,10 +243,10 @@ def _row(connection: sa.Connection, backfill: str, *, lock: bool = False) -> Any
 def at_work(backfill: str, owners: Sequence[Owner], option: str) -> UsageError:
     """Build the error of a wish that processes at work cannot follow."""
     return UsageError(
-        f"{option} is not for a backfill that others work on: {backfill} is at work on {', '.join(map(str, owners))}, "
-        "with the code and the chunks that they know",
-        safe="nothing was changed; they go on",
-        to_go_on=f"end them with Ctrl-C, or wait for them; then twice backfill resume {backfill} {option}",
+        f"{option} cannot be used while other processes work on backfill {backfill}: "
+        f"{', '.join(map(str, owners))}, with the code and the chunks that they started with",
+        unchanged="nothing was changed; those processes continue",
+        next_step=f"end them with Ctrl-C, or wait for them; then twice backfill resume {backfill} {option}",
     )
 
 

@@ -207,7 +207,7 @@ class Chunks(Book):
             return True
 
     def give_up_waiting(self, backfill: str, stage: int, state: str, error: str) -> int:
-        """End all chunks of a stage that nobody has taken."""
+        """End all chunks of a stage that no process has taken."""
         with self._write() as connection:
             waiting = (chunks.c.backfill == backfill, chunks.c.stage == stage, chunks.c.state == "waiting")
             values = {"state": state, "error": storable(error), "finished_at": self._now(connection)}

@@ -15,7 +15,7 @@ _MICROSECONDS = sa.text("SELECT CAST(extract(epoch FROM clock_timestamp()) * 100
 
 
 class Clock(Protocol):
-    """Anything that tells the time as an aware UTC datetime."""
+    """Anything that returns the time as an aware UTC datetime."""
 
     def now(self) -> datetime: ...
 
@@ -43,7 +43,7 @@ class ServerClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to, for tests.
+    """A clock that moves only on demand, for tests.
 
     >>> clock = ManualClock(datetime(2026, 4, 25, tzinfo=timezone.utc))
     >>> clock.advance(timedelta(minutes=1))

@@ -1,4 +1,4 @@
-"""What code fingerprints are made of: kept once, so that a change of code can be named."""
+"""What code fingerprints are made of: kept once, so that a code change can be named."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Codes(Book):
             insert_missing(connection, codes, [{"id": code, "parts": to_text(dict(parts))}])
 
     def code_parts(self, code: str) -> dict[str, str] | None:
-        """Return what a code is made of; None if nobody kept it."""
+        """Return what a code is made of; None if it was not kept."""
         with self._read() as connection:
             text = connection.scalar(sa.select(codes.c.parts).where(codes.c.id == code))
         return None if text is None else dict(json.loads(text))

@@ -91,7 +91,7 @@ class Costs(Book):
             return sorted(connection.scalars(query.distinct()))
 
     def has_attempts(self) -> bool:
-        """Tell whether anything has run yet."""
+        """Return whether anything has run yet."""
         with self._read() as connection:
             return connection.execute(sa.select(attempts.c.id).limit(1)).first() is not None
 

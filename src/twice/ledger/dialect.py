@@ -30,7 +30,7 @@ class Database(ABC):
 
     @abstractmethod
     def look(self, *, create: bool) -> bool:
-        """Tell whether there may be a ledger; make the place for one if asked to."""
+        """Return whether there may be a ledger; make the place for one if asked to."""
 
     @abstractmethod
     def read(self) -> AbstractContextManager[sa.Connection]:
@@ -79,9 +79,9 @@ class Database(ABC):
     def copy_to(self, file: Path) -> None:
         """Write a copy of the whole database to a file."""
         raise LedgerError(
-            f"{self.shown} is no file that could be copied to {file}",
-            safe="nothing was written",
-            to_go_on="back a Postgres ledger up with pg_dump, or write it to a file with `twice ledger export`",
+            f"{self.shown} is not a file, so it cannot be copied to {file}",
+            unchanged="nothing was written",
+            next_step="back a Postgres ledger up with pg_dump, or write it to a file with `twice ledger export`",
         )
 
     @contextmanager
@@ -101,7 +101,7 @@ def insert_missing(connection: sa.Connection, table: sa.Table, rows: Sequence[Ma
 
 
 def insert_new(connection: sa.Connection, table: sa.Table, row: Mapping[str, object]) -> bool:
-    """Insert a row unless its key is already there; tell whether it was new."""
+    """Insert a row unless its key exists; return whether it was new."""
     first = next(iter(table.primary_key.columns))
     # Not the number of rows that the driver reports: with ON CONFLICT it is not reliable.
     return connection.execute(_insert(connection, table).returning(first), row).first() is not None

@@ -183,7 +183,7 @@ class Effects(Book):
             if len(subjects) > 1:
                 raise UsageError(f"{len(subjects)} effects have keys that begin with {key}: give more of it")
             if not subjects:
-                raise UsageError(f"no effect has the key {key}", to_go_on="twice effects list")
+                raise UsageError(f"no effect has the key {key}", next_step="twice effects list")
             query = sa.select(effects).where(effects.c.subject == subjects.pop())
             rows = connection.execute(query.order_by(effects.c.generation.desc())).all()
         return [EffectRecord.of(row, now) for row in rows]
@@ -204,7 +204,7 @@ class Effects(Book):
                 held = f", and {seen.owner} works on it" if seen.owner else ""
                 raise UsageError(
                     f"effect {seen.key} is {seen.state}{held}: unknown, failed, dead or outdated ones can be resolved",
-                    safe="nothing was changed",
+                    unchanged="nothing was changed",
                 )
             else:
                 values |= {"state": state, "claim": None, "expires_at": None}

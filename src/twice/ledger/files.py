@@ -39,16 +39,16 @@ def _name(partial: Path, path: Path, what: str) -> None:
 
 def _taken(path: Path, what: str) -> UsageError:
     return UsageError(
-        f"{path} exists already; {'an' if what[0] in 'aeiou' else 'a'} {what} overwrites nothing",
-        safe="the file was left as it is",
-        to_go_on=f"give the {what} another name",
+        f"{path} already exists; {'an' if what[0] in 'aeiou' else 'a'} {what} overwrites nothing",
+        unchanged="the file was left as it is",
+        next_step=f"give the {what} another name",
     )
 
 
 def not_written(path: Path, what: str, why: str) -> LedgerError:
-    """Say that a file could not be written."""
+    """Return the error of a file that could not be written."""
     return LedgerError(
         f"the {what} {path} cannot be written: {why}",
-        safe="the ledger is as it was, and no half file was left",
-        to_go_on="choose a directory with space that this user may write to",
+        unchanged="the ledger is as it was, and no half file was left",
+        next_step="choose a directory with space that this user may write to",
     )

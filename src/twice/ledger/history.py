@@ -1,4 +1,4 @@
-"""What earlier runs of one step tell a planner: how long they took, and which windows a merge has seen."""
+"""What earlier runs of one step show a planner: how long they took, and which windows a merge has seen."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Holdings(Book):
     def newest_attempts(self, pipeline: str, step: str, window: Window) -> list[LastAttempt]:
         """List the newest attempt for each scope that touches a window, oldest first.
 
-        A `running` one is what was written down: whether its process lives is `last_attempts`' to tell. Attempts
+        A `running` one is what was recorded: whether its process lives, `last_attempts` returns. Attempts
         that only accepted code are left out: they say nothing about a partition's content. So are swaps: one that
         failed left the partitions as they were, and what one published is recorded.
         """

@@ -160,7 +160,7 @@ def _old_runs(before: datetime) -> sa.Select[tuple[object]]:
 
 
 def _old_backfills(before: datetime) -> sa.Select[tuple[object]]:
-    """Name the backfills that nobody has worked on for long; their chunks go with them."""
+    """Name the backfills that no process has worked on for long; their chunks go with them."""
     heard = sa.exists().where(workers.c.backfill == backfills.c.id, workers.c.expires_at >= before)
     last = sa.func.coalesce(backfills.c.finished_at, backfills.c.started_at)
     # What is left of a shadow is found by its backfill only.

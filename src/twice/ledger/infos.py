@@ -18,7 +18,7 @@ def _iso(instant: datetime | None) -> str | None:
 
 @dataclass(frozen=True)
 class LeaseInfo:
-    """A claim that is not closed: `live`, `expired` (nobody took it yet) or `taken` (not settled yet)."""
+    """A claim that is not closed: `live`, `expired` (not taken over yet) or `taken` (not settled yet)."""
 
     table: str
     scopes: tuple[Scope, ...]

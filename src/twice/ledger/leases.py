@@ -99,7 +99,7 @@ class Leases(Book):
             return changed.rowcount == 1
 
     def holds(self, claim: Claim) -> bool:
-        """Tell whether nobody took the claim over and it has not ended; a mere expiry takes nothing away."""
+        """Return whether the claim was neither taken over nor ended; expiry alone takes nothing away."""
         with self._read() as connection:
             return connection.scalar(sa.select(claims.c.id).where(*_held_by(claim))) is not None
 
@@ -119,7 +119,7 @@ class Leases(Book):
             row = _find(connection, table, token)
             if row is None or row.state not in OPEN:
                 ended = "there is no such lease" if row is None else f"it was {row.state} and holds nothing"
-                raise UsageError(f"lease {token} of {table}: {ended}", to_go_on="twice leases")
+                raise UsageError(f"lease {token} of {table}: {ended}", next_step="twice leases")
             _take(connection, row, self._now(connection))
         return _abandoned(row)
 
@@ -179,8 +179,8 @@ def keep(connection: sa.Connection, claim: Claim, **values: object) -> None:
     scope = ", ".join(str(scope) for scope in claim.scopes[:3]) + (", …" if len(claim.scopes) > 3 else "")
     raise LeaseLost(
         f"this run no longer holds {claim.table} {scope}: its claim (token {claim.token}) is {state}",
-        safe="nothing was recorded; whoever took over decides what the table holds",
-        to_go_on="look at `twice leases`, then run again",
+        unchanged="nothing was recorded; the run that took over decides what the table holds",
+        next_step="look at `twice leases`, then run again",
     )
 
 
@@ -223,7 +223,7 @@ def _overlap(ours: Sequence[Scope], theirs: Sequence[Scope]) -> bool:
 
 
 def _hull(scopes: Sequence[Scope]) -> Scope:
-    """The smallest scope without dimensions around all of them: long claims are told apart at a glance."""
+    """The smallest scope without dimensions around all of them: it keeps long claims readable."""
     windows = [scope.window for scope in scopes if scope.window]
     if len(windows) < len(scopes):
         return Scope(None)
@@ -241,7 +241,7 @@ def _held(table: str, wanted: Sequence[Scope], row: Any) -> ScopeHeld:
     return ScopeHeld(
         f"{table} {scope} is held by {run} on {row.host} (pid {row.pid}), token {row.token}, "
         f"since {row.since:%Y-%m-%d %H:%M:%S}Z, until {row.expires_at:%H:%M:%S}Z unless renewed",
-        safe="nothing was claimed and nothing was changed",
-        to_go_on="wait for it with --wait SECONDS; if that process is gone the lease ends by itself; "
+        unchanged="nothing was claimed and nothing was changed",
+        next_step="wait for it with --wait SECONDS; if that process is gone the lease ends by itself; "
         "`twice leases` lists them all and can release one",
     )

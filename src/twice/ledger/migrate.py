@@ -35,14 +35,14 @@ def revision_of(database: Database) -> str | None:
 
 
 def _revision(connection: sa.Connection, database: Database) -> str | None:
-    """Return the ledger's revision, None for a new one; refuse what is no ledger or a newer one."""
+    """Return the ledger's revision, None for a new one; refuse what is not a ledger, or a newer one."""
     names = database.tables(connection)
     if VERSION_TABLE not in names:
         if names:
             raise LedgerError(
                 f"{database.place} is a database of something else: it holds {', '.join(sorted(names)[:5])}",
-                safe="it was left as it is",
-                to_go_on=f"give the ledger {database.own}",
+                unchanged="the ledger was left as it is",
+                next_step=f"give the ledger {database.own}",
             )
         return None
     found = connection.scalar(sa.select(sa.column("version_num")).select_from(sa.table(VERSION_TABLE)))
@@ -50,18 +50,18 @@ def _revision(connection: sa.Connection, database: Database) -> str | None:
         raise LedgerError(
             f"the ledger {database.place} was written by a newer twice (its tables are at {found}, "
             f"this one knows {REVISIONS[-1]})",
-            safe="the ledger was left as it is",
-            to_go_on="pip install --upgrade twice",
+            unchanged="the ledger was left as it is",
+            next_step="pip install --upgrade twice",
         )
     return str(found)
 
 
 def no_ledger(database: Database) -> LedgerError:
-    """Say that there is nothing to read."""
+    """Return the error of a ledger that does not exist."""
     return LedgerError(
         f"there is no ledger at {database.place}",
-        safe="nothing was created",
-        to_go_on="run a pipeline first, or check `ledger` in twice.toml",
+        unchanged="nothing was created",
+        next_step="run a pipeline first, or check `ledger` in twice.toml",
     )
 
 

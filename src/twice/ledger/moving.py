@@ -71,7 +71,7 @@ class Moving(Book):
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
         except UnicodeDecodeError:
-            raise UsageError(f"{path} is no export of a ledger: it is no text") from None
+            raise UsageError(f"{path} is not an export of a ledger: it is not text") from None
 
     def _import(self, export: _Export, progress: Progress) -> MoveReport:
         done, total = 0, sum(export.rows.values())
@@ -98,8 +98,8 @@ class Moving(Book):
         raise UsageError(
             f"the ledger {self.url} is not empty: it holds {there['runs']} runs and {there['outputs']} outputs, "
             f"and not those of {export.path}",
-            safe="the ledger was left as it is",
-            to_go_on="import into a ledger of its own: another file, another database, or another ?schema=",
+            unchanged="the ledger was left as it is",
+            next_step="import into a ledger of its own: another file, another database, or another ?schema=",
         )
 
 
@@ -113,15 +113,15 @@ class _Export:
         header = self._next()
         if header is None or header.get("twice_ledger") != FORMAT:
             raise UsageError(
-                f"{path} is no export of a ledger that this twice understands",
-                safe="nothing was changed",
-                to_go_on="write one with `twice ledger export FILE`",
+                f"{path} is not an export that this version of twice understands",
+                unchanged="nothing was changed",
+                next_step="write one with `twice ledger export FILE`",
             )
         if header.get("revision") != REVISIONS[-1]:
             raise UsageError(
                 f"{path} was written for tables at {header.get('revision')}, this twice has {REVISIONS[-1]}",
-                safe="nothing was changed",
-                to_go_on="bring the ledger that it came from up to date with `twice ledger migrate`, and export again",
+                unchanged="nothing was changed",
+                next_step="bring the ledger that it came from up to date with `twice ledger migrate`, and export again",
             )
         rows = header.get("rows")
         if not isinstance(rows, dict) or rows.keys() != metadata.tables.keys():
@@ -133,18 +133,18 @@ class _Export:
         while (line := self._next()) is not None:
             name = next(iter(line), "")
             if len(line) != 1 or name not in found:
-                raise self.refusal("it is no row of a ledger's table")
+                raise self.refusal("it is not a row of a ledger's table")
             found[name] += 1
             yield name, self._checked(metadata.tables[name], line[name])
         if found != self.rows:
             raise self.refusal(f"the file ends early: {sum(found.values())} rows of {sum(self.rows.values())}")
 
     def refusal(self, why: str) -> UsageError:
-        """Say what is wrong with the file, and where."""
+        """Return what is wrong with the file, and where."""
         return UsageError(
             f"{self.path}, line {self._line}: {why}",
-            safe="nothing was changed",
-            to_go_on="export the ledger again; do not change the file by hand",
+            unchanged="nothing was changed",
+            next_step="export the ledger again; do not change the file by hand",
         )
 
     def _next(self) -> dict[str, Any] | None:
@@ -157,7 +157,7 @@ class _Export:
         except ValueError:
             raise self.refusal("it is not JSON, or cut off") from None
         if not isinstance(line, dict):
-            raise self.refusal("it is no JSON object")
+            raise self.refusal("it is not a JSON object")
         return line
 
     def _checked(self, table: sa.Table, row: Any) -> dict[str, Any]:
@@ -169,7 +169,7 @@ class _Export:
                 continue
             # bool is an int to Python, not to a database.
             if type(value) is not _plain_type(column).python_type or not _readable(column, value):
-                raise self.refusal(f"{value!r} is no {table.name}.{column.name}")
+                raise self.refusal(f"{value!r} is not a value of {table.name}.{column.name}")
         return row
 
 

@@ -87,12 +87,12 @@ def open_ledger(
 
 
 def find_ledger(url: str, *, clock: Clock | None = None) -> Ledger | None:
-    """Open a ledger if there is one: a project that never ran has none, which is no error."""
+    """Open a ledger if there is one: a project that never ran has none, which is not an error."""
     return _open(database_of(url), clock, create=False)
 
 
 def revision_at(url: str) -> Revision:
-    """Tell how far the tables at a URL are; nothing is changed."""
+    """Return how far the tables at a URL are migrated; nothing is changed."""
     database = database_of(url)
     return Revision(database.shown, revision_of(database), REVISIONS[-1])
 
@@ -102,18 +102,18 @@ def database_of(url: str, busy_seconds: float = BUSY_SECONDS) -> Database:
     try:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):  # a port that is none, for example: the text may hold a password
-        raise UsageError("the ledger's URL cannot be read", to_go_on=_WRITE) from None
+        raise UsageError("the ledger's URL cannot be read", next_step=_WRITE) from None
     if "@" in (parsed.host or ""):
-        raise UsageError("the ledger's URL has an @ too many", to_go_on="write an @ in the password as %40")
+        raise UsageError("the ledger's URL has one @ too many", next_step="write an @ in the password as %40")
     kind = parsed.get_backend_name()
     if kind in ("postgres", "postgresql"):
         return PostgresDatabase(parsed, busy_seconds)
     if kind != "sqlite":
-        raise UsageError(f"a ledger cannot live in {kind!r}", to_go_on=_WRITE)
+        raise UsageError(f"a ledger cannot live in {kind!r}", next_step=_WRITE)
     if parsed.host or parsed.query or not parsed.database or parsed.database.startswith((":", "file:")):
         raise UsageError(
             "a SQLite ledger needs a file of its own: sqlite:///relative/path or sqlite:////absolute/path",
-            to_go_on=_WRITE,
+            next_step=_WRITE,
         )
     # Absolute now: the process may change its directory later.
     return SqliteDatabase(Path(parsed.database).absolute(), busy_seconds)

@@ -32,6 +32,6 @@ def refuse_overlap(connection: sa.Connection, now: datetime, scope: Scope, table
             end = "" if swapping else f"; or end it with twice backfill cancel {row.id}"
             raise ScopeHeld(
                 f"{shared[0]} {scope} overlaps with backfill {row.id} ({scope_of(row)}), {what} on {owners[0]}",
-                safe="nothing was started",
-                to_go_on=f"twice backfill {'show' if swapping else 'watch'} {row.id}{end}",
+                unchanged="nothing was started",
+                next_step=f"twice backfill {'show' if swapping else 'watch'} {row.id}{end}",
             )

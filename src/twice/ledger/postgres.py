@@ -51,7 +51,7 @@ class PostgresDatabase(Database):
         if url.drivername not in _DRIVERS:
             raise UsageError(
                 f"a ledger in Postgres is reached with psycopg, not as {url.drivername!r}",
-                to_go_on="write postgresql://user@host/database in twice.toml",
+                next_step="write postgresql://user@host/database in twice.toml",
             )
         self.schema = _schema_of(url)
         url = url.set(drivername="postgresql+psycopg").difference_update_query(["schema"])
@@ -81,8 +81,8 @@ class PostgresDatabase(Database):
         except ImportError:
             raise EnvironmentProblem(
                 f"the ledger {self.shown} needs psycopg, which is not installed",
-                safe="nothing was run",
-                to_go_on="pip install 'twice[postgres]'",
+                unchanged="nothing was run",
+                next_step="pip install 'twice[postgres]'",
             ) from None
         _forget_after_fork(self.engine)
         self._settings = {
@@ -97,7 +97,7 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """One transaction that sees one state of the ledger, and keeps nobody waiting."""
+        """One transaction that sees one state of the ledger, and makes no other transaction wait."""
         with self.explained(), self.engine.connect() as connection:
             connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
@@ -161,7 +161,7 @@ def _schema_of(url: sa.URL) -> str:
     if not isinstance(schema, str) or not 0 < len(schema.encode()) <= 63 or "\0" in schema or schema[:3] == "pg_":
         raise UsageError(
             "schema in the ledger's URL must be one name of at most 63 bytes that does not begin with pg_",
-            to_go_on="write postgresql://user@host/database?schema=name in twice.toml",
+            next_step="write postgresql://user@host/database?schema=name in twice.toml",
         )
     return schema
 

@@ -1,4 +1,4 @@
-"""Postgres' words turned into ours: what happened to the ledger, what is safe, what to do."""
+"""Postgres' words turned into ours: what happened to the ledger, what is unchanged, what to do."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from twice.errors import LedgerBusy, LedgerError
 _AS_IT_WAS = "the ledger is as it was before; nothing was recorded"
 _UNKNOWN = "whether the last transaction was recorded is looked up by the next run"
 
-# What begins the server's code; then our error, its message, what is safe, and how to go on.
+# What begins the server's code; then our error, its message, what is unchanged, and what to do next.
 _BY_CODE: tuple[tuple[tuple[str, ...], type[LedgerError], str, str, str], ...] = (
     (
         ("55P03", "57014"),
         LedgerBusy,
-        "the ledger {url} is busy: others kept it locked for too long",
+        "the ledger {url} is busy: other processes kept it locked for too long",
         _AS_IT_WAS,
         "run the same command again; if it stays so, find who holds it: SELECT * FROM pg_stat_activity",
     ),
@@ -108,21 +108,23 @@ _BY_WORDS: tuple[tuple[tuple[str, ...], type[LedgerError], str, str, str], ...] 
 
 
 def explain(code: str | None, said: str, url: str, schema: str) -> LedgerError:
-    """Return the error that tells a user what the server's code, or the driver's words, mean."""
+    """Return the error that explains the server's code, or the driver's message."""
     # The first line says it; the others repeat it for every address of the host.
     words = {"url": url, "schema": schema, "said": (said.splitlines() or ["no reason given"])[0].strip()}
     if code is not None:
-        for codes, kind, message, safe, to_go_on in _BY_CODE:
+        for codes, kind, message, unchanged, next_step in _BY_CODE:
             if code.startswith(codes):
-                return kind(message.format(**words), safe=safe, to_go_on=to_go_on.format(**words))
+                return kind(message.format(**words), unchanged=unchanged, next_step=next_step.format(**words))
         return LedgerError(
-            f"the ledger {url} could not be used: {words['said']} ({code})", safe=_AS_IT_WAS, to_go_on="twice doctor"
+            f"the ledger {url} could not be used: {words['said']} ({code})",
+            unchanged=_AS_IT_WAS,
+            next_step="twice doctor",
         )
-    for marks, kind, message, safe, to_go_on in _BY_WORDS:
+    for marks, kind, message, unchanged, next_step in _BY_WORDS:
         if any(mark in said.lower() for mark in marks):
-            return kind(message.format(**words), safe=safe, to_go_on=to_go_on)
+            return kind(message.format(**words), unchanged=unchanged, next_step=next_step)
     return LedgerBusy(
         f"the ledger {url} cannot be reached: {words['said']}",
-        safe="nothing was changed",
-        to_go_on="check host and port of the ledger in twice.toml, and that the server runs; then run again",
+        unchanged="nothing was changed",
+        next_step="check host and port of the ledger in twice.toml, and that the server runs; then run again",
     )

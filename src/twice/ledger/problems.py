@@ -1,4 +1,4 @@
-"""SQLite's words turned into ours: what happened to the ledger, what is safe, what to do."""
+"""SQLite's words turned into ours: what happened to the ledger, what is unchanged, what to do."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from twice.ledger.redaction import redact
 
 _AS_IT_WAS = "the ledger is as it was before; nothing was recorded"
 
-# What SQLite says; then our error, its message, what is safe, and how to go on.
+# What SQLite says; then our error, its message, what is unchanged, and what to do next.
 _KNOWN: tuple[tuple[str, type[LedgerError], str, str, str], ...] = (
     (
         "locked",
         LedgerBusy,
-        "the ledger {path} is busy: others kept it locked for too long",
+        "the ledger {path} is busy: other processes kept it locked for too long",
         _AS_IT_WAS,
         "run the same command again; if it stays so, find who holds it: fuser -v {path}",
     ),
@@ -28,7 +28,7 @@ _KNOWN: tuple[tuple[str, type[LedgerError], str, str, str], ...] = (
     (
         "not a database",
         LedgerError,
-        "{path} is not a ledger: it is no SQLite database",
+        "{path} is not a ledger: it is not a SQLite database",
         "the file was left as it is",
         "name another path as the ledger in twice.toml, or put a backup in its place",
     ),
@@ -37,7 +37,7 @@ _KNOWN: tuple[tuple[str, type[LedgerError], str, str, str], ...] = (
         LedgerError,
         "the ledger {path} is damaged",
         "the file was left as it is",
-        "put a backup in its place: tokens go on from what the tables know",
+        "put a backup in its place: tokens continue from those in the tables",
     ),
     (
         "readonly",
@@ -64,11 +64,11 @@ _KNOWN: tuple[tuple[str, type[LedgerError], str, str, str], ...] = (
 
 
 def explain(problem: str, path: Path) -> LedgerError:
-    """Return the error that tells a user what SQLite's message means."""
-    for words, kind, message, safe, to_go_on in _KNOWN:
+    """Return the error that explains SQLite's message."""
+    for words, kind, message, unchanged, next_step in _KNOWN:
         if words in problem.lower():
             names = {"path": path, "parent": path.parent}
-            return kind(message.format(**names), safe=safe, to_go_on=to_go_on.format(**names))
+            return kind(message.format(**names), unchanged=unchanged, next_step=next_step.format(**names))
     return LedgerError(
-        f"the ledger {path} could not be used: {redact(problem)}", safe=_AS_IT_WAS, to_go_on="twice doctor"
+        f"the ledger {path} could not be used: {redact(problem)}", unchanged=_AS_IT_WAS, next_step="twice doctor"
     )

@@ -158,7 +158,7 @@ class Publishing(Book):
         connection.execute(sa.insert(outputs), rows)
 
     def _recorded_before(self, connection: sa.Connection, claim: Claim, attempt: int) -> bool:
-        """Tell whether this very record was committed and only its acknowledgement was lost."""
+        """Return whether this very record was committed and only its acknowledgement was lost."""
         found = sa.select(claims.c.id).where(
             claims.c.table_name == claim.table,
             claims.c.token == claim.token,

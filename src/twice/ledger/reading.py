@@ -38,7 +38,7 @@ _WITH_CLAIM = (
 
 
 class Reading(Book):
-    """The part of the ledger that tells what happened."""
+    """The part of the ledger that returns what happened."""
 
     def runs(self, *, pipeline: str | None = None, limit: int = 50) -> list[RunInfo]:
         """List runs, newest first."""
@@ -52,16 +52,16 @@ class Reading(Book):
         """Return one run by its id, or by the beginning of it if no other run begins so."""
         wanted = run.strip().lower()
         if not wanted:
-            raise UsageError("a run needs an id", to_go_on="twice runs")
+            raise UsageError("a run needs an id", next_step="twice runs")
         query = sa.select(runs).where(runs.c.id.startswith(wanted, autoescape=True))
         with self._read() as connection:
             rows = connection.execute(query.order_by(runs.c.id).limit(6)).all()
             rows = [row for row in rows if row.id == wanted] or rows
             if not rows:
-                raise UsageError(f"no run begins with {run!r}", to_go_on="twice runs")
+                raise UsageError(f"no run begins with {run!r}", next_step="twice runs")
             if len(rows) > 1:
                 names = ", ".join(row.id for row in rows[:5]) + (", …" if len(rows) > 5 else "")
-                raise UsageError(f"several runs begin with {run!r}: {names}", to_go_on="give more of the id")
+                raise UsageError(f"several runs begin with {run!r}: {names}", next_step="give more of the id")
             return self._infos(connection, rows)[0]
 
     def attempts(self, pipeline: str, window: Window | None = None) -> list[AttemptInfo]:

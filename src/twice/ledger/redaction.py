@@ -55,7 +55,7 @@ def _hidden(found: re.Match[str]) -> str:
 
 
 def is_secret_name(name: str) -> bool:
-    """Tell whether a name is that of a secret.
+    """Return whether a name is that of a secret.
 
     >>> is_secret_name("AWS_SECRET_ACCESS_KEY"), is_secret_name("api_key"), is_secret_name("sort_key")
     (True, True, False)

@@ -168,8 +168,8 @@ class Runs(Book):
             if run is None:
                 raise LedgerError(
                     f"attempt {attempt} is not in the ledger {self.url}",
-                    safe="nothing was recorded",
-                    to_go_on="an older ledger may have been put in its place meanwhile: run again",
+                    unchanged="nothing was recorded",
+                    next_step="the ledger may have been replaced by an older one: run again",
                 )
             end_attempt(
                 connection,
@@ -188,8 +188,8 @@ class Runs(Book):
         if pipeline is None:
             raise LedgerError(
                 f"run {run} is not in the ledger {self.url}",
-                safe="nothing was recorded",
-                to_go_on="an older ledger may have been put in its place meanwhile: run again",
+                unchanged="nothing was recorded",
+                next_step="the ledger may have been replaced by an older one: run again",
             )
         return str(pipeline)
 

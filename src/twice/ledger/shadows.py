@@ -54,7 +54,7 @@ class Shadows(Book):
             return _read(connection, backfill)
 
     def begin_swap(self, backfill: str, *, ttl: timedelta, owner: Owner | None = None) -> Shadow:
-        """Take a shadow from built to swapping, with this process at work on it; one that is swapped halfway goes on.
+        """Take a shadow from built to swapping, with this process at work on it; a partly swapped one continues.
 
         Refused while another backfill is at work on the tables: its later chunks would go over the swap.
         """
@@ -67,8 +67,8 @@ class Shadows(Book):
             if others and shadow.state == "swapping":
                 raise ScopeHeld(
                     f"the shadow of backfill {backfill} is being swapped in on {others[0]}",
-                    safe="nothing was changed; that goes on",
-                    to_go_on=f"twice backfill show {backfill}",
+                    unchanged="nothing was changed; that process continues",
+                    next_step=f"twice backfill show {backfill}",
                 )
             refuse_overlap(connection, now, scope_of(row), list(shadow.tables), but=backfill)
             register(connection, backfill, owner, now + ttl)
@@ -98,7 +98,7 @@ class Shadows(Book):
             return _write(connection, backfill, replace(shadow, state=state, swapped=done, shown=True))
 
     def begin_drop(self, backfill: str) -> Shadow:
-        """Let nobody build or swap a shadow any more; what was swapped in stays."""
+        """Let no process build or swap a shadow any more; swapped tables stay swapped."""
         with self._write() as connection:
             self.database.lock(connection, backfills)
             shadow = _need(connection, backfill, "building", "swapping", "swapped", "dropping")
@@ -108,8 +108,8 @@ class Shadows(Book):
             if at_work and (owners := live_workers(connection, backfill, now)):
                 raise UsageError(
                     f"backfill {backfill} is at work on {owners[0]}",
-                    safe="nothing was dropped",
-                    to_go_on=f"twice backfill cancel {backfill}" if row.status in OPEN_STATES else "wait for its swap",
+                    unchanged="nothing was dropped",
+                    next_step=f"twice backfill cancel {backfill}" if row.status in OPEN_STATES else "wait for its swap",
                 )
             if row.status in OPEN_STATES:
                 ended = {"status": "cancelled", "finished_at": now}
@@ -154,7 +154,9 @@ def _need(connection: sa.Connection, backfill: str, *states: str) -> Shadow:
     if shadow is None:
         raise UsageError(f"backfill {backfill} has no shadow: it works on the tables themselves")
     if shadow.state not in states:
-        raise UsageError(f"the shadow of backfill {backfill} is {shadow.state} already", safe="nothing was changed")
+        raise UsageError(
+            f"the shadow of backfill {backfill} is already {shadow.state}", unchanged="nothing was changed"
+        )
     return shadow
 
 

@@ -79,8 +79,8 @@ class SqliteDatabase(Database):
             except sqlite3.Error as error:
                 raise LedgerError(
                     f"the ledger {self.place} cannot be copied to {folder} for a moment: {error}",
-                    safe="the ledger is as it was",
-                    to_go_on="make space there, or set TMPDIR to a directory with space",
+                    unchanged="the ledger is as it was",
+                    next_step="free some space there, or set TMPDIR to a directory with space",
                 ) from None
             with SqliteDatabase(copy).read() as connection:
                 yield connection
@@ -96,16 +96,16 @@ class SqliteDatabase(Database):
         return set(sa.inspect(connection).get_table_names())
 
     def lock_for_migration(self, connection: sa.Connection) -> None:
-        """Every write holds the only lock already."""
+        """Every write already holds the only lock."""
 
     def lock(self, connection: sa.Connection, *tables: sa.Table) -> None:
-        """Every write holds the only lock already."""
+        """Every write already holds the only lock."""
 
     def continue_numbers(self, connection: sa.Connection, table: sa.Table) -> None:
         """SQLite does so by itself."""
 
     def tidy(self) -> None:
-        """Leave write-ahead logging if someone turned it on: the setting stays in the file."""
+        """Leave write-ahead logging if it was turned on: the setting stays in the file."""
         with self.explained(), self.engine.connect() as connection:
             driver: Any = connection.connection.driver_connection
             if driver.execute("PRAGMA journal_mode").fetchone()[0] != "delete":
@@ -146,6 +146,6 @@ def _require_room(path: Path) -> None:
 def _unusable(path: Path, why: str) -> LedgerError:
     return LedgerError(
         f"the ledger {path} cannot be opened: {why}",
-        safe="nothing was changed",
-        to_go_on=f"check {path.parent} and who may use it, or name another ledger in twice.toml",
+        unchanged="nothing was changed",
+        next_step=f"check {path.parent} and who may use it, or name another ledger in twice.toml",
     )

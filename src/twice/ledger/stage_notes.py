@@ -32,7 +32,7 @@ def add_to_note(connection: sa.Connection, row: Any, stage: int, **facts: object
 
 
 def was_split(note: dict[str, Any], window: Window | None) -> bool:
-    """Tell whether a window came from a chunk in which something was wrong."""
+    """Return whether a window came from a chunk in which something was wrong."""
     return window is not None and any(Window.from_json(each).covers(window) for each in note.get("split", ()))
 
 

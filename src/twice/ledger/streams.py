@@ -96,7 +96,7 @@ class Streams(Book):
         with self._write() as connection:
             mine = _equal(streams, {"pipeline": pipeline, "stream": stream})
             if not connection.execute(sa.update(streams).where(*mine).values(stop=True)).rowcount:
-                raise UsageError(f"the stream {pipeline}.{stream} has never run", safe="nothing was changed")
+                raise UsageError(f"the stream {pipeline}.{stream} has never run", unchanged="nothing was changed")
 
     def start_batch(self, info: StreamInfo, batch: int, offsets: str) -> BatchInfo:
         """Write down the offsets of a batch before it is processed; a repeated batch keeps what is known of it."""

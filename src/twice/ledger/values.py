@@ -74,7 +74,7 @@ class Abandoned:
 
 @dataclass(frozen=True)
 class Claim:
-    """The right to publish some scopes of a table, for as long as nobody takes it over."""
+    """The right to publish some scopes of a table, until another run takes it over."""
 
     table: str
     token: int

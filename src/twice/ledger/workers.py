@@ -1,4 +1,4 @@
-"""The processes that work on backfills: heard of, silent or gone."""
+"""The processes that work on backfills: alive, silent or gone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from twice.ledger.values import Owner
 
 
 def live_workers(connection: sa.Connection, backfill: str, now: datetime) -> list[Owner]:
-    """Name the processes that work on a backfill: heard of lately, and not known to be gone."""
+    """Name the processes that work on a backfill: with a recent heartbeat, and not known to be gone."""
     query = sa.select(workers).where(workers.c.backfill == backfill, workers.c.expires_at > now)
     owners = [Owner(row.host, row.pid) for row in connection.execute(query.order_by(workers.c.id))]
     return [owner for owner in owners if not owner.is_gone]

@@ -50,7 +50,7 @@ def _table(pipeline: Pipeline, table: Table, more: More) -> Iterator[str]:
 def _facts(pipeline: Pipeline, table: Table, producer: Step | None) -> Iterator[tuple[str, str]]:
     stream = next((each for each in pipeline.streams.values() if each.writes.id == table.id), None)
     yield "Written by", f"stream {stream.text}" if stream is not None else _writer(producer)
-    yield "Owner", table.owner or "nobody is named"
+    yield "Owner", table.owner or "no owner is named"
     yield "Partition", str(table.partition) if table.partition else "none: one scope is the whole table"
     yield "Time-bound parameter", _time_bound(pipeline, table)
     if table.dimensions:
@@ -82,7 +82,7 @@ def _facts(pipeline: Pipeline, table: Table, producer: Step | None) -> Iterator[
 
 
 def _outside(pipeline: Pipeline, table: Table) -> Iterator[tuple[str, str]]:
-    """Say what happens outside when the table changes."""
+    """Yield what happens outside when the table changes."""
     if effects := pipeline.effects_after(table):
         yield "Effects", "; ".join(effect.text for effect in effects)
     if table.outbox is not None:

@@ -121,9 +121,9 @@ def check_policy(what: str, on_unknown: object, to: Target | None, *, takes_key:
     """Refuse a policy that could not keep its promise."""
     if on_unknown is None:
         raise DefinitionError(
-            f"{what}: say what to do when a crash leaves the outcome unknown: on_unknown=Retry(valid_for=hours(24), "
-            'then="ask") for a provider with idempotency keys, "skip" for at most once, "ask", or a function that '
-            "asks the provider"
+            f"{what}: declare what to do when a crash leaves the outcome unknown: on_unknown="
+            'Retry(valid_for=hours(24), then="ask") for a provider with idempotency keys, "skip" for at most once, '
+            '"ask", or a function that asks the provider'
         )
     if not isinstance(on_unknown, Retry):
         if on_unknown not in ("skip", "ask") and not callable(on_unknown):

@@ -1,4 +1,4 @@
-"""Gates: checks on the staged rows of one partition, before anyone can read them.
+"""Gates: checks on the staged rows of one partition, before readers can see them.
 
 >>> from twice import gates
 >>> gates.row_count(min=1).text
@@ -164,7 +164,7 @@ def row_count(*, min: int | None = None, max: int | None = None) -> Gate:  # noq
         raise DefinitionError("gates.row_count() needs min=, max= or both")
     for bound in (min, max):
         if bound is not None and not _whole(bound, 0):
-            raise DefinitionError(f"gates.row_count: {bound!r} is no number of rows: give 0 or more")
+            raise DefinitionError(f"gates.row_count: a bound must be a number of rows, 0 or more, got {bound!r}")
     _ordered("gates.row_count()", min, max)
     return RowCount(min, max)
 

@@ -80,7 +80,7 @@ class Grain:
         return following
 
     def is_boundary(self, instant: datetime, zone: ZoneInfo) -> bool:
-        """Tell whether a partition starts at the instant."""
+        """Return whether a partition starts at the instant."""
         instant = _utc(instant)  # an ambiguous local time equals no other datetime
         return self.floor(instant, zone) == instant
 
@@ -91,7 +91,7 @@ class Grain:
                 raise UsageError(
                     f"the {name} of {window} is not a boundary of the grain {self.name} in {zone.key}: "
                     f"the partition around it starts at {self.floor(instant, zone).isoformat()}",
-                    to_go_on="give a window made of whole partitions",
+                    next_step="give a window made of whole partitions",
                 )
         start = window.start
         while start < window.end:
@@ -138,7 +138,7 @@ class Grain:
         return Window(start, self.next(start, zone))
 
     def is_made_of(self, other: Grain, zone: ZoneInfo) -> bool:
-        """Tell whether every partition of this grain is a union of whole partitions of `other`."""
+        """Return whether every partition of this grain is a union of whole partitions of `other`."""
         if other.name not in _MADE_OF[self.name]:
             return False
         if not other.sub_day or self.sub_day:

@@ -114,6 +114,6 @@ def _instant(value: datetime) -> str:
         utc = value.astimezone(timezone.utc).replace(tzinfo=None)
     except OverflowError:
         raise DefinitionError(
-            f"a key cannot be made of {value.isoformat()}: in UTC it lies outside of the years 1 to 9999"
+            f"a key cannot be made of {value.isoformat()}: in UTC it is outside the years 1 to 9999"
         ) from None
     return utc.isoformat(sep=" ", timespec="microseconds")

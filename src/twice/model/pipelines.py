@@ -460,7 +460,7 @@ def _check_declared(step: Step) -> None:
         )
     if not isinstance(step.nondeterministic, str):
         raise DefinitionError(
-            f"step {step.name}: nondeterministic={step.nondeterministic!r} must say why: "
+            f"step {step.name}: nondeterministic={step.nondeterministic!r} must give the reason: "
             'nondeterministic="samples rows for a preview"'
         )
     if step.separable not in (None, True, False):
@@ -531,7 +531,7 @@ def _reads(reads: Inputs) -> dict[str, Read]:
             if read.partition is None and read.event_time is None:
                 raise DefinitionError(
                     f"input {name}: {read.name} has no partition, so a rerun would read whatever it holds "
-                    "by then. Say so with .latest(), declare event_time= to cut it by that, or declare "
+                    "by then. State that with .latest(), declare event_time= to cut it by that, or declare "
                     "valid=(…) and use .as_of(…)"
                 )
             found[name] = read.window()

@@ -29,7 +29,7 @@ class Rate:
         match = _RATE.fullmatch(str(text))
         calls = float(match[1]) if match else 0.0
         if match is None or calls <= 0:
-            raise DefinitionError(f'rate={text!r} is no rate: write "5/s", "100/m" or "1000/h"')
+            raise DefinitionError(f'rate={text!r} must be a rate such as "5/s", "100/m" or "1000/h"')
         return cls(text.strip(), timedelta(seconds=_SECONDS[match[2]] / calls))
 
     def __str__(self) -> str:

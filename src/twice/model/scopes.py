@@ -37,7 +37,7 @@ class Scope:
         return cls(window, tuple((dimensions or {}).items()))
 
     def overlaps(self, other: Scope) -> bool:
-        """Tell whether some row could belong to both."""
+        """Return whether some row could belong to both."""
         if self.window and other.window and not self.window.overlaps(other.window):
             return False
         mine, theirs = dict(self.dimensions), dict(other.dimensions)

@@ -20,7 +20,7 @@ OFFERED = ("window", "spark", "pace")
 
 @dataclass(frozen=True)
 class Retry:
-    """How often and how long a step is tried when the weather is bad."""
+    """How often and how long a step is retried after transient errors."""
 
     attempts: int = 4
     wait_initial: float = 1.0
@@ -102,7 +102,7 @@ def check_signature(step: Step) -> None:
     assert step.function is not None  # noqa: S101 - only called for functions
     if not inspect.isfunction(step.function):
         raise DefinitionError(
-            f"step {step.name}: {step.function!r} is no plain function: write def {step.name}(…) and decorate that"
+            f"step {step.name} must be a plain function, got {step.function!r}: decorate def {step.name}(…)"
         )
     parameters = inspect.signature(step.function).parameters
     if taken := sorted(set(step.reads) & set(OFFERED)):

@@ -45,7 +45,7 @@ class StreamMark:
         return json.dumps(self.__dict__)
 
     def covers(self, query: str, batch: int) -> bool:
-        """Tell whether a batch of a query is in the table."""
+        """Return whether a batch of a query is in the table."""
         return self.query == query and self.batch >= batch
 
 

@@ -77,7 +77,7 @@ class Table:
 
     def _check_times(self) -> None:
         if not isinstance(self.lateness, Duration):
-            raise DefinitionError(f"{self.name}: lateness={self.lateness!r} is no duration: write lateness=days(3)")
+            raise DefinitionError(f"{self.name}: lateness= must be a duration such as days(3), got {self.lateness!r}")
         if self.late not in {"reopen", "ignore", "fail"}:
             raise DefinitionError(f'{self.name}: late={self.late!r}: write "reopen", "ignore" or "fail"')
         valid: Sequence[str] | None = self.valid
@@ -88,8 +88,8 @@ class Table:
         for gate in self.gates:
             if not isinstance(gate, Gate):
                 raise DefinitionError(
-                    f"{self.name}: {gate!r} is no gate: write gates.not_null(…), gates.unique(…), …, "
-                    "or gates.check(…) around a function of your own"
+                    f"{self.name}: gates= takes gates.not_null(…), gates.unique(…), …, "
+                    f"or gates.check(…) around a function of your own, got {gate!r}"
                 )
 
     def _check_columns(self) -> None:
@@ -135,8 +135,8 @@ class Table:
             return
         if not isinstance(self.write, Overwrite | Merge | InsertOnly | Whole):
             raise DefinitionError(
-                f"{self.name}: write={self.write!r} is no write pattern: "
-                "use Overwrite(), Merge(version=…), InsertOnly() or Whole()"
+                f"{self.name}: write= must be Overwrite(), Merge(version=…), InsertOnly() or Whole(), "
+                f"got {self.write!r}"
             )
         if isinstance(self.write, Overwrite) and self.partition is None:
             raise DefinitionError(
@@ -210,7 +210,7 @@ class Table:
                 "declare one of them, or read it with .latest()"
             )
         if lookback is not None and not isinstance(lookback, Duration):
-            raise DefinitionError(f"{self.name}.window(lookback={lookback!r}) is no duration: write lookback=days(7)")
+            raise DefinitionError(f"{self.name}.window: lookback= must be a duration such as days(7), got {lookback!r}")
         return Read(self, "window", lookback or Duration())
 
     def latest(self) -> Read:
@@ -267,7 +267,7 @@ class Read:
         return f"{self.table.name} in the window{back}"
 
     def reach(self, lateness: Duration) -> str:
-        """Say the read in words, and how far it looks for rows that come late."""
+        """Return the read in words, and how far it looks for rows that come late."""
         table = self.table
         if self.mode != "window" or not lateness or table.partition is None:
             return self.text

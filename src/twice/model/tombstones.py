@@ -60,7 +60,7 @@ class Tombstones:
         return Tombstones({effect: _newest(places) for effect, places in joined.items()})
 
     def cover(self, effect: str, scope: Scope) -> bool:
-        """Tell whether the effect of a scope is settled."""
+        """Return whether the effect of a scope is settled."""
         start, end = _span(scope)
         found = self._spans.get(effect, {}).get(_place(scope), [])
         return any(first <= start and end <= last for first, last in found)

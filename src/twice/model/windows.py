@@ -33,22 +33,22 @@ class Window:
         if self.end <= self.start:
             raise UsageError(
                 f"a window must end after it starts: {_text(self.start)} to {_text(self.end)}",
-                to_go_on="give the later date as the end; the end itself is not part of the window",
+                next_step="give the later date as the end; the end itself is not part of the window",
             )
 
     def __str__(self) -> str:
         return f"{_text(self.start)}/{_text(self.end)}"
 
     def contains(self, instant: datetime) -> bool:
-        """Tell whether an instant lies inside; the end does not."""
+        """Return whether an instant lies inside; the end does not."""
         return self.start <= instant < self.end
 
     def overlaps(self, other: Window) -> bool:
-        """Tell whether the two windows share an instant."""
+        """Return whether the two windows share an instant."""
         return self.start < other.end and other.start < self.end
 
     def covers(self, other: Window) -> bool:
-        """Tell whether the other window lies wholly inside this one."""
+        """Return whether the other window lies wholly inside this one."""
         return self.start <= other.start and other.end <= self.end
 
     def to_json(self) -> dict[str, str]:

@@ -32,7 +32,7 @@ def pin_again(job: Job, recorded: Sequence[InputRecord]) -> list[Pinned]:
 
 
 def is_readable(job: Job, table: Table, version: str | None) -> bool:
-    """Tell whether a store still has a version of a table."""
+    """Return whether a store still has a version of a table."""
     source = job.stores.source(table)
     if not source.exists(job.session, table):
         return False
@@ -64,19 +64,19 @@ def _again(job: Job, name: str, read: Read, record: InputRecord) -> Pinned:
     if source.abilities.history:
         raise StoreRefused(
             f"version {record.version} of {what} has expired, and the rows that the run read have changed since",
-            to_go_on=_KEEP,
+            next_step=_KEEP,
         )
     if _is_untold(record):
         raise StoreRefused(
-            f"{what} has no versions: a {source.abilities.kind} source cannot tell whether its rows are those that "
-            "the run has read",
-            to_go_on=_LAND,
+            f"{what} has no versions: a {source.abilities.kind} source does not show whether its rows are those "
+            "that the run read",
+            next_step=_LAND,
         )
-    raise StoreRefused(f"{what} has no versions, and what the run has read of it has changed since", to_go_on=_LAND)
+    raise StoreRefused(f"{what} has no versions, and what the run has read of it has changed since", next_step=_LAND)
 
 
 def _holds_the_same(job: Job, pinned: Pinned, now: str | None) -> bool:
-    """Tell whether an input holds now, in what the run saw of it, exactly what it held then."""
+    """Return whether an input holds now, in what the run saw of it, exactly what it held then."""
     if _is_untold(pinned.record):
         return False
     before = dict(pinned.record.partitions)
@@ -86,5 +86,5 @@ def _holds_the_same(job: Job, pinned: Pinned, now: str | None) -> bool:
 
 
 def _is_untold(record: InputRecord) -> bool:
-    """Tell whether nothing was recorded by which rows could be recognized."""
+    """Return whether nothing was recorded by which rows could be recognized."""
     return record.version == UNVERSIONED or any(CANNOT_TELL in text for text in record.partitions.values())

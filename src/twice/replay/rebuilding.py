@@ -69,7 +69,7 @@ def _require_base(job: Job, recorded: Recorded) -> None:
     why = "is gone" if abilities.history else f"is not kept: a {abilities.kind} store has no earlier versions"
     raise StoreRefused(
         f"its rows were merged into version {base} of {table.name}, which {why}",
-        to_go_on="twice maintain --keep says how long versions stay readable" if abilities.history else "",
+        next_step="twice maintain --keep says how long versions stay readable" if abilities.history else "",
     )
 
 

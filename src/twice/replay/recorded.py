@@ -22,7 +22,7 @@ _MADE = ("published", "unchanged")
 _NOTHING_MADE = {
     "running": "the run is still at work on it",
     "superseded": "the run wrote nothing: the table held a later window already",
-    "accepted": "the run computed nothing: it accepted a change of code",
+    "accepted": "the run computed nothing: it accepted a code change",
     "lost": "its process ended before it published anything",
     "interrupted": "it was interrupted before it published anything",
     "held": "another run held the scope, so nothing was computed",
@@ -78,14 +78,14 @@ def _last_attempts(info: RunInfo, pipeline: Pipeline | None) -> list[AttemptInfo
 
 
 def _not_reached(info: RunInfo, pipeline: Pipeline | None, attempts: Sequence[AttemptInfo], name: str) -> StepReplay:
-    """Say why a run has no attempt of a step that was asked for; a step that never was is refused."""
+    """Return why a run has no attempt of a step that was asked for; a step that never was is refused."""
     declared: Mapping[str, Step] = pipeline.steps if pipeline else {}
     if name not in declared:
         known = list(dict.fromkeys([*(attempt.step for attempt in attempts), *declared]))
         raise UsageError(
             f"run {info.id} has no step {name!r}; its steps are: {', '.join(known)}{did_you_mean(name, known)}",
-            safe="nothing was computed",
-            to_go_on=f"twice show {info.id}",
+            unchanged="nothing was computed",
+            next_step=f"twice show {info.id}",
         )
     table = declared[name].writes
     ended = {"running": "the run is still running and has not come to it", "done": "the run did not include it"}
@@ -132,7 +132,7 @@ def _no_step(info: RunInfo, pipeline: Pipeline, attempt: AttemptInfo) -> tuple[s
 
 
 def _nothing_made(ledger: Ledger, attempt: AttemptInfo) -> tuple[str, str] | None:
-    """Say why an attempt has no rows of its own; None if it has."""
+    """Return why an attempt has no rows of its own; None if it has."""
     if attempt.status in _MADE:
         return None
     if attempt.status == "fresh":
@@ -169,7 +169,7 @@ def _other_code(
     """Name what differs between the code that made the rows and the code as it is now."""
     zone = zone_of(info.environment)
     if zone is not None and zone != pipeline.zone.key:
-        why = f"the time zone of {pipeline.name} was {zone} and is {pipeline.zone.key} now, so its windows are others"
+        why = f"the time zone of {pipeline.name} was {zone} and is {pipeline.zone.key} now, so its windows differ"
     elif attempt.code == fingerprint(step):
         return None
     else:

@@ -43,7 +43,7 @@ class StepReplay:
 
 
 def cannot(attempt: AttemptInfo, why: str, next_step: str = "") -> StepReplay:
-    """Say why a step of a run cannot be rebuilt."""
+    """Return why a step of a run cannot be rebuilt."""
     return StepReplay(
         attempt.step, attempt.table, str(attempt.scope), "cannot", why, next_step, recorded_rows=attempt.rows
     )

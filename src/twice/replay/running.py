@@ -51,7 +51,7 @@ def _tried(workshop: Workshop, recorded: Recorded, rows: int) -> StepReplay:
         raise  # transient: the same command may succeed later
     except TwiceError as error:
         why = error.message if isinstance(error, StoreRefused) else f"it could not be computed: {error.message}"
-        found = cannot(recorded.attempt, why, error.to_go_on if isinstance(error, StoreRefused) else "")
+        found = cannot(recorded.attempt, why, error.next_step if isinstance(error, StoreRefused) else "")
     took = {"seconds": time.monotonic() - started}
     counted = {"rows": found.rebuilt_rows} if found.rebuilt_rows is not None else {}
     _report(workshop, recorded, found.status, found.why if found.status != "same" else "", {**counted, **took})
@@ -75,7 +75,9 @@ def _rebuilt(workshop: Workshop, recorded: Recorded, rows: int) -> StepReplay:
 def _of_ours(job: Job, error: Exception) -> TwiceError:
     problem = explained(job, error)
     if isinstance(problem, TransientError):
-        return TransientError(problem.message, safe="nothing was written", to_go_on="run the same command again later")
+        return TransientError(
+            problem.message, unchanged="nothing was written", next_step="run the same command again later"
+        )
     return problem
 
 

@@ -2,7 +2,7 @@
 
 A source can be read at a version. A store can be written, too, and keeps one promise: what `stage`
 wrote stays invisible until `publish`, which is one atomic commit that carries the claim's token and
-fails if the claim was fenced, or if anyone else changed the scope since it was staged. What a store
+fails if the claim was fenced, or if another writer changed the scope since it was staged. What a store
 cannot promise it says in its `abilities`, and the engine refuses it before anything is claimed.
 """
 
@@ -39,7 +39,7 @@ class Abilities:
     """What a store can promise.
 
     `writes`: the patterns it can publish; `instead` names a store for the others. `pins`: a read stays at
-    its version while others publish; where it does not, the engine looks again before it publishes.
+    its version while other runs publish; where it does not, the engine looks again before it publishes.
     `history`: earlier versions stay readable, so that a run can be undone. `side_by_side`: disjoint scopes
     of one table may be written at the same time; where not, a claim takes the whole table. `outbox`: a publish
     can write messages about the rows that it changes.
@@ -60,14 +60,14 @@ class Abilities:
             raise StoreRefused(
                 f"{table.name}: a {self.kind} store cannot {table.write.text}: "
                 + (f"it can do {can}" if can else "it is only read"),
-                safe="nothing was changed",
-                to_go_on=self.instead,
+                unchanged="nothing was changed",
+                next_step=self.instead,
             )
         if table.outbox is not None and not self.outbox:
             raise StoreRefused(
                 f"{table.name}: an outbox needs a table in Postgres, which commits rows and messages together",
-                safe="nothing was changed",
-                to_go_on="keep the table in Postgres, or declare an effect: @pipeline.effect(after=…)",
+                unchanged="nothing was changed",
+                next_step="keep the table in Postgres, or declare an effect: @pipeline.effect(after=…)",
             )
 
 
@@ -109,7 +109,7 @@ class Source(Protocol):
         """What the place can promise."""
 
     def exists(self, session: SparkSession, table: Table) -> bool:
-        """Tell whether the table is there."""
+        """Return whether the table is there."""
 
     def version(self, session: SparkSession, table: Table) -> str | None:
         """Return the version that readers see now; None if the table is empty or absent."""
@@ -121,7 +121,7 @@ class Source(Protocol):
         """Fingerprint what each partition of the target holds in that version; an empty one is an empty text."""
 
     def seen(self, session: SparkSession, table: Table, event: Window, zone: ZoneInfo) -> str | None:
-        """Fingerprint what a table without partitions holds of a window, by event time; None: it cannot tell."""
+        """Fingerprint what a table without partitions holds of a window, by event time; None: it has no fingerprint."""
 
     def release(self, session: SparkSession) -> None:
         """Let go of what the reads of an attempt held open."""
@@ -140,7 +140,7 @@ class Cutting(Protocol):
         dimensions: Mapping[str, str],
         zone: ZoneInfo,
     ) -> DataFrame:
-        """Read what lies in the cut, or more: the engine cuts again."""
+        """Read the rows in the cut, or more: the engine cuts again."""
 
 
 @runtime_checkable
@@ -223,7 +223,7 @@ class Store(Source, Protocol):
 
 @runtime_checkable
 class Shadowing(Protocol):
-    """A store that can build a table anew beside the one that readers see, and put it in its place."""
+    """A store that can rebuild a table next to the one that readers see, and put it in its place."""
 
     def shadow(self, name: TableName, mark: str) -> TableName:
         """Name the shadow of a table."""
@@ -241,4 +241,4 @@ class Shadowing(Protocol):
         """Remove a shadow and what only it held, nothing there is fine; True: `undo_shadow` is still needed."""
 
     def undo_shadow(self, session: SparkSession, table: Table, shadow: Table) -> None:
-        """Remove what was added to the table itself, or the table if it was made for the shadow; nobody writes it."""
+        """Remove what was added to the table itself, or the table if it was made for the shadow; no run writes it."""

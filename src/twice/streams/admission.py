@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from twice.engine.run import Workshop
     from twice.model.streams import Stream
 
-_SAFE = "nothing was read, the table is as it was"
+_UNCHANGED = "nothing was read, the table is as it was"
 
 
 def has_own_offsets(workshop: Workshop, stream: Stream) -> bool:
-    """Tell whether offsets say by themselves what was read; of files and generated rows the checkpoint keeps more."""
+    """Return whether offsets say by themselves what was read; of files and generated rows the checkpoint keeps more."""
     if isinstance(stream.reads, Table):
         return workshop.stores.source(stream.reads).abilities.kind in ("iceberg", "delta")
     return isinstance(stream.reads, KafkaSource)
@@ -29,7 +29,7 @@ def has_own_offsets(workshop: Workshop, stream: Stream) -> bool:
 
 @dataclass(frozen=True)
 class Admission:
-    """A stream that wants to run: what it declares, and the checkpoint that it would go on with."""
+    """A stream that wants to run: what it declares, and the checkpoint that it would continue from."""
 
     workshop: Workshop
     session: SparkSession
@@ -76,9 +76,9 @@ class Admission:
             raise StreamRefused(
                 f"the checkpoint {self.checkpoint.path} has read up to batch {done[0].batch}, but {stream.writes.name} "
                 "does not have it: the table was dropped, replaced or restored, and what was read would be missing",
-                safe=_SAFE,
-                to_go_on=f"restore {stream.writes.name}, or remove {' and '.join(self._all_but_the_table)} to read the "
-                "source again",
+                unchanged=_UNCHANGED,
+                next_step=f"restore {stream.writes.name}, or remove {' and '.join(self._all_but_the_table)} to read "
+                "the source again",
             )
 
     @property
@@ -140,8 +140,8 @@ class Admission:
                 f"{table.name} has the keys up to batch {seen.batch} of query {seen.query}, which is not what "
                 f"{self.stream.writes.name} and the checkpoint {self.checkpoint.path} have: events would pass for "
                 "processed ones, or their repeats for new ones",
-                safe=_SAFE,
-                to_go_on=f"restore all three, or drop {table.name} and {self.stream.writes.name} and remove the "
+                unchanged=_UNCHANGED,
+                next_step=f"restore all three, or drop {table.name} and {self.stream.writes.name} and remove the "
                 "checkpoint to read the source again",
             )
 
@@ -151,8 +151,8 @@ class Admission:
             raise StreamRefused(
                 f"{table.name} holds keys of {', '.join(sorted(found))}, but the stream distinguishes events by "
                 f"{', '.join(table.key)}",
-                safe=_SAFE,
-                to_go_on="keep the key, or write a new table",
+                unchanged=_UNCHANGED,
+                next_step="keep the key, or write a new table",
             )
 
     def _forgets(self, mark: StreamMark) -> StreamRefused:
@@ -160,8 +160,8 @@ class Admission:
         return StreamRefused(
             f"{name} has the batches up to {mark.batch}, which were written at another level: {level} remembers none "
             "of their keys, and would write repeats of them again",
-            safe=_SAFE,
-            to_go_on=f"declare Write(…), which looks for keys in {name}, or write a new table",
+            unchanged=_UNCHANGED,
+            next_step=f"declare Write(…), which looks for keys in {name}, or write a new table",
         )
 
     def _resume(self, mark: StreamMark | None, seen: StreamMark | None, aside: str) -> None:
@@ -170,14 +170,14 @@ class Admission:
         if mark is None:
             raise StreamRefused(
                 f"{stream.writes.name} holds no batch of a stream that could be continued",
-                safe=_SAFE,
-                to_go_on="leave --resume-from-table out",
+                unchanged=_UNCHANGED,
+                next_step="leave --resume-from-table out",
             )
         if isinstance(stream.dedup, Windowed):
             raise StreamRefused(
                 f"stream {stream.name} remembers its keys in the checkpoint: without it repeats pass for new events",
-                safe=_SAFE,
-                to_go_on="restore the checkpoint from a backup, or declare Write(…), which looks into the table",
+                unchanged=_UNCHANGED,
+                next_step="restore the checkpoint from a backup, or declare Write(…), which looks into the table",
             )
         if stream.seen is not None:
             if seen is None:
@@ -187,8 +187,8 @@ class Admission:
                 raise StreamRefused(
                     f"{stream.seen.name} has the keys of batch {seen.batch}, whose rows are not in "
                     f"{stream.writes.name}: a new checkpoint would leave these events out",
-                    safe=_SAFE,
-                    to_go_on=f"put the checkpoint of query {seen.query} back and run it: it completes the batch",
+                    unchanged=_UNCHANGED,
+                    next_step=f"put the checkpoint of query {seen.query} back and run it: it completes the batch",
                 )
         known = ledger.find(stream.pipeline, stream.name)
         same = known is not None and known.source == stream.source_text and mark.stream == stream.full_name
@@ -203,7 +203,7 @@ class Admission:
     def _refused(self, what: str) -> StreamRefused:
         return StreamRefused(
             what,
-            safe=_SAFE,
-            to_go_on="put the right checkpoint in its place, or continue from what the table holds: "
+            unchanged=_UNCHANGED,
+            next_step="put the right checkpoint in its place, or continue from what the table holds: "
             f"twice stream run {self.stream.pipeline} {self.stream.name} --resume-from-table",
         )

@@ -57,7 +57,7 @@ class Batch:
 
 
 def take(job: Job, batch: Batch) -> StepResult:
-    """Bring a batch into its table, with retries for transient errors; a batch that is there already is left alone."""
+    """Publish a batch, with retries for transient errors; a batch that is already in the table is skipped."""
     job = replace(job, batch=batch.name)
     dedup, stream = batch.stream.dedup, batch.stream
     if isinstance(dedup, Process):

@@ -65,7 +65,7 @@ class Checkpoint:
 
     @property
     def has_state(self) -> bool:
-        """Tell whether the query remembers keys."""
+        """Return whether the query remembers keys."""
         return self._files.exists(f"{self.path}/state")
 
     def offsets(self, batch: int) -> Offsets:
@@ -82,7 +82,7 @@ class Checkpoint:
             self.offsets(last)
 
     def begin(self, query: str, before: tuple[int, str] | None, next_: tuple[int, str] | None = None) -> None:
-        """Write a checkpoint that goes on after a batch, or that has the next one still to do."""
+        """Write a checkpoint that continues after a batch, or that still has the next one to do."""
         for folder in ("offsets", "commits"):
             self._files.make(f"{self.path}/{folder}")
         self._files.write(f"{self.path}/metadata", json.dumps({"id": query}))
@@ -135,8 +135,8 @@ class Checkpoint:
     def _corrupt(self, what: str) -> StreamRefused:
         return StreamRefused(
             f"the checkpoint {self.path} is damaged: {what}",
-            safe="nothing was read, the table is as it was",
-            to_go_on="restore the folder from a backup, or continue from what the table holds: --resume-from-table",
+            unchanged="nothing was read, the table is as it was",
+            next_step="restore the folder from a backup, or continue from what the table holds: --resume-from-table",
         )
 
 
@@ -145,7 +145,7 @@ def folder_of(base: str, stream: str, master: str) -> str:
     if "://" not in base and not master.startswith("local"):
         raise ConfigError(
             f"checkpoints are kept in {base}, on one machine, but Spark runs on {master}",
-            safe="nothing was run",
-            to_go_on='set [streams] checkpoints = "s3a://…" or another place that all machines see',
+            unchanged="nothing was run",
+            next_step='set [streams] checkpoints = "s3a://…" or another place that all machines see',
         )
     return f"{base.rstrip('/')}/{stream}"

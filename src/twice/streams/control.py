@@ -84,9 +84,9 @@ def alone(workshop: Workshop, stream: Stream, run: str) -> Iterator[threading.Ev
         claim = ledger.claim(name, [Scope(None)], ttl=workshop.lease, run=run)
     except ScopeHeld as held:
         raise ScopeHeld(
-            f"the stream {stream.full_name} runs already: {held.message}",
-            safe="nothing was read",
-            to_go_on=f"twice stream status {stream.pipeline}, or twice stream stop {stream.pipeline} {stream.name}",
+            f"the stream {stream.full_name} is already running: {held.message}",
+            unchanged="nothing was read",
+            next_step=f"twice stream status {stream.pipeline}, or twice stream stop {stream.pipeline} {stream.name}",
         ) from None
     for abandoned in claim.abandoned:  # it has no stage: nothing can have landed
         ledger.settle(abandoned, landed=False, version=None)
@@ -141,8 +141,8 @@ class Running:
         if request.stop.is_set():
             raise Interrupted(
                 f"the stream {self.stream.full_name} was stopped after batch {self._reported}",
-                safe="every batch that ended is in the table, the next one begins where it ended",
-                to_go_on=f"twice stream run {self.stream.pipeline} {self.stream.name}",
+                unchanged="every finished batch is in the table; the next run starts after it",
+                next_step=f"twice stream run {self.stream.pipeline} {self.stream.name}",
             )
         self.result.status = "done" if request.available_now else "stopped"
         return self.result
@@ -156,7 +156,7 @@ class Running:
             if lost.is_set():
                 raise StreamRefused(
                     f"the stream {self.stream.full_name} was taken over by another process",
-                    safe="what this one had not published is not in the table",
+                    unchanged="nothing was published by this process since",
                 )
             stop = request.stop.is_set()
             if not stop and asked >= _ASK:
@@ -221,8 +221,8 @@ class Running:
             raise StreamRefused(
                 f"batch {number} of the stream {self.stream.full_name} was published with other offsets: the "
                 f"checkpoint {self._context.checkpoint.path} is an older copy, and what it reads now would be left out",
-                safe="the table is as it was",
-                to_go_on=f"twice stream run {self.stream.pipeline} {self.stream.name} --resume-from-table",
+                unchanged="the table is as it was",
+                next_step=f"twice stream run {self.stream.pipeline} {self.stream.name} --resume-from-table",
             )
         seen: list[Counts] = []
 
@@ -237,7 +237,7 @@ class Running:
         self._told[number] = (info, done.status, seen[0] if seen else None)
 
     def _report(self, query: StreamingQuery, tell: Tell) -> None:
-        """Tell of batches that have ended since the last look, with what Spark says about them."""
+        """Report the batches that ended since the last look, with Spark's figures."""
         for said in query.recentProgress:
             number = int(said["batchId"])
             if number <= self._reported or number not in self._told:
@@ -277,12 +277,12 @@ class Running:
         if self._error is not None:
             return self._error
         first = next((line for line in text.splitlines() if line.strip()), "it ended without a reason")
-        safe = "every batch that ended is in the table; the failed one is read again by the next run"
+        unchanged = "every finished batch is in the table; the next run reads the failed one again"
         if "overwrite snapshot" in text or "DELTA_SOURCE_" in text:
             return StoreRefused(
                 f"stream {self.stream.name}: rows of {self.stream.source_text} were replaced, not added: {first}",
-                safe=safe,
-                to_go_on="rebuild this stream's table: write a new one; or leave the change out of it: options="
+                unchanged=unchanged,
+                next_step="rebuild this stream's table: write a new one; or leave the change out of it: options="
                 '{"streaming-skip-overwrite-snapshots": "true"} (Iceberg) or {"skipChangeCommits": "true"} (Delta)',
             )
-        return StepFailed(f"stream {self.stream.name}: {first}", safe=safe)
+        return StepFailed(f"stream {self.stream.name}: {first}", unchanged=unchanged)

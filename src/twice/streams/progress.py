@@ -87,7 +87,7 @@ def progress_of(said: dict[str, Any], number: int, status: str, counts: Counts |
 
 
 def _behind(said: dict[str, Any]) -> str:
-    """Say how far the stream is behind its source, where Spark reports it."""
+    """Return how far the stream is behind its source, where Spark reports it."""
     names = {
         "maxOffsetsBehindLatest": "offsets",
         "numFilesOutstanding": "files",

@@ -109,8 +109,8 @@ def _require_as_many(stream: Stream, info: BatchInfo, found: int) -> None:
         raise StreamRefused(
             f"batch {info.batch} of the stream {stream.full_name} had {expected} events, and its source delivers "
             f"{found} of them now",
-            safe="the table is as it was",
-            to_go_on="what the source has removed since cannot be read: replay other batches",
+            unchanged="the table is as it was",
+            next_step="what the source has removed since cannot be read: replay other batches",
         )
 
 
@@ -148,8 +148,8 @@ def read_again(context: Context, info: BatchInfo, use: Callable[[DataFrame], Non
             first = next((line for line in str(error).splitlines() if line.strip()), "")
             raise StepFailed(
                 f"batch {info.batch} of the stream {stream.full_name} cannot be read again: {first}",
-                safe="the table is as it was",
-                to_go_on="what the source has removed since cannot be read: replay later batches only",
+                unchanged="the table is as it was",
+                next_step="what the source has removed since cannot be read: replay later batches only",
             ) from error
         finally:
             if query.isActive:
@@ -166,8 +166,8 @@ def _require_files(context: Context, info: BatchInfo, before: str) -> None:
         raise StreamRefused(
             f"batch {info.batch} of the stream {context.stream.full_name} cannot be read again: {len(gone)} of its "
             f"files are gone, such as {gone[0]}",
-            safe="the table is as it was",
-            to_go_on="put the files back, or replay other batches",
+            unchanged="the table is as it was",
+            next_step="put the files back, or replay other batches",
         )
 
 
@@ -187,8 +187,8 @@ def _before(context: Context, info: BatchInfo) -> str:
     if found is None:
         raise StreamRefused(
             f"where batch {info.batch} of the stream {info.pipeline}.{info.stream} begins is not recorded any more",
-            safe="the table is as it was",
-            to_go_on="replay from a later batch",
+            unchanged="the table is as it was",
+            next_step="replay from a later batch",
         )
     return found.offsets
 
@@ -199,8 +199,8 @@ def _copy(context: Context, info: BatchInfo, before: str) -> Iterator[str]:
     if info.query != context.checkpoint.query and not has_own_offsets(context.workshop, context.stream):
         raise StreamRefused(
             f"batch {info.batch} is of query {info.query}, and what it read is known to that query's checkpoint alone",
-            safe="the table is as it was",
-            to_go_on=f"replay batches of query {context.checkpoint.query}, or put the other checkpoint back",
+            unchanged="the table is as it was",
+            next_step=f"replay batches of query {context.checkpoint.query}, or put the other checkpoint back",
         )
     name = f"{context.checkpoint.path}.replay-{info.batch}-{secrets.token_hex(4)}"
     copy = Checkpoint(context.session, name)

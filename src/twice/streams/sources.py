@@ -36,14 +36,14 @@ def events(session: SparkSession, stores: Stores, stream: Stream) -> DataFrame:
             raise StoreRefused(
                 f"stream {stream.name}: a stream cannot follow {source.name}: a {store.abilities.kind} store does not "
                 "say which rows were added",
-                safe="nothing was changed",
-                to_go_on="read an Iceberg or Delta table, files, or Kafka",
+                unchanged="nothing was changed",
+                next_step="read an Iceberg or Delta table, files, or Kafka",
             )
         if not store.exists(session, source):
             raise StoreRefused(
                 f"stream {stream.name}: its source {source.name} does not exist",
-                safe="nothing was changed",
-                to_go_on=f"create {source.name}, or correct the name in its Table(…)",
+                unchanged="nothing was changed",
+                next_step=f"create {source.name}, or correct the name in its Table(…)",
             )
         return store.follow(session, source, stream.options)
 
@@ -94,12 +94,12 @@ def _explained(stream: Stream) -> Iterator[None]:
         if "kafka" in str(error).lower() and isinstance(stream.reads, KafkaSource):
             raise EnvironmentProblem(
                 f"stream {stream.name}: Spark has no connector for Kafka",
-                safe="nothing was run",
-                to_go_on='name it in twice.toml: packages = ["org.apache.spark:spark-sql-kafka-0-10_2.13:…", …]',
+                unchanged="nothing was run",
+                next_step='name it in twice.toml: packages = ["org.apache.spark:spark-sql-kafka-0-10_2.13:…", …]',
             ) from error
         raise StoreRefused(
             f"stream {stream.name}: Spark cannot follow {stream.source_text}: {_first(error)}",
-            safe="nothing was changed",
+            unchanged="nothing was changed",
         ) from error
 
 

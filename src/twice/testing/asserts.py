@@ -151,7 +151,7 @@ def _outcome(
         _ = trial.expected  # a pipeline that cannot run at all raises here, before the check
         outcome = make(chosen([check], quick=False)[0], trial)
     if outcome.status == "not run":
-        raise UsageError(f"{check} cannot be checked: {outcome.summary}", safe="nothing was asserted")
+        raise UsageError(f"{check} cannot be checked: {outcome.summary}", unchanged="nothing was asserted")
     return outcome
 
 

@@ -99,7 +99,7 @@ def require_jars(spark: SparkSession, config: Config) -> None:
         except Py4JJavaError:
             raise EnvironmentProblem(
                 f"the Spark of this test was started without the jars of {store.type}, where store {store.name} writes",
-                safe="nothing was run",
-                to_go_on="use the fixture twice_spark, and name the store in twice.toml: "
+                unchanged="nothing was run",
+                next_step="use the fixture twice_spark, and name the store in twice.toml: "
                 f'[stores.{store.name}] type = "{store.type}"',
             ) from None

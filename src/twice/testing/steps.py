@@ -63,7 +63,7 @@ def run(
 def _job(step: Step, for_: str, grain: Grain | None, zone: str, session: SparkSession, folder: Path) -> Job:
     unit = grain or (step.writes.partition.grain if step.writes.partition else None)
     if unit is None:
-        raise UsageError(f"{step.writes.name} has no partition: say which grain {for_!r} is: grain=Day")
+        raise UsageError(f"{step.writes.name} has no partition: give its grain: grain=Day")
     pipeline = Pipeline(step.pipeline, grain=unit, time_zone=zone)
     scope = Scope.of(unit.unit(for_, pipeline.zone))
     return Job(

@@ -51,7 +51,7 @@ def _parsed(schema: Schema) -> T.StructType:
         if schema.schema is None:
             raise UsageError(
                 f"{schema.name} declares no schema=, so literals cannot become its rows",
-                to_go_on='declare one, or give the columns: table_of("order_id BIGINT, …", […])',
+                next_step='declare one, or give the columns: table_of("order_id BIGINT, …", […])',
             )
         schema = schema.schema
     if isinstance(schema, Mapping):

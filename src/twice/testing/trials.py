@@ -106,7 +106,7 @@ def config_for(pipeline: Pipeline, stores: Mapping[str, str] | None = None, proj
                 f"{did_you_mean(kind, _TYPES)}"
             )
         if name not in written:
-            raise UsageError(f"stores: no table of {pipeline.name} lies in {name!r}{did_you_mean(name, written)}")
+            raise UsageError(f"stores: no table of {pipeline.name} is in {name!r}{did_you_mean(name, written)}")
     known = project.stores if project is not None else {}
     made = {name: _store(name, named.get(name, "iceberg")) for name in written if name in named or name not in known}
     if project is None:
@@ -116,7 +116,7 @@ def config_for(pipeline: Pipeline, stores: Mapping[str, str] | None = None, proj
 
 
 def failure(outcome: Outcome, *, repeat: bool = False) -> str:
-    """Say what a check found; `repeat`: with the command that makes it again."""
+    """Return what a check found; `repeat`: with the command that makes it again."""
     lines = [f"{outcome.check}: {outcome.promise}; this does not hold"]
     for finding in outcome.findings:
         lines += [line for line in finding.lines() if repeat or not line.startswith("  repeat: ")]
@@ -175,7 +175,7 @@ class _Given:
                 )
             found = {name: tables[name]} if name in tables else by_name[name]
             if len(found) > 1:
-                raise UsageError(f"inputs: {name} is the name of several tables: say which: {', '.join(found)}")
+                raise UsageError(f"inputs: {name} is the name of several tables: use one of {', '.join(found)}")
             table = next(iter(found.values()))
             self._require_not_chosen(table)
             yield table, rows
@@ -193,8 +193,8 @@ class _Given:
             if read.table.name not in given and self.pipeline.producer(read.table) is None:
                 raise UsageError(
                     f"step {step.name} reads {read.table.name}, and inputs= has no rows for it",
-                    safe="nothing was run",
-                    to_go_on=f'give them: inputs={{"{name}": table_of("…", […])}}',
+                    unchanged="nothing was run",
+                    next_step=f'give them: inputs={{"{name}": table_of("…", […])}}',
                 )
 
 

@@ -1,4 +1,4 @@
-"""What a child process of a check does: join the running Spark, import the pipeline anew, run windows of a case.
+"""What a child process of a check does: join the running Spark, import the pipeline again, run windows of a case.
 
 It reads its order from its standard input, and writes what happens as lines of JSON to the order's report. A step may
 print whatever it likes.
@@ -69,7 +69,7 @@ class Order:
 
 
 def main() -> None:
-    """Carry out the order and leave, without stopping the Spark that the parent goes on using."""
+    """Carry out the order and leave, without stopping the Spark that the parent still uses."""
     order: Order = pickle.load(sys.stdin.buffer)  # noqa: S301 - the parent wrote it
     code = BROKEN
     with order.report.open("a", buffering=1, encoding="utf-8") as report:

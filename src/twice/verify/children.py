@@ -43,7 +43,7 @@ class Ended:
 
     @property
     def killed(self) -> bool:
-        """Tell whether it was killed: at its fail point, unless it is `broken`."""
+        """Return whether it was killed: at its fail point, unless it is `broken`."""
         return self.code == -signal.SIGKILL
 
     @property

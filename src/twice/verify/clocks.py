@@ -11,13 +11,13 @@ LIBRARY = "time_machine"
 
 
 def can_move() -> bool:
-    """Tell whether the library that moves clocks is installed."""
+    """Return whether the library that moves clocks is installed."""
     return importlib.util.find_spec(LIBRARY) is not None
 
 
 @contextmanager
 def moved_clock(seconds: float) -> Iterator[None]:
-    """Let Python's clock be ahead while the block runs; it goes on ticking."""
+    """Let Python's clock be ahead while the block runs; it keeps ticking."""
     if not seconds:
         yield
         return

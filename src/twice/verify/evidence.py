@@ -178,7 +178,7 @@ def _numbered(rows: DataFrame, names: Sequence[str], key: Sequence[str]) -> Data
 
 
 def _comparable(schema: T.StructType, name: str) -> Column:
-    """Say a column as Spark can compare it: maps and variants cannot be."""
+    """Return a column as Spark can compare it: maps and variants cannot be."""
     kind = schema[name].dataType.simpleString()
     return F.to_json(column(name)) if "map<" in kind or "variant" in kind else column(name)
 

@@ -89,7 +89,7 @@ class Preparing:
         return [*self.pipeline.grain.partitions(self.window, self.pipeline.zone)][-1]
 
     def _has_rows(self, step: Step, read: Read) -> bool:
-        """Tell whether a step sees any row of an input in the unit itself."""
+        """Return whether a step sees any row of an input in the unit itself."""
         job = job_of(self.production, self.pipeline, self._stage(step), "verify")
         cut = read.cut(self._unit, step.writes.lateness, self.pipeline.zone)
         rows = job.session.read.parquet(self.found.folders[read.table.name])
@@ -116,8 +116,8 @@ class Preparing:
         if producer is None:
             raise UsageError(
                 f"step {reads[0][0].name}: its input {table.name} does not exist",
-                safe="nothing was written",
-                to_go_on=f"create {table.name}, or correct the name in its Table(…)",
+                unchanged="nothing was written",
+                next_step=f"create {table.name}, or correct the name in its Table(…)",
             )
         self._keep(table, self._made(producer, reads))
 
@@ -181,7 +181,7 @@ class Preparing:
         return Stage(step, scope, Target.of(step.writes, scope, self.pipeline.zone))
 
     def _no_data(self, steps: Sequence[Step]) -> UsageError:
-        """Say that there is nothing to check, and name units that have rows."""
+        """Return the error that there is nothing to check, with units that have rows."""
         offered: list[str] = []
         for step in steps:
             for read in step.reads.values():
@@ -191,8 +191,8 @@ class Preparing:
         asked = grain.label(self._unit.start, zone)
         return UsageError(
             f"no input of {self.pipeline.name} has rows for {asked}",
-            safe="nothing was written",
-            to_go_on=f"choose one that has: --for {' or --for '.join(offered)}"
+            unchanged="nothing was written",
+            next_step=f"choose one that has: --for {' or --for '.join(offered)}"
             if offered
             else "deliver its inputs first",
         )

@@ -68,7 +68,7 @@ class ReaderLoop:
             self._turn.wait_for(lambda: self._answered >= wanted or not self._thread.is_alive(), _PATIENCE)
 
     def problem(self, table: str, before: Digest | None, after: Digest | None) -> str:
-        """Say what is wrong with the reads of a table: one failed, saw neither version, or the old after the new."""
+        """Return what is wrong with the reads of a table: one failed, saw neither version, or the old after the new."""
         seen = self.seen.get(table, [])
         torn = [digest for digest in seen if digest not in (before, after)]
         if torn:
@@ -108,7 +108,7 @@ class ReaderLoop:
 
 
 def neither(seen: Digest | None, before: Digest | None, after: Digest | None) -> str:
-    """Say what a reader found where it should have found one of two versions."""
+    """Return what a reader found where it should have found one of two versions."""
     return f"{_rows(seen)}, where it had {_rows(before)} before and {_rows(after)} afterwards"
 
 

@@ -152,7 +152,7 @@ def make(check: Check, trial: Trial) -> Outcome:
             trial.step_of(error),
             f"a run of this check was refused: {error.message}",
             cause="the step cannot do what a clean run of it can",
-            fix=error.to_go_on or "see the message",
+            fix=error.next_step or "see the message",
         )
         return Outcome(check.name, check.promise, "failed", finding.what, (finding,), time.monotonic() - started)
     except Exception as error:  # noqa: BLE001 - one check that cannot be made must not keep the others from it
@@ -170,8 +170,8 @@ def _steps(pipeline: Pipeline, names: Sequence[str]) -> tuple[Step, ...]:
     if not found:
         raise UsageError(
             f"nothing of {pipeline.name} can be verified: an extract reads the outside, which no sandbox holds still",
-            safe="nothing was run",
-            to_go_on="verify a step that reads what it extracts",
+            unchanged="nothing was run",
+            next_step="verify a step that reads what it extracts",
         )
     return found
 

@@ -69,8 +69,8 @@ class Sandbox:
         if not given and not master.startswith("local"):
             raise ConfigError(
                 f"Spark runs on {master}, and the sandbox would be a folder of this machine",
-                safe="nothing was written",
-                to_go_on="verify with a local profile, or name a folder that every machine sees: --sandbox FOLDER",
+                unchanged="nothing was written",
+                next_step="verify with a local profile, or name a folder that every machine sees: --sandbox FOLDER",
             )
         folder = folder or Path(tempfile.mkdtemp(prefix="twice-verify-"))
         refuse_production(config, folder)
@@ -210,8 +210,8 @@ class Sandbox:
             if name not in self.config.verify_stores:
                 raise StoreRefused(
                     f"store {name} is a database server, and verification has no place of its own on it",
-                    safe="nothing was written",
-                    to_go_on=f"name an empty database in twice.toml: [verify.stores.{name}] url = …",
+                    unchanged="nothing was written",
+                    next_step=f"name an empty database in twice.toml: [verify.stores.{name}] url = …",
                 )
             with open_database(self._twin_store(self.config.stores[name]), self.config.root).change() as connection:
                 connection.execute(sa.schema.CreateSchema(table.id.namespace[0], if_not_exists=True))
@@ -268,15 +268,15 @@ def refuse_production(config: Config, folder: Path) -> None:
         if twin.type == "iceberg" and "catalog" not in twin.options:
             raise ConfigError(
                 f"[verify.stores.{name}] names no catalog, and would share that of production",
-                safe="nothing was written",
-                to_go_on='add catalog = "sqlite:///…"',
+                unchanged="nothing was written",
+                next_step='add catalog = "sqlite:///…"',
             )
         asked = [value for option, value in twin.options.items() if option in ("warehouse", "catalog", "path", "url")]
         if any(_normal(config.root, value) in known for value in asked):
             raise ConfigError(
                 f"[verify.stores.{name}] is the place of production: verification would write to it",
-                safe="nothing was written",
-                to_go_on="name another place, or leave the section out",
+                unchanged="nothing was written",
+                next_step="name another place, or leave the section out",
             )
     for what, text in places:
         place = text.removeprefix("sqlite:///").removeprefix("file://")
@@ -287,13 +287,13 @@ def refuse_production(config: Config, folder: Path) -> None:
             how = "lies in" if path in inside.parents else "holds"
             raise ConfigError(
                 f"the sandbox {inside} {how} {what} of production, {path}",
-                safe="nothing was written",
-                to_go_on="choose an empty folder: --sandbox FOLDER",
+                unchanged="nothing was written",
+                next_step="choose an empty folder: --sandbox FOLDER",
             )
 
 
 def _normal(root: Path, text: str) -> str:
-    """Say a place in one way: a path from the root of the disk, a database by machine, port and name."""
+    """Return a place in one way: a path from the root of the disk, a database by machine, port and name."""
     if text.startswith(("postgresql", "postgres:")):
         url = sa.make_url(text)
         host = "127.0.0.1" if url.host in (None, "localhost", "::1") else url.host

@@ -1,4 +1,4 @@
-"""A failing case as a pytest file that holds its input rows, fails as the check does, and passes once it is mended."""
+"""A failing case as a pytest file with its input rows: it fails like the check, and passes once the cause is fixed."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _source(shrunk: Shrunk, check: Check, case: _Case) -> str:
     steps = [step.name for step in trial.steps]
     unit = trial.pipeline.grain.label(trial.unit.start, trial.pipeline.zone)
     lines = [
-        f'"""{check.name} fails on these rows, as `twice verify` found; the test passes once the fault is mended."""',
+        f'"""{check.name} fails on these rows, as `twice verify` found; the test passes once the cause is fixed."""',
         "",
         f"# {shrunk.text}.",
         _comment(f"The promise: {check.promise}."),

@@ -54,7 +54,7 @@ class Shrunk:
 
     @property
     def text(self) -> str:
-        """Say which size was reached."""
+        """Return which size was reached."""
         size = f"{self.rows:,} of {self.of:,} input rows"
         if not self.tries:
             return size
@@ -72,7 +72,7 @@ def shrink(
 
 
 def same(one: Finding, other: Finding) -> bool:
-    """Tell whether two findings are about the same fault: the same step, and values that differ in a common column."""
+    """Return whether two findings are the same fault: the same step, and values that differ in a common column."""
     if (one.check, one.step) != (other.check, other.step) or (one.evidence is None) != (other.evidence is None):
         return False
     if one.evidence is None or other.evidence is None:

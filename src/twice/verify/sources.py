@@ -32,7 +32,7 @@ class CopiedSource:
     folders: Mapping[str, str] = field(default_factory=dict)
 
     def exists(self, session: SparkSession, table: Table) -> bool:  # noqa: ARG002 - as every source is asked
-        """Tell whether the table was copied."""
+        """Return whether the table was copied."""
         return table.name in self.folders
 
     def version(self, session: SparkSession, table: Table) -> str | None:  # noqa: ARG002

@@ -182,7 +182,7 @@ class Trial:
         return frozenset(step.name for step in self.steps)
 
     def case(self, changed: Mapping[str, str] | None = None, *, steps: Iterable[Step] | None = None) -> Case:
-        """Make a case on empty tables; `changed` are inputs that are others than the copied ones."""
+        """Make a case on empty tables; `changed` are inputs that differ from the copied ones."""
         names = self.names if steps is None else frozenset(step.name for step in steps)
         return self.sandbox.case(self.pipeline, {**self.inputs.folders, **(changed or {})}, names)
 
@@ -204,7 +204,7 @@ class Trial:
         return found
 
     def reads_made(self, step: Step, how: Callable[[Read], bool]) -> bool:
-        """Tell whether a step reads another step's table in a certain way."""
+        """Return whether a step reads another step's table in a certain way."""
         made = {each.writes.id for each in self.steps if each is not step}
         return any(read.table.id in made and how(read) for read in step.reads.values())
 
@@ -299,7 +299,7 @@ class Trial:
         return next(about, self.steps[-1])
 
     def run_each(self, case: Case, *windows: Window) -> dict[str, TwiceError]:
-        """Run step by step, and go on with those that read nothing of a refused one; return what was refused."""
+        """Run step by step, and continue with steps that do not depend on a refused one; return what was refused."""
         refused: dict[str, TwiceError] = {}
         for window in windows:
             for step in self.steps:

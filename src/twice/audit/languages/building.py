@@ -141,7 +141,7 @@ class JobBuilder:
             self.views[write.target.name] = write.query
 
     def _is_seed(self, write: Write) -> bool:
-        """Tell whether a table is filled row by row: what holds for the first inserts holds for the thousandth."""
+        """Return whether a table is filled row by row: what holds for the first inserts holds for the thousandth."""
         self._appends[write.target.name] += 1
         return self._appends[write.target.name] > _MOST_APPENDS
 
@@ -205,7 +205,7 @@ class JobBuilder:
         return replaced(expr, change)
 
     def _checks_key(self, write: Write) -> bool:
-        """Tell whether a constraint holds for the key of a merge's target, or for the table that it reads first."""
+        """Return whether a constraint holds for the key of a merge's target, or for the table that it reads first."""
         for table, columns in self.constraints.items():
             if table and any(same_table(table, name) for name in write.sources[:1]):
                 return True
@@ -238,7 +238,7 @@ class JobBuilder:
 
 
 def _is_inside(value: Expr, query: Query) -> bool:
-    """Tell whether a variable is the result of a query: SELECT @n = @n + 1 … must not stand for itself."""
+    """Return whether a variable is the result of a query: SELECT @n = @n + 1 … must not stand for itself."""
     return any(one is query for result in value.subqueries for one in result.walk())
 
 

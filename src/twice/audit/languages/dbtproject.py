@@ -15,7 +15,7 @@ _FULL = frozenset({"table", "view", "ephemeral"})
 
 
 def is_complete(config: dict[str, ast.expr]) -> bool:
-    """Tell whether a model's own config says all that matters, so that the project need not be asked."""
+    """Return whether a model's own config says all that matters, so that the project need not be asked."""
     said = config.get("materialized")
     if isinstance(said, ast.Constant) and said.value in _FULL:
         return True

@@ -33,7 +33,7 @@ def plain(line: str) -> str:
 
 
 def has_magic(text: str) -> bool:
-    """Tell whether a line of a text is a magic command."""
+    """Return whether a line of a text is a magic command."""
     return any(MAGIC.match(line) or _HELP.match(line) for line in text.split("\n"))
 
 

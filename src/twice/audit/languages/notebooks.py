@@ -60,7 +60,7 @@ def cell_source(source: str) -> str:
 
 
 def _is_python(source: str) -> bool:
-    """Tell whether what looks like a magic command stands in a string."""
+    """Return whether what looks like a magic command stands in a string."""
     try:
         parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -1,4 +1,4 @@
-"""The part of YAML that dbt's files are written in: mappings, lists and plain values, told by indentation."""
+"""The part of YAML that dbt's files are written in: mappings, lists and plain values, by indentation."""
 
 from __future__ import annotations
 

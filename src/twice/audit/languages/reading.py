@@ -47,12 +47,12 @@ def read_file(path: str, text: str, *, dialect: str = "", neighbour: Neighbour =
 
 
 def is_python(path: str, text: str) -> bool:
-    """Tell whether a file is Python: by its ending, or without one by its first line."""
+    """Return whether a file is Python: by its ending, or without one by its first line."""
     ending = PurePath(path).suffix.lower()
     return ending == ".py" or (not ending and bool(_SHEBANG.match(text)))
 
 
 @lru_cache(maxsize=256)
 def is_test(path: str) -> bool:
-    """Tell whether a file holds tests, by its name."""
+    """Return whether a file holds tests, by its name."""
     return bool(_TEST.search(PurePath(path).as_posix()))

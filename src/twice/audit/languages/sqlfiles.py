@@ -35,7 +35,7 @@ _COMMANDS = re.compile(
 
 
 def is_dbt(path: str, text: str) -> bool:
-    """Tell whether a SQL file is a dbt model, macro or snapshot."""
+    """Return whether a SQL file is a dbt model, macro or snapshot."""
     return bool(_DBT.search(text))
 
 

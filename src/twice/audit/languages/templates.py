@@ -48,7 +48,7 @@ _PLAIN = re.compile(
 
 @dataclass
 class Filled:
-    """A text whose templates are filled, and what they told."""
+    """A text whose templates are filled, and what they contained."""
 
     text: str = ""
     holes: dict[int, Expr] = field(default_factory=dict)

@@ -136,7 +136,7 @@ class Job:
         return found
 
     def windowed(self, write: Write) -> bool:
-        """Tell whether what is written is cut to a window: a filter with a parameter or a clock on some column."""
+        """Return whether what is written is cut to a window: a filter with a parameter or a clock on some column."""
         return any(
             node.kind in {"param", "python"} or bool(node.origins)
             for filter_ in write.filters()

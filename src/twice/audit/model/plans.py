@@ -25,7 +25,7 @@ class Task:
 
 @dataclass
 class Orchestration:
-    """What an orchestrator is told: Airflow, Dagster, Prefect or none."""
+    """What an orchestrator is asked to do: Airflow, Dagster, Prefect or none."""
 
     system: Literal["", "airflow", "dagster", "prefect"] = ""
     schedule: str = ""  # as written: "@daily", "0 * * * *"

@@ -59,12 +59,12 @@ class Target:
         return self.temporary or is_scratch_name(self.last)
 
     def same(self, other: Target) -> bool:
-        """Tell whether both are the same table: equal, or equal but for a missing catalog or schema."""
+        """Return whether both are the same table: equal, or equal but for a missing catalog or schema."""
         return same_table(self.name, other.name)
 
 
 def same_table(one: str, other: str) -> bool:
-    """Tell whether two names mean the same table.
+    """Return whether two names mean the same table.
 
     >>> same_table("core.orders", "lake.core.orders"), same_table("orders", "old.orders"), same_table("a", "b")
     (True, True, False)
@@ -161,7 +161,7 @@ class Write:
         return self.query.tables() if self.query else ()
 
     def adds_rows(self) -> bool:
-        """Tell whether a second run adds its rows again."""
+        """Return whether a second run adds its rows again."""
         return self.mode is Mode.APPEND
 
     def filters(self) -> Iterator[Expr]:

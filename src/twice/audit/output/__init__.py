@@ -1,1 +1,1 @@
-"""The forms in which an audit is told."""
+"""The output formats of an audit."""

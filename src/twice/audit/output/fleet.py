@@ -1,4 +1,4 @@
-"""The fleet on one page, for somebody who decides and does not read code."""
+"""The fleet on one page, for readers who decide and do not read code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST = 100
 
 
 def headline(fleet: Fleet) -> str:
-    """Say in one sentence how the fleet stands."""
+    """Return the state of the fleet in one sentence."""
     jobs = len(fleet.jobs)
     if not jobs:
         return "No jobs were found."
@@ -26,7 +26,7 @@ def headline(fleet: Fleet) -> str:
 
 
 def where_to_start(fleet: Fleet) -> str:
-    """Say how much the first few repairs bring."""
+    """Return how much the first few repairs improve."""
     count = min(10, sum(job.risk > 0 for job in fleet.jobs))
     if count < 1:
         return ""

@@ -25,7 +25,7 @@ class Summary:
         return sum(one.severity is severity for one in self.findings)
 
     def sentence(self) -> str:
-        """Say it in one line."""
+        """Return the summary in one line."""
         parts = [
             f"{self.count(level)} {_plural(str(level), self.count(level))}"
             for level in (Severity.ERROR, Severity.WARNING)

@@ -1,10 +1,10 @@
 """A file, or a statement in it, cannot be read.
 
-What cannot be parsed cannot be judged. The audit says so instead of passing over it, reads what the words alone tell
-(targets and modes of writes, clock functions), and goes on with the next file.
+What cannot be parsed cannot be judged. The audit reports it instead of passing over it, reads what the words alone
+show (targets and modes of writes, clock functions), and continues with the next file.
 
 Usual causes: templates that only become SQL when they are rendered, a dialect that was guessed wrong, Python 2, or a
-file that is broken indeed.
+file that is broken.
 
 **Instead.** Name the dialect (`--dialect snowflake`, or `[tool.twice.audit.dialects]`), leave the file out
 (`exclude`), or repair it.
@@ -23,7 +23,7 @@ _MOST = 3
 
 
 def check(job: Job) -> Iterator[Finding]:
-    """Tell what could not be read, a few times at most."""
+    """Report what could not be read, a few times at most."""
     for problem in job.problems[:_MOST]:
         about = "the file" if problem.whole_file else ""
         more = len(job.problems) - _MOST

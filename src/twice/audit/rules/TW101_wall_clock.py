@@ -7,7 +7,7 @@ run: `CURRENT_DATE`, `GETDATE()`, `'today'::date`, `datetime.now()`, `F.current_
 wanted day as it was; a job that waits in the queue past midnight skips a day; a backfill of a month loads one day
 thirty times; two statements of one run may see two dates.
 
-A clock that only leaves out what lies in the future (`event_time <= now()`) is told as `info`.
+A clock that only leaves out rows of the future (`event_time <= now()`) is reported as `info`.
 
 **Instead** take the date from outside and compute from it: a required argument, Airflow's `{{ ds }}` or
 `data_interval_start`, a dbt variable, a bound parameter.
@@ -86,7 +86,7 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _leaves_out_future(use: Use) -> bool:
-    """Tell whether the clock only keeps rows away that lie in the future: event_time <= now()."""
+    """Return whether the clock only keeps rows away that lie in the future: event_time <= now()."""
     if use.context != "filter" or use.query is None:
         return False
     clocks = [bound for filter_ in use.query.filters for bound in bounds(filter_) if bound.value.has("clock")]
@@ -140,12 +140,12 @@ def _handed(job: Job) -> Iterator[Finding]:
 
 
 def _counts(job: Job, use: Use) -> bool:
-    """Tell whether a use is judged here at all, so that a temporary file does not hide the input behind it."""
+    """Return whether a use is judged here at all, so that a temporary file does not hide the input behind it."""
     return not _other_rule(job, use) and evidence(job, use, SEVERITY) is not None and not _only_read(job, use)
 
 
 def _other_rule(job: Job, use: Use) -> bool:
-    """Tell whether it is no data (a default, an expiry), a fallback (TW103), or asked when Airflow parses (TW805)."""
+    """Return whether it is not data (a default, an expiry), a fallback (TW103), or read when Airflow parses."""
     if (use.write is not None and declares(use.write)) or use.column.startswith(_EXPIRY):
         return True
     record = use.write is not None and (is_record(use.write.target) or records_run(job, use.write))

@@ -2,8 +2,8 @@
 
 A column such as `loaded_at`, `etl_updated_ts` or `dbt_updated_at` says when a row was loaded.
 
-**On the second run** the column gets another value while nothing else changed. That is mostly accepted: nobody
-computes with it. But two runs can no longer be compared row by row, an unchanged row looks changed to whatever
+**On the second run** the column gets another value while nothing else changed. That is mostly accepted:
+no query computes with it. But two runs can no longer be compared row by row, an unchanged row looks changed to whatever
 watches the column, and a table that is chosen from by this column (TW106) passes the difference on.
 
 **Instead** leave the column out and let the table's history say when a row was written, or fill it with the run's own

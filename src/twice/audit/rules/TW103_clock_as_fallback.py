@@ -42,7 +42,7 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _counts(job: Job, use: Use) -> bool:
-    """Tell whether the date decides data: it is used here, or handed to a step that lies in another file."""
+    """Return whether the date decides data: it is used here, or handed to a step that lies in another file."""
     if decides_call(job, use):
         return True
     if use.context == "argument":

@@ -57,20 +57,20 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _names_start(write: Write, bound: Bound) -> bool:
-    """Tell whether a rebuilt file or folder is called by the start of the window: then it is one of many."""
+    """Return whether a rebuilt file or folder is called by the start of the window: then it is one of many."""
     holes = set(holes_in(write.target.name))
     return bool(holes & set(names_in(bound.value)))
 
 
 def _bounds_of(query: Query, *, incremental_only: bool = False) -> Iterator[Bound]:
-    """Yield the bounds of a query; in dbt a start for all runs says where history begins, and is no window."""
+    """Yield the bounds of a query; in dbt a start for all runs says where history begins, and is not a window."""
     for filter_ in query.filters:
         if not incremental_only or id(filter_) in query.incremental_only:
             yield from bounds(filter_)
 
 
 def _closed(write: Write, column: str) -> bool:
-    """Tell whether some filter on the way bounds the column from above, or pins another time."""
+    """Return whether some filter on the way bounds the column from above, or pins another time."""
     queries = write.query.walk() if write.query is not None else iter(())
     found = [bound for query in queries for bound in _bounds_of(query)]
     return any(

@@ -59,12 +59,12 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _chosen(value: Expr) -> bool:
-    """Tell whether the run says how much: a parameter, or the clock."""
+    """Return whether the run says how much: a parameter, or the clock."""
     return given(value) or (value.has("clock") and not value.columns() and not value.has("watermark"))
 
 
 def _kept_by_arrival(job: Job, write: Write) -> bool:
-    """Tell whether the target itself is cut by arrival: its partition, or what is removed before."""
+    """Return whether the target itself is cut by arrival: its partition, or what is removed before."""
     names = [name for name, _ in write.partition]
     for other in (write, *(one for one in job.earlier(write) if one.mode is Mode.DELETE)):
         names += other.predicate.columns() if other.predicate is not None else ()

@@ -3,8 +3,8 @@
 `WHERE updated_at > (SELECT MAX(updated_at) FROM target)`, in dbt `… from {{ this }}`; the same as
 `ORDER BY updated_at DESC LIMIT 1`, or handed to a function that fetches.
 
-**On the second run** the answer is another one, because the first run already wrote. A run that died halfway has
-moved the maximum: the rest of its rows is never loaded. A row that arrives late, or commits late, is older than the
+**On the second run** the answer is another one, because the first run already wrote. A run that died partway
+has moved the maximum: the rest of its rows is never loaded. A row that arrives late, or commits late, is older than the
 maximum and is never seen. An old day cannot be loaded again at all, and rows of the same instant are lost or, with
 `>=`, loaded twice.
 

@@ -1,11 +1,11 @@
-"""What is read depends on what lies in a folder, or on the machine.
+"""What is read depends on the files of a folder, or on the machine.
 
 The newest file by modification time, the last name of a listing, every file that happens to be there, the current
 directory or the host's name.
 
 **On the second run** another file is the newest, a partner has delivered one more, a copy has touched the
-modification times, or the first run has moved the files away: the same run reads another input and nobody can tell
-which.
+modification times, or the first run has moved the files away: the same run reads another input, and nothing
+records which.
 
 **Instead** name the input by the date of the run, and fail if it is not there:
 
@@ -54,7 +54,7 @@ def check(job: Job) -> Iterator[Finding]:
         yield finding(
             __name__,
             use.place,
-            f"`{as_written(job, use)}` decides what is read, so a rerun reads whatever lies there by then",
+            f"`{as_written(job, use)}` decides what is read, so a rerun reads whatever is there by then",
             instead="build the path from the run's date, and fail if it is missing",
             with_twice='a source of type "files" with a partition: the run reads its own day and records which files',
             severity=Severity.INFO if use.kind == "environment" and not _FILE_NAME.search(use.name) else None,
@@ -62,7 +62,7 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _decides(job: Job, use: Use) -> bool:
-    """Tell whether what was listed reaches a table; the parts of a folder that the date names are one input."""
+    """Return whether what was listed reaches a table; the parts of a folder that the date names are one input."""
     if use.kind == "listing" and any(
         _OF_A_DATE.search(text) for call in job.calls if call.place.line == use.place.line for text in call.texts
     ):
@@ -78,5 +78,5 @@ def _decides(job: Job, use: Use) -> bool:
 
 
 def _takes_one(job: Job, line: int) -> bool:
-    """Tell whether one file of the listing is chosen, here or in the lines below."""
+    """Return whether one file of the listing is chosen, here or in the lines below."""
     return any(_ONE.search(job.line(number)) for number in range(line, line + 4))

@@ -2,7 +2,7 @@
 
 A sequence, an identity or serial column, or `MAX(id) + 1` gives the key of a table that each run replaces or adds to.
 
-**On the second run** the counter goes on where it stopped: the same rows come back with other keys, and everything
+**On the second run** the counter continues where it stopped: the same rows come back with other keys, and everything
 that stored the first ones points to nothing or, worse, to another row. Days that are loaded in another order are
 numbered otherwise.
 
@@ -50,14 +50,14 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _numbers_all(job: Job, write: Write) -> bool:
-    """Tell whether an UPDATE of all rows numbers a table that the same file has just made or emptied."""
+    """Return whether an UPDATE of all rows numbers a table that the same file has just made or emptied."""
     if write.mode is not Mode.UPDATE or write.predicate is not None:
         return False
     return any(one.query is not None or one.mode in {Mode.DROP, Mode.TRUNCATE} for one in job.earlier(write))
 
 
 def _numbered_on(job: Job) -> Iterator[Finding]:
-    """Yield keys that go on from the highest one of the table."""
+    """Yield keys that continue from the highest one of the table."""
     counted = {use.column for use in job.used("counter")}
     for use in once(job.used("watermark", "key", "stored")):
         write = use.write
@@ -85,7 +85,7 @@ def _report(place: Place, name: str, column: str, write: Write) -> Finding:
     return finding(
         __name__,
         place,
-        f"`{name}` numbers the rows of {table} anew when they are loaded again, so the same row gets another "
+        f"`{name}` numbers the rows of {table} again when they are reloaded, so the same row gets another "
         f"`{column or 'key'}`",
         instead="hash what identifies the row, or number in a MERGE that inserts only what is not there yet",
         with_twice="key_of(…) of the columns that identify the row",

@@ -74,7 +74,7 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _begins_again(job: Job, expr: Expr, window: Expr, write: Write) -> bool:
-    """Tell whether rows are numbered from 1 on in each run, beside rows that have their numbers already."""
+    """Return whether rows are numbered from 1 on in each run, beside rows that have their numbers already."""
     beside = write.mode in {Mode.MERGE, Mode.UPSERT, Mode.INSERT_NEW} or (
         write.mode is Mode.APPEND and known_by(write, job) is not None
     )
@@ -105,7 +105,7 @@ def _named(query: Query, write: Write) -> Iterator[tuple[str, Expr]]:
 
 
 def _only_filters(query: Query, column: str, write: Write) -> bool:
-    """Tell whether the number only chooses rows (`= 1`), or is left behind by every query that reads it."""
+    """Return whether the number only chooses rows (`= 1`), or is left behind by every query that reads it."""
     readers = [
         one
         for one in (write.query.walk() if write.query is not None else ())
@@ -115,7 +115,7 @@ def _only_filters(query: Query, column: str, write: Write) -> bool:
 
 
 def _left_behind(write: Write, column: str) -> bool:
-    """Tell whether a merge neither stores the number nor finds its rows by it."""
+    """Return whether a merge neither stores the number nor finds its rows by it."""
     if write.merge is None or not write.merge.whens or column in write.key:
         return False
     stored = [value for when in write.merge.whens for _, value in when.assignments]
@@ -135,7 +135,7 @@ def _first_only(query: Query, column: str) -> bool:
 
 
 def _hands_on(query: Query, column: str) -> bool:
-    """Tell whether a query selects a column, by its name or with a star."""
+    """Return whether a query selects a column, by its name or with a star."""
     return not query.columns or any(
         one.name in {"*", column} or one.expr.kind == "star" or column in one.expr.columns() for one in query.columns
     )
@@ -148,7 +148,7 @@ def _calendar(window: Expr, write: Write) -> bool:
 
 
 def _decided(window: Expr, query: Query) -> bool:
-    """Tell whether the order is unique: it holds an identifier, or every row is there once in these columns."""
+    """Return whether the order is unique: it holds an identifier, or every row is there once in these columns."""
     columns = {name for term in window.order_by for name in term.expr.columns()}
     columns |= {name for part in window.partition_by for name in part.columns()}
     if _identified(window):
@@ -166,13 +166,13 @@ def _decided(window: Expr, query: Query) -> bool:
 
 
 def _identified(window: Expr) -> bool:
-    """Tell whether the order holds what looks like an identifier by its name."""
+    """Return whether the order holds what looks like an identifier by its name."""
     ordered = [name for term in window.order_by for name in term.expr.columns() or (term.expr.name,)]
     return any(_DECIDES.search(name) for name in ordered)
 
 
 def _several_each(query: Query, columns: set[str]) -> bool:
-    """Tell whether the numbered rows are told apart by further columns than the order: DISTINCT code, name, city."""
+    """Return whether further columns than the order distinguish the numbered rows: DISTINCT code, name, city."""
     below: Query | None = query
     for _ in range(5):
         if below is None or below.group_by or below.distinct_on or (below is not query and below.filters):

@@ -55,7 +55,7 @@ def _report(place: Place, what: str) -> Finding:
     return finding(
         __name__,
         place,
-        f"Python salts `hash` anew in every process, so a rerun gives the same row another {what}",
+        f"Python salts `hash` differently in every process, so a rerun gives the same row another {what}",
         instead="F.xxhash64(…) in Spark, hashlib.sha256(text.encode()).hexdigest() in Python",
         with_twice="key_of(…) as a column, key_hash(…) in Python",
     )

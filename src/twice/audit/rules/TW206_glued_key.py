@@ -90,7 +90,7 @@ def _is_text(node: Expr) -> bool:
 
 
 def _chain(node: Expr) -> Iterator[Expr]:
-    """Yield a concatenation and those that it goes on with; one inside a hash is another."""
+    """Yield a concatenation and those that it continues with; one inside a hash is another."""
     yield node
     for arg in node.args:
         if _glues(arg):

@@ -3,7 +3,7 @@
 `md5(concat(id, current_timestamp()))`, a dbt `unique_key` that holds `loaded_at`, a merge on a column that the same
 statement fills with `now()`, an id that ends in `datetime.now():%Y%m%d%H%M%S`.
 
-**On the second run** no row finds its predecessor, because the clock went on: the merge or the unique key that was
+**On the second run** no row finds its predecessor, because the clock has moved: the merge or the unique key that was
 meant to prevent duplicates inserts everything again.
 
 **Instead** build the key from what the source says about the row: its id, its business date, its version.
@@ -57,7 +57,7 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _is_calendar_row(write: Write, column: str) -> bool:
-    """Tell whether today's row is put into a table of days: its key is the day, and a rerun finds it there."""
+    """Return whether today's row is put into a table of days: its key is the day, and a rerun finds it there."""
     by_key = write.mode in {Mode.MERGE, Mode.UPSERT, Mode.INSERT_NEW}
     return by_key and is_day_column(column) and bool(_CALENDAR.search(write.target.last))
 

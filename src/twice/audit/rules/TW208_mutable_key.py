@@ -63,7 +63,7 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _names_person(column: str, key: tuple[str, ...]) -> bool:
-    """Tell whether a person is found by name, though beside the number of something else: listing_id, reviewer_name."""
+    """Return whether a person is found by name, though next to another id: listing_id, reviewer_name."""
     person = _NAMED_PERSON.match(column)
     others = [name for name in key if name != column]
     return person is not None and not any(name.startswith(person[1]) or name in {"id", "key"} for name in others)

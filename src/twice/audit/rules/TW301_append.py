@@ -2,7 +2,7 @@
 
 `mode("append")`, `writeTo(…).append()` and a bare `INSERT INTO` add their rows to whatever is there. When the job
 runs a second time for the same day (a retry, a double start, a backfill), the day is there twice; when it failed
-halfway, its first half is there twice.
+partway, its first rows are there twice.
 
 An append is right after a delete of the same rows in the same transaction, into temporary tables and into logs that
 hold one row per run; those are not reported. A delete that happens at times only (`if full_refresh:`) excuses
@@ -67,7 +67,7 @@ def _message(write: Write, *, fails: bool) -> str:
 
 
 def _numbers_rows(job: Job, write: Write) -> bool:
-    """Tell whether the file creates the target with a key that the database counts up: it never collides."""
+    """Return whether the file creates the target with a key that the database counts up: it never collides."""
     return any(
         value.has("sequence") or value.has("random") for one in job.earlier(write) for _, value in one.assignments
     )

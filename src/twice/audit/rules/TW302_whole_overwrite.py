@@ -78,7 +78,7 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _replaces_all_by_turn(job: Job, write: Write) -> bool:
-    """Tell whether each turn of a loop reads another input and overwrites one and the same target with it."""
+    """Return whether each turn of a loop reads another input and overwrites one and the same target with it."""
     if not write.loop or write.mode is not Mode.OVERWRITE or write.query is None or write.partition:
         return False
     if "{" in write.target.name or not write.target.name or is_record(write.target) or is_staging(write.target):
@@ -88,7 +88,7 @@ def _replaces_all_by_turn(job: Job, write: Write) -> bool:
 
 
 def _is_of_turn(job: Job, write: Write, name: str) -> bool:
-    """Tell whether a variable gets another value in each turn of the loop around a write."""
+    """Return whether a variable gets another value in each turn of the loop around a write."""
     given = re.compile(rf"\s*(for\b[^:]*\b{name}\b[^:]*\bin\b|{name}\s*=[^=])")
     depth = _indent(job.line(write.place.line))
     for number in range(write.place.line - 1, 0, -1):
@@ -110,7 +110,7 @@ _GIVEN_PATH = re.compile(r"\{\w+\}")
 
 
 def _replaces_all_by_batch(job: Job, write: Write) -> bool:
-    """Tell whether foreachBatch overwrites a table with what one batch brings."""
+    """Return whether foreachBatch overwrites a table with what one batch brings."""
     if not write.stream_batch_id or write.mode is not Mode.OVERWRITE or write.query is None or write.partition:
         return False
     if is_record(write.target) or is_staging(write.target) or _is_first_load(job, write) or dates_in(write.target):
@@ -135,7 +135,7 @@ def replaces_all_by_part(job: Job, write: Write) -> Window | None:
 
 
 def _holds_one_window(write: Write) -> bool:
-    """Tell whether the target is meant to hold only what is being written: staging, a report, a dated path."""
+    """Return whether the target is meant to hold only what is being written: staging, a report, a dated path."""
     if write.via == "pandas" and write.target.kind == "path":
         return True
     named = is_record(write.target) or is_staging(write.target) or bool(_NEWEST.search(write.target.last))
@@ -143,14 +143,14 @@ def _holds_one_window(write: Write) -> bool:
 
 
 def _replaces_partitions(job: Job, write: Write) -> bool:
-    """Tell whether partitions are named or may be: then it is TW303 that asks whether only those are replaced."""
+    """Return whether partitions are named or may be: then it is TW303 that asks whether only those are replaced."""
     if write.partition and not write.or_replace:
         return True
     return write.api == "insertInto" or (write.via == "sql" and is_dynamic(job))
 
 
 def _is_first_load(job: Job, write: Write) -> bool:
-    """Tell whether it only happens when the table is not there yet, and later runs merge into it."""
+    """Return whether it only happens when the table is not there yet, and later runs merge into it."""
     if was_done_before(write.guarded_by) or write.conditional:
         return True
     others = [one for one in job.writes if one is not write and one.target.same(write.target)]
@@ -169,7 +169,7 @@ def _empties(job: Job, write: Write) -> bool:
 
 
 def _stores(write: Write, window: Window) -> bool:
-    """Tell whether the written rows say which window they belong to: then the table is meant to hold several."""
+    """Return whether the written rows say which window they belong to: then the table is meant to hold several."""
     if not window.column or write.query is None:
         return True
     for query in (write.query, *write.query.branches):

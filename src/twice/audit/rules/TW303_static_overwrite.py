@@ -4,8 +4,8 @@ Spark's default is the *static* mode: `mode("overwrite")` with `partitionBy` emp
 which the run brings no rows. A run for one day then leaves one day. It is a warning, because the mode may be set on
 the cluster where the file does not show it; a job whose correctness hangs on that is better off saying it.
 
-The dynamic mode holds for files at a path, for `insertInto` and for Delta tables. `saveAsTable` makes every other
-table anew, Iceberg's included: all partitions are gone whatever the mode says.
+The dynamic mode holds for files at a path, for `insertInto` and for Delta tables. `saveAsTable` recreates every
+other table, Iceberg's included: all partitions are gone whatever the mode says.
 
 A rebuild of all partitions is fine and not reported.
 
@@ -50,7 +50,7 @@ def check(job: Job) -> Iterator[Finding]:
             yield finding(
                 __name__,
                 write.place,
-                f"saveAsTable makes {write.target.name or 'the table'} anew whatever the overwrite mode says: a run "
+                f"saveAsTable recreates {write.target.name or 'the table'} whatever the overwrite mode says: a run "
                 f"for one {window.value} leaves only its rows (but for Delta tables, which keep the other partitions)",
                 instead="insertInto(…, overwrite=True) in dynamic mode, writeTo(…).overwritePartitions(), or a Delta "
                 "table",
@@ -73,7 +73,7 @@ def _instead(write: Write) -> str:
     if write.api == "saveAsTable" and "delta" not in write.format:
         return (
             "insertInto(…, overwrite=True) in dynamic mode, writeTo(…).overwritePartitions(), or a Delta table; the "
-            "mode alone does not help, because saveAsTable makes other tables anew"
+            "mode alone does not help, because saveAsTable recreates other tables"
         )
     return (
         'set spark.sql.sources.partitionOverwriteMode to "dynamic" (session or writer option), or use '
@@ -88,7 +88,7 @@ def _is_static(job: Job, write: Write) -> bool:
 
 
 def _is_static_sql(job: Job, write: Write) -> bool:
-    """Tell whether it is `INSERT OVERWRITE … PARTITION (day)` of Spark, without a setting that makes it dynamic."""
+    """Return whether it is `INSERT OVERWRITE … PARTITION (day)` of Spark, without a setting that makes it dynamic."""
     return (
         write.mode is Mode.OVERWRITE_PARTITIONS
         and write.via == "sql"

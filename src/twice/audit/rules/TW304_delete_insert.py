@@ -65,7 +65,7 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _keeps_rows(before: Write | None, write: Write) -> bool:
-    """Tell whether only the keys that are inserted again are deleted: `WHERE id IN (SELECT id FROM batch)`."""
+    """Return whether only the keys that are inserted again are deleted: `WHERE id IN (SELECT id FROM batch)`."""
     predicate = before.predicate if before is not None else None
     return predicate is not None and any(
         part.name == "in" and arg.query is not None and set(arg.query.tables()) & set(write.sources)
@@ -75,12 +75,12 @@ def _keeps_rows(before: Write | None, write: Write) -> bool:
 
 
 def _dropped_by_other_task(before: Write, write: Write) -> bool:
-    """Tell whether one task makes the table anew and another fills it: a retry of the second alone fills it twice."""
+    """Return whether one task recreates the table and another fills it: a retry of the second alone fills it twice."""
     return before.mode is Mode.DROP and bool(before.task and write.task) and before.task != write.task
 
 
 def _apart(job: Job, before: Write, write: Write) -> str:
-    """Say how the two are separated, or nothing if they are not."""
+    """Return how the two are separated, or nothing if they are not."""
     if before.task != write.task:
         return "in another task"
     if before.transaction is not None and before.transaction == write.transaction:

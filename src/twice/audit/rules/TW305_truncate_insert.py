@@ -1,9 +1,9 @@
 """TRUNCATE, then INSERT: readers see an empty table, and a crash leaves one.
 
-Between the two statements there is nothing in the table; when the insert fails, it stays so until somebody notices.
+Between the two statements there is nothing in the table; when the insert fails, it stays empty until a rerun succeeds.
 A transaction does not help everywhere: on MySQL, Oracle, Redshift, Snowflake and others TRUNCATE commits by itself.
-Postgres and SQL Server take it back, so there a transaction around both is fine and not reported. A staging table,
-which only the next step reads, is told as info.
+Postgres and SQL Server take it back, so there a transaction around both is fine and not reported. A staging table
+that only the next step reads is reported as info.
 
 **Instead**:
 
@@ -60,7 +60,7 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _is_held(job: Job, before: Write, write: Write) -> bool:
-    """Tell whether one transaction holds both, on a database that can take a TRUNCATE back."""
+    """Return whether one transaction holds both, on a database that can take a TRUNCATE back."""
     together = before.transaction is not None and before.transaction == write.transaction
     together = together and not committed_between(job, before, write)
     return together and before.task == write.task and job.dialect not in _COMMITS_BY_ITSELF

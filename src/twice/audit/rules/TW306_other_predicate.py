@@ -79,14 +79,14 @@ def _difference(removed: list[Bound], write: Write) -> str:
 
 
 def _is_open(bound: Bound, removed: list[Bound]) -> bool:
-    """Tell whether a delete takes everything after a moment, so that an old window takes the newer ones along."""
+    """Return whether a delete takes everything after a moment, so that an old window takes the newer ones along."""
     return bound.op in {">", ">="} and not any(
         one.column == bound.column and one.op in {"<", "<=", "=", "in"} for one in removed
     )
 
 
 def _wider(removed: Bound, brought: list[Bound]) -> str:
-    """Say how the insert reaches further on the same column, as far as that is certain."""
+    """Return how the insert reaches further on the same column, as far as that is certain."""
     column = removed.column
     if any(one.op == removed.op and same_value(one.value, removed.value) for one in brought):
         return ""
@@ -103,7 +103,7 @@ def _wider(removed: Bound, brought: list[Bound]) -> str:
 
 
 def _further(removed: Bound, brought: list[Bound]) -> str:
-    """Say that a delete ends where the insert goes on."""
+    """Return the reason if a delete ends before the insert does."""
     since = [one for one in brought if one.op in {">", ">="}]
     if removed.op not in {"<", "<="} or not is_given(removed.value) or len(since) < len(brought):
         return ""
@@ -113,13 +113,13 @@ def _further(removed: Bound, brought: list[Bound]) -> str:
 
 
 def _related(one: Expr, other: Expr) -> bool:
-    """Tell whether two values are computed from the same parameter, so that they can be compared."""
+    """Return whether two values are computed from the same parameter, so that they can be compared."""
     left, right = shape(one), shape(other)
     return left != right and (left in right or right in left)
 
 
 def _absent(bound: Bound, removed: list[Bound], by_column: dict[str, list[Bound]], write: Write) -> str:
-    """Say that a column of the delete is not restricted by the insert, if it is not set to the value either."""
+    """Return the reason if the insert neither restricts a column of the delete nor sets it to the value."""
     written = _written(write, bound.column)
     if written is None or written.kind != "column" or written.name != bound.column:
         return _open_behind(bound, written, by_column)
@@ -139,14 +139,14 @@ def _absent(bound: Bound, removed: list[Bound], by_column: dict[str, list[Bound]
 
 
 def _is_one_of_many(bound: Bound, removed: list[Bound], by_column: dict[str, list[Bound]]) -> bool:
-    """Tell whether a delete names one fixed row, and the insert brings a window of rows by another column."""
+    """Return whether a delete names one fixed row, and the insert brings a window of rows by another column."""
     fixed = bound.op == "=" and bound.value.kind == "literal" and is_key_column(bound.column)
     dated = any(is_given(one.value) for found in by_column.values() for one in found)
     return fixed and dated and not any(one.column in by_column for one in removed)
 
 
 def _open_behind(removed: Bound, written: Expr | None, by_column: dict[str, list[Bound]]) -> str:
-    """Say that the column is computed from another one, of which everything from a given date on is inserted."""
+    """Return the reason if the column is computed from another one, which is inserted from a given date on."""
     for name in written.columns() if written is not None and removed.op == "=" else ():
         found = by_column.get(name, [])
         if found and is_time_column(name) and all(one.op in {">", ">="} and is_given(one.value) for one in found):

@@ -42,7 +42,7 @@ _DAILY = re.compile(r"(^|[_\W])(ds|ds_nodash|day|date|dt|today)(_|\W|$)|date|%d"
 
 
 def check(job: Job) -> Iterator[Finding]:
-    """Look at the overwrites of jobs that run more often than daily, or that are told an hour."""
+    """Look at the overwrites of jobs that run more often than daily, or that get an hour as an argument."""
     every = job.orchestration.every
     yield from _days_in_months(job)
     if every is not None and every >= _DAY_SECONDS:

@@ -49,7 +49,7 @@ def check(job: Job) -> Iterator[Finding]:
         __name__,
         _where(job, model),
         f"a second run of {name} inserts the same rows again: {reason}"
-        + (", and only the question for what is there already holds it back" if asks else ""),
+        + (", and only its check for existing rows prevents that" if asks else ""),
         severity=Severity.WARNING if (asks and not model.unique_key) or model.assumed else SEVERITY,
         instead="give it a unique_key with incremental_strategy='merge' or 'delete+insert', or use 'insert_overwrite' "
         "with partition_by",

@@ -1,7 +1,7 @@
 """Rows are appended to a database over JDBC.
 
 Spark writes the partitions of a DataFrame over several connections, each with its own transaction. A task that is
-retried writes its part again, a job that fails halfway has committed some parts, and a second run adds everything
+retried writes its part again, a job that fails partway has committed some parts, and a second run adds everything
 once more.
 
 **Instead**, write to a staging table, then move the rows in one transaction of the database:
@@ -41,6 +41,6 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _only_labelled(write: Write) -> bool:
-    """Tell whether a micro-batch stores its number without looking for it: JDBC has nothing that refuses a repeat."""
+    """Return whether a micro-batch stores its number without looking for it: JDBC has nothing that refuses a repeat."""
     batch = write.batch_id_used if write.stream_batch_id else write.stream  # without the number it is TW701
     return batch and not write.checkpointed and not is_staging(write.target)

@@ -1,7 +1,7 @@
 """A value is changed relative to itself.
 
 `quantity = quantity - sold`, `total = t.total + s.amount` in a MERGE and `views = page.views + EXCLUDED.views` in an
-upsert apply the batch once per run: the second run applies it again, and nothing in the table tells that it did. An
+upsert apply the batch once per run: the second run applies it again, and nothing in the table shows that it did. An
 update that multiplies a price or glues text to a column feeds on its own result in the same way.
 
 `GREATEST(t.x, s.x)`, `COALESCE(t.x, s.x)` and trimming give the same again and are not reported; neither is an update
@@ -139,7 +139,7 @@ def _changes(write: Write) -> Iterator[_Change]:
 
 
 def _grows(value: Expr, column: str, mine: set[str]) -> bool:
-    """Tell whether the old value of the column goes into an operation whose result differs from it."""
+    """Return whether the old value of the column goes into an operation whose result differs from it."""
     if value.kind == "call" and value.name in _SETTLES:
         return False
     operation = (value.kind == "op" and value.name in _GROWS) or (value.kind == "call" and value.name in _GROWING_CALLS)
@@ -163,7 +163,7 @@ def _selected(expr: Expr) -> Expr:
 
 
 def _applies_once(change: _Change) -> bool:
-    """Tell whether the condition asks for a column that the same statement sets, as `applied` or `last_batch`."""
+    """Return whether the condition asks for a column that the same statement sets, as `applied` or `last_batch`."""
     if change.condition is None:
         return False
     asked = set(change.condition.columns())
@@ -174,7 +174,7 @@ def _applies_once(change: _Change) -> bool:
 
 
 def _asks_for_looks(condition: Expr | None, column: str) -> bool:
-    """Tell whether the condition asks what the column looks like, so that a changed one is left alone."""
+    """Return whether the condition asks what the column looks like, so that a changed one is left alone."""
     return condition is not None and any(
         node.kind == "op" and node.name in {"like", "is"} and column in node.columns() for node in condition.walk()
     )

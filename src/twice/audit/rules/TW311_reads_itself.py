@@ -83,7 +83,7 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _empties_what_it_reads(write: Write) -> bool:
-    """Tell whether files are overwritten that the same query reads, in a format without versions."""
+    """Return whether files are overwritten that the same query reads, in a format without versions."""
     return (
         write.via == "dataframe"
         and write.target.kind == "path"
@@ -93,7 +93,7 @@ def _empties_what_it_reads(write: Write) -> bool:
 
 
 def _empties_database_table(job: Job, write: Write) -> bool:
-    """Tell whether a table is overwritten over JDBC that is read, only then, from the same database."""
+    """Return whether a table is overwritten over JDBC that is read, only then, from the same database."""
     server = write.options.get("url", "")
     if write.via != "jdbc" or write.mode is not Mode.OVERWRITE or not server or "…" in server:
         return False
@@ -127,7 +127,7 @@ def _reads(query: Query, name: str) -> bool:
 
 
 def _settles(write: Write, union: Query) -> bool:
-    """Tell whether the second run gives the same: the old rows leave the batch out, or one row per key is kept."""
+    """Return whether the second run gives the same: the old rows leave the batch out, or one row per key is kept."""
     if not union.union_all and write.query is union:
         return True
     mine = [branch for branch in union.branches if _reads(branch, write.target.name)]
@@ -154,7 +154,7 @@ def _keeps_one(query: Query) -> bool:
 
 
 def _same_partition(write: Write, branches: list[Query]) -> bool:
-    """Tell whether the old rows come from the partition that is overwritten."""
+    """Return whether the old rows come from the partition that is overwritten."""
     static = [(name, value) for name, value in write.partition if value is not None]
     for branch in branches:
         filters = [filter_ for query in branch.walk() for filter_ in query.filters]

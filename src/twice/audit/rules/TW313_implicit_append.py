@@ -1,6 +1,6 @@
 """Rows are appended, although the code does not say so.
 
-Some writers append unless they are told otherwise: Glue's sinks, `S3ToRedshiftOperator`, `COPY` of Redshift and
+Some writers append by default: Glue's sinks, `S3ToRedshiftOperator`, `COPY` of Redshift and
 Postgres, `LOAD DATA`, `insertInto`, a helper whose argument defaults to `mode="append"`; `to_sql(if_exists="append")`
 does it on request. The second run adds the same rows again.
 
@@ -53,7 +53,7 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _remembers(job: Job, write: Write) -> bool:
-    """Tell whether the database skips files that it has loaded before."""
+    """Return whether the database skips files that it has loaded before."""
     if write.via != "copy":
         return False
     said = " ".join(job.line(number) for number in (write.place.line, write.place.line + 1))

@@ -1,7 +1,7 @@
 """A table is created without IF NOT EXISTS or OR REPLACE.
 
 The second run finds the table of the first and fails: `CREATE TABLE t AS SELECT …`, `writeTo("t").create()`. Nothing
-is corrupted, but no retry helps, and somebody drops the table by hand, perhaps the wrong one.
+is corrupted, but no retry helps until a person drops the table by hand, perhaps the wrong one.
 
 Temporary tables, tables that the job drops first, those that it only creates after a look whether they are there (a
 query of the catalog, `has_table`, a `try` that passes over the error), and schema files that only create are not
@@ -51,7 +51,7 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _is_index_again(job: Job, write: Write) -> bool:
-    """Tell whether an index is created on a table that a second run finds with it, in a file that also brings rows."""
+    """Return whether an index is created on a table that a second run finds with it, in a file that also adds rows."""
     if write.api != "CREATE INDEX" or write.if_not_exists or not write.target.name:
         return False
     if not any(other.mode in _FILLS for other in job.writes):
@@ -67,7 +67,7 @@ def _is_index_again(job: Job, write: Write) -> bool:
 
 
 def _is_object_again(job: Job, write: Write) -> bool:
-    """Tell whether a task, stream or pipe is made once only in a script that replaces all else that it makes."""
+    """Return whether a task, stream or pipe is made once only in a script that replaces all else that it makes."""
     if write.api not in _OBJECTS or not _REPLACES.search(job.text):
         return False
     return not any(other.mode is Mode.DROP for other in job.earlier(write))
@@ -89,7 +89,7 @@ def _fails_again(job: Job, write: Write) -> bool:
 
 
 def _is_filled(job: Job, write: Write, after: Sequence[Write]) -> bool:
-    """Tell whether the file that creates a table also brings its rows, on every run."""
+    """Return whether the file that creates a table also brings its rows, on every run."""
     fills = [other for other in after if other.mode in _FILLS]
     if write.query is None and any(branch not in fill.branches for fill in fills for branch in write.branches):
         return False  # Python looks first whether it is there, or is told: if not rows: CREATE TABLE …

@@ -1,6 +1,6 @@
 """The input is dropped, emptied or moved away at the end.
 
-The job drops the staging table that somebody else filled, or moves the file that it has read. When a later step
+The job drops the staging table that another job filled, or moves the file that it has read. When a later step
 fails and the job is run again, the input is gone: the rerun fails, or it loads nothing and reports success. A crash
 between the load and the move loads the file twice.
 
@@ -95,7 +95,7 @@ def _emptied_stages(job: Job) -> Iterator[Finding]:
 
 
 def _reader_of(job: Job, write: Write) -> Write | None:
-    """Return the earlier write that reads a table which this one drops or empties, if others filled it."""
+    """Return the earlier write that reads a table which this one drops or empties, if another job filled it."""
     empties = write.mode in {Mode.DROP, Mode.TRUNCATE} or (write.mode is Mode.DELETE and write.predicate is None)
     if not empties or write.target.temporary or not write.target.name or write.target.kind in {"view", "path"}:
         return None

@@ -104,7 +104,7 @@ def repeated_source(job: Job, write: Write) -> str:
 
 
 def _distinct_beside_key(query: Query | None, write: Write) -> bool:
-    """Tell whether SELECT DISTINCT only removes rows that are equal in much more than the key."""
+    """Return whether SELECT DISTINCT only removes rows that are equal in much more than the key."""
     if query is None or not query.distinct or query.distinct_on is not None or query.group_by:
         return False
     keys = {pair.source for pair in pairs(write)}

@@ -70,7 +70,7 @@ def _models(job: Job) -> Iterator[Write]:
 
 
 def _declared(job: Job, column: str) -> str:
-    """Say that the file itself creates the column as one that may be null."""
+    """Return the reason if the file itself creates the column as one that may be null."""
     if "null" not in job.lowered:
         return ""
     found = re.search(
@@ -84,7 +84,7 @@ def _inserts(when: When) -> bool:
 
 
 def _nullable(job: Job, write: Write, name: str) -> str:
-    """Say why a column of the source can be null, following it down; nothing if the file does not show it."""
+    """Return why a column of the source can be null, following it down; nothing if the file does not show it."""
     query = write.query
     for _ in range(20):
         if query is None or query.branches or _required(query, name):
@@ -150,13 +150,13 @@ def _parts(query: Query, expr: Expr) -> Iterator[Expr]:
 
 
 def _ends_in_null(expr: Expr) -> bool:
-    """Tell whether it is CASE … ELSE NULL, or whether its last case gives null."""
+    """Return whether it is CASE … ELSE NULL, or whether its last case gives null."""
     last = expr.args[-1] if expr.kind == "case" and expr.args else None
     return last is not None and last.kind == "literal" and last.value is None
 
 
 def _has_stand_in(write: Write, query: Query, column: Expr | None, name: str) -> bool:
-    """Tell whether the statement itself expects a key to be null: COALESCE(region, 'all') beside region."""
+    """Return whether the statement itself expects a key to be null: COALESCE(region, 'all') beside region."""
     inserted = [
         value
         for when in (write.merge.whens if write.merge is not None and query is write.query else ())
@@ -170,7 +170,7 @@ def _has_stand_in(write: Write, query: Query, column: Expr | None, name: str) ->
 
 
 def _stands_in(expr: Expr, tables: set[str], name: str) -> bool:
-    """Tell whether it is a COALESCE of a column; inside of a hash or a text it says nothing about the column."""
+    """Return whether it is a COALESCE of a column; inside of a hash or a text it says nothing about the column."""
     while expr.kind == "call" and expr.name.startswith("cast") and expr.args:
         expr = expr.args[0]
     if expr.kind != "call" or expr.name not in _STANDS_IN or len(expr.args) < 2:
@@ -180,7 +180,7 @@ def _stands_in(expr: Expr, tables: set[str], name: str) -> bool:
 
 
 def _outer_source(query: Query, table: str, name: str) -> str:
-    """Say that the column comes from the right side of a left join."""
+    """Return the reason if the column comes from the right side of a left join."""
     for source in query.sources:
         alias = source.alias or source.name.rsplit(".", 1)[-1]
         if source.how not in {"left", "full"}:
@@ -206,7 +206,7 @@ def _is_join_column(on: Expr | None, name: str) -> bool:
 
 
 def _required(query: Query, name: str) -> bool:
-    """Tell whether a filter asks for the column to be there."""
+    """Return whether a filter asks for the column to be there."""
     for filter_ in query.filters:
         for part in filter_.conjuncts():
             if part.kind == "op" and part.name == "not" and name in part.columns():

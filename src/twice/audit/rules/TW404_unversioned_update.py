@@ -88,7 +88,7 @@ _CLOSING = re.compile(
 
 
 def _closes(when: When) -> bool:
-    """Tell whether an update only ends the current version of a row, so that a new one can follow: SCD type 2."""
+    """Return whether an update only ends the current version of a row, so that a new one can follow: SCD type 2."""
     names = [name.rsplit(".", 1)[-1] for name, _ in when.assignments]
     return (
         bool(names)
@@ -98,7 +98,7 @@ def _closes(when: When) -> bool:
 
 
 def _compares_versions(write: Write, when: When) -> bool:
-    """Tell whether the condition asks which of two rows is newer; that they differ is not enough."""
+    """Return whether the condition asks which of two rows is newer; that they differ is not enough."""
     if when.condition is None or write.merge is None:
         return False
     for node in when.condition.walk():
@@ -128,7 +128,7 @@ def _version(job: Job, write: Write) -> str:
 
 
 def _columns(write: Write) -> Iterator[str]:
-    """Yield the columns that are written or ordered by; one that is set to the clock is no version."""
+    """Yield the columns that are written or ordered by; one that is set to the clock is not a version."""
     for when in write.merge.whens if write.merge is not None else ():
         for name, value in when.assignments:
             if not value.has("clock"):

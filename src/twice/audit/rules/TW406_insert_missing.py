@@ -70,7 +70,7 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _asks_first(write: Write) -> bool:
-    """Tell whether it only runs where its target was asked for the row; rows that the file names are no data."""
+    """Return whether it only runs where its target was asked for the row; rows that the file names are not data."""
     asks = write.looked_up and not _MARKS.search(write.target.name)
     if not asks and not _is_under_not_exists(write):
         return False
@@ -79,7 +79,7 @@ def _asks_first(write: Write) -> bool:
 
 
 def _is_under_not_exists(write: Write) -> bool:
-    """Tell whether it stands under IF NOT EXISTS (SELECT … FROM its target …)."""
+    """Return whether it stands under IF NOT EXISTS (SELECT … FROM its target …)."""
     found = _NOT_THERE.search(write.guarded_by)
     return found is not None and same_table(
         found[1].lower().strip('[]"`').replace("[", "").replace("]", ""), write.target.name

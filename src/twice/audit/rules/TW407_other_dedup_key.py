@@ -67,7 +67,7 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _is_computed(write: Write, column: str) -> bool:
-    """Tell whether a key column is put together in the source, rather than handed on."""
+    """Return whether a key column is put together in the source, rather than handed on."""
     found = write.query.column(column) if write.query is not None else None
     made = write.query.definition(column) if write.query is not None else None
     if made is not None and made.kind == "window":

@@ -32,7 +32,7 @@ def check(job: Job) -> Iterator[Finding]:
         yield finding(
             __name__,
             effect.place,
-            f"a second run sends this {effect.method.upper()}{to} again, and the receiver cannot tell",
+            f"a second run sends this {effect.method.upper()}{to} again, and the receiver cannot recognise it",
             instead='send a header "Idempotency-Key" made of the row\'s own key and date, or record what was sent '
             "and ask before sending",
             with_twice="key_hash(…) of the row's key as the idempotency key",

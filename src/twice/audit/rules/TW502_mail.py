@@ -1,6 +1,6 @@
 """A mail is sent, and nothing remembers that it was.
 
-The second run sends it again, to everybody. A mail cannot be taken back, and a customer who gets the same invoice
+The second run sends it again, to every recipient. A mail cannot be taken back, and a customer who gets the same invoice
 twice pays twice or asks twice.
 
 Mails about a failure, and those behind a check of what was already sent, are not reported.

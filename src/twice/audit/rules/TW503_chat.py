@@ -4,7 +4,7 @@ The second run posts it again: people learn to ignore the channel, or act twice 
 
 Messages about a failure, and those behind a check of what was already posted, are not reported.
 
-**Instead**, post once per window, and remember it; or let the orchestrator tell when a run has succeeded:
+**Instead**, post once per window, and remember it; or let the orchestrator announce a run that succeeded:
 
     if ledger.first_time("announced", day): client.chat_postMessage(…)
     DAG(…, on_success_callback=announce)

@@ -1,7 +1,7 @@
 """A message is published without a key or a guard.
 
 The second run publishes every message again, and each consumer handles it again: orders are shipped twice, totals
-grow. Without a key in the message, no consumer and no compacted topic can tell.
+grow. Without a key in the message, no consumer and no compacted topic can recognise it.
 
 **Instead**, give the message a key that is the same in every run, and let queue or consumer drop what it has seen:
 
@@ -32,7 +32,7 @@ def check(job: Job) -> Iterator[Finding]:
         yield finding(
             __name__,
             effect.place,
-            f"a second run publishes the messages of {effect.name} again, and without a key no consumer can tell",
+            f"a second run publishes the messages of {effect.name} again, which no consumer recognises without a key",
             instead="publish with a key (key=, MessageDeduplicationId, message_id) made of the row's own key",
             with_twice="key_hash(…) of the row's key as the message's key",
         )
@@ -41,13 +41,13 @@ def check(job: Job) -> Iterator[Finding]:
             yield finding(
                 __name__,
                 write.place,
-                f"what is written again is published again to {write.target.name or 'the topic'}, and without a `key` "
-                "column no consumer can tell",
+                f"what is written again is published again to {write.target.name or 'the topic'}, which no consumer "
+                "recognises without a `key` column",
                 instead="select a column `key` made of the row's own key beside `value`",
                 with_twice="key_hash(…) of the row's key as the message's key",
             )
 
 
 def _has_no_key(query: Query) -> bool:
-    """Tell whether the columns of a message are spelled out, and none is its key."""
+    """Return whether the columns of a message are spelled out, and none is its key."""
     return query.column("value") is not None and query.column("key") is None

@@ -1,9 +1,9 @@
 """Something is announced before it is written.
 
-The message goes out, then the write fails: everybody has been told of data that is not there, and the rerun tells
-them again. With a queue it is worse, because consumers start at once and read the old state.
+The message goes out, then the write fails: every recipient has heard about data that is not there, and the rerun
+sends the message again. With a queue it is worse, because consumers start at once and read the old state.
 
-Messages that say that a job starts are not reported.
+Messages that announce the start of a job are not reported.
 
 **Instead**, write first and announce afterwards:
 
@@ -57,7 +57,7 @@ def check(job: Job) -> Iterator[Finding]:
             yield finding(
                 __name__,
                 effect.place,
-                f"{effect.name} tells of {write.target.name or 'the data'} before line {write.place.line} writes it: "
+                f"{effect.name} announces {write.target.name or 'the data'} before line {write.place.line} writes it: "
                 "if that fails, the news was wrong, and the second run sends it again",
                 instead="move it after the write, or publish from what was written (an outbox table, a change feed)",
                 with_twice="send after the run was published",

@@ -88,7 +88,7 @@ def _collected(expr: Expr) -> Iterator[Expr]:
 
 
 def _used_without_order(write: Write, name: str) -> bool:
-    """Tell whether a later step sorts, counts or unpacks the list."""
+    """Return whether a later step sorts, counts or unpacks the list."""
     if write.query is None:
         return False
     for query in write.query.walk():

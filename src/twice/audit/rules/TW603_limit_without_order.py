@@ -14,7 +14,7 @@ SELECT customer_id FROM customers ORDER BY customer_id LIMIT 100
 With `twice` write the same in the step.
 
 **Not meant** are limits that only show, `LIMIT 0`, tests for existence, and limits of dbt's development target. A
-limit under `{% if var("is_test_run", default=true) %}` is meant: whoever does not say otherwise stores what it keeps.
+limit under `{% if var("is_test_run", default=true) %}` is meant: without another value, what it keeps is stored.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _TRYING = re.compile(r"\s*(el)?if\b.*(debug|dev|test|sample|limit|local|dry|smal
 
 
 def _ordered(query: Query) -> bool:
-    """Tell whether the rows are in an order, also that of the query right below."""
+    """Return whether the rows are in an order, also that of the query right below."""
     while True:
         if query.order_by:
             return True

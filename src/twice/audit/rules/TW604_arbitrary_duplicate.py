@@ -68,12 +68,12 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def is_sorted(query: Query) -> bool:
-    """Tell whether rows of pandas are sorted before one of them is taken."""
+    """Return whether rows of pandas are sorted before one of them is taken."""
     return any(one.order_by for one in query.walk())
 
 
 def _only_keys_used(write: Write, query: Query, keys: set[str]) -> bool:
-    """Tell whether the query around it takes nothing but the compared columns: it counts, or lists keys."""
+    """Return whether the query around it takes nothing but the compared columns: it counts, or lists keys."""
     for outer in write.query.walk() if write.query is not None else ():
         if any(source.query is query for source in outer.sources) and len(outer.sources) == 1:
             taken = {name for expr in outer.expressions() for name in expr.columns()}
@@ -82,7 +82,7 @@ def _only_keys_used(write: Write, query: Query, keys: set[str]) -> bool:
 
 
 def _nothing_else(query: Query, keys: set[str]) -> bool:
-    """Tell whether the rows have no other columns than those that are compared."""
+    """Return whether the rows have no other columns than those that are compared."""
     one: Query | None = query
     for _ in range(20):
         if one is None:

@@ -4,7 +4,7 @@
 was drawn is stored; or a column that is computed with `rand()` itself.
 
 **On the second run** other rows are drawn. The same day has another sample, a row moves from training to test, and
-nobody can repeat what was measured.
+no measurement can be repeated.
 
 **Instead** draw by a hash of the row's key, which even survives a change of the order of the rows:
 
@@ -82,7 +82,7 @@ def _at_random(order: list[Order] | tuple[Order, ...]) -> Iterator[Place]:
 
 
 def _is_drawn(job: Job, use: Use) -> bool:
-    """Tell whether a SQL statement stores a random number beside what it reads; made-up rows are test data."""
+    """Return whether a SQL statement stores a random number beside what it reads; made-up rows are test data."""
     called = use.name.lower().partition("(")[0].rpartition(".")[2]
     if use.write is None or called not in SEEDABLE or job.language not in {"sql", "dbt"}:
         return False
@@ -94,7 +94,7 @@ def _report(place: Place, target: str, what: str = "the rows") -> Finding:
     return finding(
         __name__,
         place,
-        f"{what} of {target or 'the output'} {are} drawn anew on every run, so a rerun over the same input stores "
+        f"{what} of {target or 'the output'} {are} drawn again on every run, so a rerun over the same input stores "
         "another result",
         instead="draw by a hash of the key: pmod(xxhash64(id), 10) = 0, or at least give a seed",
         with_twice="draw by a hash of the key; random numbers in a step are refused",

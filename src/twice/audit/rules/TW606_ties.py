@@ -1,8 +1,8 @@
 """The newest row is chosen by an order that has ties.
 
 `row_number() … = 1` (or `QUALIFY`) over an order in which several rows of a group are equal: a date, the partition's
-own key, a constant, a status. The ten best by a sum or a count are such a choice too. One timestamp alone is told as
-`info`, because two changes may carry the same; the time of a load, which all rows of a delivery share, as a warning.
+own key, a constant, a status. The ten best by a sum or a count are such a choice too. One timestamp alone is reported
+as `info`, because two changes may carry the same; the time of a load, which all rows of a delivery share, as a warning.
 
 **On the second run** rows that are equal may change places, so another one becomes number one: the older version
 after a compaction, the newer one after the next. The result differs though the input is the same.
@@ -100,7 +100,7 @@ _MOMENT = re.compile(
 
 
 def _of_load(window: Expr) -> bool:
-    """Tell whether the order is by the time of a load, which is the same for all rows of one delivery."""
+    """Return whether the order is by the time of a load, which is the same for all rows of one delivery."""
     return is_arrival_column(window.order_by[0].expr.columns()[0])
 
 
@@ -128,7 +128,7 @@ def _keeps_one(part: Expr) -> bool:
 
 
 def _keeps_few(part: Expr) -> bool:
-    """Tell whether it keeps the first rows of a group, one or several: rn <= 10."""
+    """Return whether it keeps the first rows of a group, one or several: rn <= 10."""
     if part.kind != "op" or part.name not in {"=", "<", "<="} or len(part.args) != 2:
         return False
     return part.args[1].kind == "literal" and str(part.args[1].value).isdigit()
@@ -178,7 +178,7 @@ def _same_for_all(term: Expr, query: Query, write: Write) -> str:
 
 def _given_anew(term: Expr) -> str:
     """Return why a number that Spark gives, or a random one, does not decide: on a rerun it is another."""
-    return "the numbers are given anew in every run" if term.has("counter") or term.has("random") else ""
+    return "the numbers are given again in every run" if term.has("counter") or term.has("random") else ""
 
 
 def _cannot_decide(term: Expr, own: set[str]) -> str:
@@ -195,7 +195,7 @@ def _cannot_decide(term: Expr, own: set[str]) -> str:
 
 
 def _coarse(term: Expr, columns: Sequence[str]) -> str:
-    """Return why many rows have the same value of a column, as its name tells."""
+    """Return why many rows have the same value of a column, by its name."""
     if term.kind == "column" and is_day_column(term.name) and not _TOUCHED.search(term.name):
         return f"{term.name} is a date"
     if term.kind == "column" and (is_arrival_column(term.name) or _FETCHED.search(term.name)):

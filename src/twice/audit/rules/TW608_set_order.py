@@ -2,8 +2,8 @@
 
 The items of a set are numbered, joined into a text, or written one after the other.
 
-**On the second run** the set has another order: Python salts the hashes of texts anew in every process. Numbers go to
-other items, the text differs, the file differs line by line though it holds the same.
+**On the second run** the set has another order: Python salts the hashes of texts differently in every process. Numbers
+go to other items, the text differs, the file differs line by line though it holds the same.
 
 **Instead** sort before iterating:
 
@@ -51,6 +51,6 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _lists_lines(use: Use) -> bool:
-    """Tell whether the items become the lines of a text file, in the order of the set."""
+    """Return whether the items become the lines of a text file, in the order of the set."""
     lines = use.write is not None and use.write.via == "pandas" and use.write.target.kind == "path"
     return lines and use.name.startswith(("list(", "tuple("))

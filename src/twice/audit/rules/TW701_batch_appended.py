@@ -51,7 +51,7 @@ def check(job: Job) -> Iterator[Finding]:
 
 
 def _only_once(job: Job, write: Write) -> bool:
-    """Tell whether a test or a removal keeps rows from coming twice; to ask if the file is there yet does not."""
+    """Return whether a test or a removal keeps rows from coming twice; to ask if the file is there yet does not."""
     if first_or_further(job, write):
         return False
     return was_done_before(write.guarded_by) or job.cleared_by(write) is not None

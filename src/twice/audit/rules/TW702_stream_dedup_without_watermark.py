@@ -2,8 +2,8 @@
 
 `dropDuplicates` on a stream without `withWatermark`.
 
-**On the second run** the state holds every key that ever came. It grows until the job dies, and then somebody deletes
-the checkpoint: the restarted stream reads its input again, knows none of the keys, and lets every duplicate through.
+**On the second run** the state holds every key that ever came. It grows until the job dies, and a person deletes the
+checkpoint: the restarted stream reads its input again, knows none of the keys, and lets every duplicate through.
 
 **Instead** say how late a duplicate may come:
 

@@ -70,7 +70,7 @@ def _forgets_nothing(query: Query) -> bool:
 
 
 def _tells_time(query: Query, name: str) -> bool:
-    """Tell whether a column is the watermark's, by whichever name, or the start or end of a window of time."""
+    """Return whether a column is the watermark's, by whichever name, or the start or end of a window of time."""
     found = query.definition(name)
     column = found if found is not None and found.kind == "column" else Expr("column", name)
     window = column.name == "window" or (bool(column.table) and column.name in {"start", "end"})

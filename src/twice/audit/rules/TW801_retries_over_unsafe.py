@@ -2,7 +2,7 @@
 
 The orchestrator runs the task again when it fails, also when the write had already happened and only the answer got
 lost, or when the step after it failed. With an append or a relative update above, each retry adds the rows again:
-nobody starts anything twice, and the table is wrong in the morning.
+no job was started twice, and the table is wrong in the morning.
 
 **Instead**, keep the retries and make the write safe (the finding that this one points to says how):
 

@@ -29,8 +29,7 @@ def check(job: Job) -> Iterator[Finding]:
         yield finding(
             __name__,
             place,
-            f"retries are off, so whoever runs it again by hand repeats what line {found.line} does ({found.code}): "
-            f"{found.message}",
+            f"retries are off, so a manual rerun repeats what line {found.line} does ({found.code}): {found.message}",
             instead="make that write safe to repeat, and switch retries on",
             with_twice='bash_command="twice run PIPELINE --for {{ ds }}" with retries',
         )

@@ -1,6 +1,6 @@
 """A finding is suppressed without a reason.
 
-`# twice: ok TW301` hides a finding from everybody who comes later, and nobody can tell whether it was thought about.
+`# twice: ok TW301` hides a finding from every later reader, and does not show whether it was considered.
 The comment therefore has no effect until it says why a second run does no harm:
 
     # twice: ok TW301 because the table is an event log and its readers count distinct event ids

@@ -1,7 +1,7 @@
 """A suppression that suppresses nothing.
 
-The code below the comment was repaired, moved or never matched. What is left hides the next mistake that somebody makes
-on this line, with a reason that was given for another one.
+The code below the comment was repaired, moved or never matched. What is left hides the next mistake on this line,
+with a reason that was given for another one.
 
 **Instead.** Remove the comment.
 """

@@ -1,4 +1,4 @@
-"""Which effects reach somebody a second time when the job runs twice."""
+"""Which effects reach their receivers a second time when the job runs twice."""
 
 from __future__ import annotations
 

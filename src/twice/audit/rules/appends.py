@@ -57,7 +57,7 @@ _EMPTIES = frozenset({Mode.DELETE, Mode.TRUNCATE, Mode.DROP, Mode.DROP_PARTITION
 
 
 def doubles(job: Job, write: Write, *, in_batches: bool = False) -> bool:
-    """Tell whether a second run adds the rows of an append again, and nothing in the file takes the first ones away.
+    """Return whether a second run adds the rows of an append again, and nothing in the file takes the first ones away.
 
     What a stream writes is left out; with `in_batches` it counts too.
     """
@@ -83,7 +83,7 @@ def doubles(job: Job, write: Write, *, in_batches: bool = False) -> bool:
 
 
 def _is_swapped_in(job: Job, write: Write) -> bool:
-    """Tell whether a table is filled, and then takes the place of another one: ALTER TABLE … RENAME, SWAP, EXCHANGE."""
+    """Return whether a table is filled and then replaces another one: ALTER TABLE … RENAME, SWAP, EXCHANGE."""
     return any(
         _SWAPS.search(job.line(number))
         for other in job.later(write)
@@ -96,7 +96,7 @@ _SWAPS = re.compile(r"\b(rename|swap|exchange|switch|set\s+schema)\b", re.IGNORE
 
 
 def _consumes_stream(job: Job, write: Write) -> bool:
-    """Tell whether a write reads a stream of Snowflake, which moves on with the statement: a rerun finds it empty."""
+    """Return whether a write reads a stream of Snowflake, which moves on with the statement: a rerun finds it empty."""
     declared = job.remembered(_streams)
     return bool(declared) and any(name.rpartition(".")[2] in declared for name in write.sources)
 
@@ -113,12 +113,12 @@ _STREAM = re.compile(
 
 
 def moves_rows(job: Job, write: Write) -> bool:
-    """Tell whether one statement deletes what it inserts elsewhere: WITH gone AS (DELETE … RETURNING *) INSERT …."""
+    """Return whether one statement deletes what it inserts elsewhere: WITH gone AS (DELETE … RETURNING *) INSERT …."""
     return any(other.mode is Mode.DELETE and other.place == write.place and other is not write for other in job.writes)
 
 
 def is_implicit(write: Write) -> bool:
-    """Tell whether an append is only the default of what is called: COPY, a Glue sink, an operator."""
+    """Return whether an append is only the default of what is called: COPY, a Glue sink, an operator."""
     if write.api.lower().startswith("insert_rows"):
         return False
     by_default = write.via == "glue" or (write.via == "copy" and write.api in {"COPY", "LOAD DATA", "BULK INSERT"})
@@ -127,14 +127,14 @@ def is_implicit(write: Write) -> bool:
 
 
 def was_done_before(guard: str) -> bool:
-    """Tell whether a condition asks if the work was done, not only if there is a table or any row to write."""
+    """Return whether a condition asks if the work was done, not only if there is a table or any row to write."""
     if not guard or _TABLE_THERE.search(guard):
         return False
     return not _ANY_ROWS.search(guard) or bool(_KNOWN.search(guard))
 
 
 def first_or_further(job: Job, write: Write) -> bool:
-    """Tell whether a test only asks if there is a file to add to: the other side writes it for the first time."""
+    """Return whether a test only asks if there is a file to add to: the other side writes it for the first time."""
     return any(
         other.mode in {Mode.OVERWRITE, Mode.CREATE} and either_way(other, write)
         for other in (*job.earlier(write), *job.later(write))
@@ -142,7 +142,7 @@ def first_or_further(job: Job, write: Write) -> bool:
 
 
 def is_record(target: Target) -> bool:
-    """Tell whether a table is temporary, or holds records of runs rather than data."""
+    """Return whether a table is temporary, or holds records of runs rather than data."""
     return target.is_scratch or _names_records(target.name if target.kind == "table" else target.last)
 
 
@@ -152,7 +152,7 @@ def _names_records(name: str) -> bool:
 
 
 def records_run(job: Job, write: Write) -> bool:
-    """Tell whether a row says that something ran: VALUES ('load_orders', CURRENT_TIMESTAMP, v_rows) in a SQL file."""
+    """Return whether a row says that something ran: VALUES ('load_orders', CURRENT_TIMESTAMP, v_rows) in a SQL file."""
     if job.language != "sql" or not write.literal_rows or write.query is None or write.query.sources:
         return False
     values = [column.expr for one in (write.query, *write.query.branches) for column in one.columns]
@@ -161,7 +161,7 @@ def records_run(job: Job, write: Write) -> bool:
 
 
 def is_staging(target: Target) -> bool:
-    """Tell whether a table only holds what is being loaded, by its name or schema."""
+    """Return whether a table only holds what is being loaded, by its name or schema."""
     return target.is_scratch or _names_staging(target.name)
 
 
@@ -171,7 +171,7 @@ def _names_staging(name: str) -> bool:
 
 
 def deletes(write: Write) -> bool:
-    """Tell whether a statement deletes rows: DELETE, or a MERGE that does nothing else."""
+    """Return whether a statement deletes rows: DELETE, or a MERGE that does nothing else."""
     if write.mode is Mode.MERGE and write.merge is not None:
         return bool(write.merge.whens) and all(when.action == "delete" for when in write.merge.whens)
     return write.mode is Mode.DELETE
@@ -199,17 +199,17 @@ def removed_before(job: Job, write: Write) -> Write | None:
 
 
 def in_other_routine(job: Job, one: Write, other: Write) -> bool:
-    """Tell whether two statements of a SQL file stand in the bodies of two procedures, functions or triggers."""
+    """Return whether two statements of a SQL file stand in the bodies of two procedures, functions or triggers."""
     return job.language == "sql" and one.function != other.function
 
 
 def _is_called(job: Job, routine: str) -> bool:
-    """Tell whether a SQL file also names a routine where it does not make it: CALL, EXEC, a trigger."""
+    """Return whether a SQL file also names a routine where it does not make it: CALL, EXEC, a trigger."""
     return len(re.findall(rf"\b{re.escape(routine)}\b", job.text, re.IGNORECASE)) > 1 if routine else True
 
 
 def _makes_anew(create: Write) -> bool:
-    """A bare CREATE TABLE does not empty the table of the last run: it fails, until somebody takes it out."""
+    """A bare CREATE TABLE does not empty the table of the last run: it fails until it is removed."""
     return not create.if_not_exists and (create.or_replace or create.query is not None or create.target.temporary)
 
 
@@ -229,7 +229,7 @@ def _removed_by_name(job: Job, write: Write) -> Write | None:
 
 
 def committed_between(job: Job, before: Write, write: Write) -> bool:
-    """Tell whether a commit stands between two statements."""
+    """Return whether a commit stands between two statements."""
     return any(before.order < one.order <= write.order and one.commit_between for one in job.writes)
 
 
@@ -262,7 +262,7 @@ def known_by(write: Write, job: Job | None = None) -> Query | None:
 
 
 def _looked_up(job: Job, write: Write, query: Query) -> bool:
-    """Tell whether Python asks the target for a row, or for its keys, and inserts what is not there."""
+    """Return whether Python asks the target for a row, or for its keys, and inserts what is not there."""
     distance = write.place.line - query.place.line
     if distance > _NEAR or [same_table(write.target.name, name) for name in query.tables()] != [True]:
         return False
@@ -310,7 +310,7 @@ def left_out(expr: Expr) -> Iterator[Query]:
 
 
 def _is_null_test(expr: Expr, alias: str) -> bool:
-    """Tell whether it says `alias.column IS NULL`."""
+    """Return whether it says `alias.column IS NULL`."""
     if expr.kind == "call" and expr.name in {"isnull", "is_null"}:
         return any(node.kind == "column" and node.table in {alias, ""} for node in expr.args)
     if expr.kind != "op" or expr.name != "is" or len(expr.args) != 2:
@@ -320,18 +320,18 @@ def _is_null_test(expr: Expr, alias: str) -> bool:
 
 
 def _is_left_only(expr: Expr) -> bool:
-    """Tell whether it asks the indicator of a merge of pandas for rows that have no partner."""
+    """Return whether it asks the indicator of a merge of pandas for rows that have no partner."""
     return expr.kind == "op" and expr.name == "=" and any(arg.value == "left_only" for arg in expr.args)
 
 
 def continues_target(job: Job, write: Write) -> bool:
-    """Tell whether a write takes only rows after the newest one of its own target."""
+    """Return whether a write takes only rows after the newest one of its own target."""
     later = (bound for filter_ in write.filters() for bound in bounds(filter_) if bound.op in {">", ">="})
     return any(is_newest_of_target(job, write, bound.value) for bound in later)
 
 
 def is_newest_of_target(job: Job, write: Write, value: Expr) -> bool:
-    """Tell whether a value is the maximum of something in the table that is written."""
+    """Return whether a value is the maximum of something in the table that is written."""
     for node in value.walk():
         if node.query is not None and any(same_table(write.target.name, one) for one in node.query.tables()):
             return True

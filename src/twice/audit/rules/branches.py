@@ -16,7 +16,7 @@ _ANYTHING_THERE = re.compile(
 
 
 def only_at_times(other: Write, write: Write) -> bool:
-    """Tell whether a statement stands in a branch that the write does not stand in: `if full_refresh: DELETE …`."""
+    """Return whether a statement stands in a branch that the write does not stand in: `if full_refresh: DELETE …`."""
     return any(
         branch not in write.branches and not _ANYTHING_THERE.search(branch.partition(":")[2])
         for branch in other.branches
@@ -24,7 +24,7 @@ def only_at_times(other: Write, write: Write) -> bool:
 
 
 def either_way(one: Write, other: Write) -> bool:
-    """Tell whether two statements stand on both sides of one test: `if full: TRUNCATE … else: DELETE …`."""
+    """Return whether two statements stand on both sides of one test: `if full: TRUNCATE … else: DELETE …`."""
     return bool(_tests(one, "") & _tests(other, " else")) or bool(_tests(one, " else") & _tests(other, ""))
 
 

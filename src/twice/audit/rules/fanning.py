@@ -93,7 +93,7 @@ def _join(query: Query, source: Source) -> _Join | None:
 
 
 def _picks(filter_: Expr, alias: str) -> bool:
-    """Tell whether a filter may pick one of the joined rows; one that only asks for newer rows than some does not."""
+    """Return whether a filter may pick one of the joined rows; one that only asks for newer rows than some does not."""
     return any(
         node.kind == "column" and node.table in {alias, ""}
         for part in filter_.conjuncts()
@@ -122,7 +122,7 @@ def _repeats(query: Query, join: _Join, keys: frozenset[str]) -> bool:
 
 
 def _is_of_others(query: Query, join: _Join, keys: frozenset[str]) -> bool:
-    """Tell whether the key is none that tells the joined rows apart."""
+    """Return whether the key is none that tells the joined rows apart."""
     for key in keys:
         column = next((one for one in query.columns if one.name == key), None)
         if column is None:
@@ -136,7 +136,7 @@ def _is_of_others(query: Query, join: _Join, keys: frozenset[str]) -> bool:
 
 
 def _keeps_more(join: _Join, kept: frozenset[str]) -> bool:
-    """Tell whether the joined rows are one per more than what they are joined by."""
+    """Return whether the joined rows are one per more than what they are joined by."""
     if not join.theirs < kept or join.source.query is None:
         return False
     further = kept - join.theirs
@@ -151,7 +151,7 @@ def _own_keys(name: str) -> frozenset[str]:
 
 
 def _names(table: str, column: str) -> bool:
-    """Tell whether a table is named after a column, or the other way round: it is its key."""
+    """Return whether a table is named after a column, or the other way round: it is its key."""
     return bool({_singular(part) for part in table.split("_")} & set(column.split("_")))
 
 

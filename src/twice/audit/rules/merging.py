@@ -42,7 +42,7 @@ def merges(job: Job) -> Iterator[Write]:
 
 
 def _matches_nothing(write: Write) -> bool:
-    """Tell whether it is `ON FALSE`: a way to replace a table in one statement."""
+    """Return whether it is `ON FALSE`: a way to replace a table in one statement."""
     on = write.merge.on if write.merge is not None else None
     if on is None:
         return False
@@ -53,7 +53,7 @@ def _matches_nothing(write: Write) -> bool:
 
 
 def checks_key(job: Job) -> bool:
-    """Tell whether the file looks for keys that come more than once."""
+    """Return whether the file looks for keys that come more than once."""
     return job.remembered(_checks_key)
 
 

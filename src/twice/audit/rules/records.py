@@ -25,7 +25,7 @@ _TOTALS = frozenset({"count", "sum", "min", "max", "avg", "count_distinct", "app
 
 
 def brings_data(write: Write) -> bool:
-    """Tell whether rows of a source go into a table that only sounds like a log: INSERT INTO call_logs SELECT …."""
+    """Return whether rows of a source go into a table that only sounds like a log: INSERT INTO call_logs SELECT …."""
     return (
         not write.target.temporary
         and write.target.kind in {"table", "path"}
@@ -41,7 +41,7 @@ def _may_be_data(name: str, last: str) -> bool:
 
 
 def _reads_rows(query: Query) -> bool:
-    """Tell whether a query hands rows of named tables on, rather than one row about them."""
+    """Return whether a query hands rows of named tables on, rather than one row about them."""
     if any(_reads_rows(branch) for branch in query.branches):
         return True
     named = [name for name in query.tables() if name and not _OWN.search(name)]

@@ -1,4 +1,4 @@
-"""Files and folders that a job removes before it writes them anew."""
+"""Files and folders that a job removes before it writes them again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _REMOVES = re.compile(
 
 
 def removes_files(job: Job, write: Write) -> bool:
-    """Tell whether the file or folder that is added to is removed in a line above: dbutils.fs.rm, shutil.rmtree."""
+    """Return whether the file or folder that is added to is removed in a line above: dbutils.fs.rm, shutil.rmtree."""
     name = write.target.name.rstrip("/")
     if write.target.kind != "path" or not name:
         return False

@@ -29,7 +29,7 @@ _KEEPS_KEYS = frozenset({Mode.MERGE, Mode.UPSERT, Mode.INSERT_NEW})
 
 @dataclass(frozen=True)
 class Stored:
-    """A column that a write fills; `only_new` when rows that are there already keep their value."""
+    """A column that a write fills; `only_new` when existing rows keep their value."""
 
     column: str
     expr: Expr
@@ -37,7 +37,7 @@ class Stored:
 
 
 def lasting(write: Write) -> bool:
-    """Tell whether a write puts rows into a table that outlives the run, and is no log."""
+    """Return whether a write puts rows into a table that outlives the run, and is not a log."""
     return write.mode in _PUTS_ROWS and not write.target.is_scratch and not _plain_view(write)
 
 
@@ -165,7 +165,7 @@ def once(uses: Iterator[Use]) -> Iterator[Use]:
 
 
 def decides_call(job: Job, use: Use) -> bool:
-    """Tell whether a value is handed to a procedure that works on data (no log, no cleaning up), or that fetches it."""
+    """Return whether a value is passed to a procedure that works on data (no log, no cleanup), or that fetches it."""
     if job.language == "sql":
         return use.context == "argument" and not _ASIDE.search(use.detail)
     last = use.detail.rpartition(".")[2]
@@ -186,12 +186,12 @@ _ASIDE = re.compile(
 
 
 def declares(write: Write) -> bool:
-    """Tell whether a statement only declares a table: its defaults are not yet values."""
+    """Return whether a statement only declares a table: its defaults are not yet values."""
     return write.mode is Mode.CREATE and write.query is None
 
 
 def filled(job: Job, create: Write, column: str) -> Write | None:
-    """Return the append that leaves a column of a declared table to its default, on each run anew."""
+    """Return the append that leaves a column of a declared table to its default, again on each run."""
     for fill in job.later(create):
         if fill.mode is Mode.APPEND and fill.columns and column not in fill.columns:
             return fill
@@ -210,12 +210,12 @@ def refilled(job: Job, create: Write, column: str) -> Write | None:
 
 
 def _fills_all(job: Job, fill: Write) -> bool:
-    """Tell whether a write brings rows that were not there: an append, or a merge into a table without rows."""
+    """Return whether a write brings rows that were not there: an append, or a merge into a table without rows."""
     return fill.mode is Mode.APPEND or (fill.mode in _KEEPS_KEYS and emptied_whole(job, fill))
 
 
 def emptied_whole(job: Job, write: Write) -> bool:
-    """Tell whether the job takes all rows out of a table before it fills it, so that none of them keeps its key."""
+    """Return whether the job takes all rows out of a table before it fills it, so that none of them keeps its key."""
     return any(
         other.mode in {Mode.DROP, Mode.TRUNCATE}
         or (other.mode is Mode.DELETE and (other.predicate is None or _always(other.predicate)))
@@ -224,7 +224,7 @@ def emptied_whole(job: Job, write: Write) -> bool:
 
 
 def updates_too(job: Job, write: Write, column: str) -> bool:
-    """Tell whether a merge fills a column also of rows that are there already, as one that updates all columns does."""
+    """Return whether a merge fills a column also of existing rows, as one that updates all columns does."""
     options = job.dbt.options if job.dbt is not None and write.origin == "model" else {}
     named = options.get("merge_update_columns")
     kept = options.get("merge_exclude_columns", "")
@@ -237,12 +237,12 @@ def updates_too(job: Job, write: Write, column: str) -> bool:
 
 
 def _always(predicate: Expr) -> bool:
-    """Tell whether a condition is made of constants only: DELETE … WHERE 1 = 1."""
+    """Return whether a condition is made of constants only: DELETE … WHERE 1 = 1."""
     return all(node.kind in {"literal", "op"} for node in predicate.walk())
 
 
 def _made_again(job: Job, create: Write, fill: Write) -> bool:
-    """Tell whether a table is dropped, made and filled from others on each run, in an order that nobody gave."""
+    """Return whether a table is dropped, made and filled from other tables on each run, in no given order."""
     query = fill.query
     if query is None or not query.sources or query.order_by:
         return False
@@ -250,7 +250,7 @@ def _made_again(job: Job, create: Write, fill: Write) -> bool:
 
 
 def names_a_run(column: str) -> bool:
-    """Tell whether a column holds the run, the batch or the job rather than the row: run_id, etl_batch_id."""
+    """Return whether a column holds the run, the batch or the job rather than the row: run_id, etl_batch_id."""
     return bool(_RUN.search(column))
 
 
@@ -261,7 +261,7 @@ _RUN = re.compile(
 
 
 def given(value: Expr) -> bool:
-    """Tell whether a bound comes from outside; a clock, a watermark and remembered state are other findings."""
+    """Return whether a bound comes from outside; a clock, a watermark and remembered state are other findings."""
     nodes = list(value.walk())
     origins = [origin for node in nodes for origin in node.origins]
     if any(origin.kind in _MOVES and not origin.fallback for origin in origins):

@@ -75,7 +75,7 @@ def _first_of_each(query: Query) -> frozenset[str] | None:
 
 
 def matches_first_only(query: Query, on: Expr | None) -> bool:
-    """Tell whether a merge takes only the first row of each group: ON t.id = s.id AND s.rn = 1."""
+    """Return whether a merge takes only the first row of each group: ON t.id = s.id AND s.rn = 1."""
     parts = [part for part in on.conjuncts() if part.kind == "op" and part.name == "="] if on is not None else []
     first = [part for part in parts if any(str(arg.value) == "1" for arg in part.args)]
     return any(arg.kind == "column" and _numbering(query, arg) is not None for part in first for arg in part.args)

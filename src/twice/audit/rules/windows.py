@@ -33,7 +33,7 @@ class Window:
 def window_of(write: Write) -> Window | None:
     """Return the window that a write's rows are cut to by a date that the run is given, if there is one.
 
-    Only an upper bound is no window: "everything up to" is a full rebuild. Everything since some days ago by the
+    An upper bound alone is not a window: "everything up to" is a full rebuild. Everything since some days ago by the
     clock is none either: such tables are meant to hold just that.
     """
     if write.query is None:
@@ -71,7 +71,7 @@ def _is_dated_bound(bound: Bound) -> bool:
 
 
 def is_date(value: Expr) -> bool:
-    """Tell whether a value is a date that stands in the code: an assignment at its top, or a query without tables."""
+    """Return whether a value is a date that stands in the code: an assignment at its top, or a query without tables."""
     if value.query is not None:
         return not value.query.tables()
     return value.kind == "literal" and bool(_LITERAL.fullmatch(str(value.value)))
@@ -88,7 +88,7 @@ def _window_of_paths(query: Query) -> Window | None:
 
 
 def is_given(value: Expr) -> bool:
-    """Tell whether a value comes from outside the statement: a parameter, a Python value or the clock."""
+    """Return whether a value comes from outside the statement: a parameter, a Python value or the clock."""
     return any(node.kind in _GIVEN for node in value.walk()) or value.has("parameter") or value.has("clock")
 
 
@@ -114,7 +114,7 @@ def dates_in(target: Target) -> list[str]:
 
 
 def is_dynamic(job: Job) -> bool:
-    """Tell whether the file makes overwrites replace only the partitions that they bring rows for."""
+    """Return whether the file makes overwrites replace only the partitions that they bring rows for."""
     return any(
         (name.endswith("partitionoverwritemode") and value == "dynamic")
         or (name.startswith("hive.exec.dynamic.partition") and value in {"true", "nonstrict"})
@@ -123,7 +123,7 @@ def is_dynamic(job: Job) -> bool:
 
 
 def makes_anew(job: Job, write: Write) -> bool:
-    """Tell whether an overwrite in dynamic mode makes the whole table anew all the same.
+    """Return whether an overwrite in dynamic mode recreates the whole table all the same.
 
     `saveAsTable` drops the table and creates it, whatever the mode says; only Delta's keeps the other partitions. A
     table without a format is Delta's where the file speaks of Delta or of Databricks.
@@ -138,7 +138,7 @@ _DELTA = re.compile(r"(?<![a-z])delta|databricks|dbutils", re.IGNORECASE)  # but
 
 
 def same_value(one: Expr, other: Expr) -> bool:
-    """Tell whether two values are written the same, wherever they stand; `?` and `%s` may mean anything."""
+    """Return whether two values are written the same, wherever they stand; `?` and `%s` may mean anything."""
     return shape(one) == shape(other) or (_is_anonymous(one) and _is_anonymous(other))
 
 

@@ -109,6 +109,6 @@ def _require_transaction(connection: Any) -> None:
     if commits:
         raise UsageError(
             "this connection commits every statement: a crash would lose the message",
-            safe="nothing was marked",
-            to_go_on="mark and apply it in one transaction",
+            unchanged="nothing was marked",
+            next_step="mark and apply it in one transaction",
         )

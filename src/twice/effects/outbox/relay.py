@@ -94,7 +94,7 @@ class Relay:
         self._found = False
 
     def exists(self) -> bool:
-        """Tell whether the outbox is there: the first publish creates it."""
+        """Return whether the outbox is there: the first publish creates it."""
         if not self._found:
             with self._database.look() as connection:
                 self._found = bool(sa.inspect(connection).has_table(NAME, schema=self._rows.schema))

@@ -15,7 +15,7 @@ _NOT_THERE = (404, 410)
 
 
 def http_get(url: str, *, headers: Mapping[str, str] | None = None, timeout: float = 10.0) -> Callable[[str, Any], Any]:
-    """Return a reconcile function: GET of a URL with {key} in it; 404 and 410 say that the call was not made."""
+    """Return a reconcile function: GET of a URL with {key} in it; 404 and 410 mean that the call was not made."""
     _require_key(url, "http_get")
 
     def look(key: str, _payload: Any) -> Any:

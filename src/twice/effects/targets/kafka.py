@@ -57,7 +57,7 @@ class Kafka:
         except BufferError as error:
             raise NotSent(f"the producer's queue is full: {error}") from error
         except Exception as error:  # of librdkafka: the message was not taken
-            raise Rejected(f"Kafka refused the message: {error}", safe="nothing was sent") from error
+            raise Rejected(f"Kafka refused the message: {error}", unchanged="nothing was sent") from error
         until = time.monotonic() + timeout
         while not ended.known.is_set():
             producer.poll(_POLL_SECONDS)
@@ -71,8 +71,8 @@ class Kafka:
         except ImportError:
             raise NotSent(
                 "messages to Kafka need confluent-kafka, which is not installed",
-                safe="nothing was sent",
-                to_go_on="pip install 'twice[kafka]'",
+                unchanged="nothing was sent",
+                next_step="pip install 'twice[kafka]'",
             ) from None
         # A message that was not confirmed in time must not go out later.
         limit = max(1_000, int(timeout * 1000))
@@ -83,7 +83,7 @@ class Kafka:
                 try:
                     _producers[name] = Producer({**settings, "bootstrap.servers": self.servers}, logger=_LOGGER)
                 except KafkaException as error:
-                    raise NotSent(f"Kafka's settings are refused: {error}", safe="nothing was sent") from error
+                    raise NotSent(f"Kafka's settings are refused: {error}", unchanged="nothing was sent") from error
             return _producers[name]
 
 
@@ -109,4 +109,4 @@ class _Ended:
         # Errors of the broker about the message itself are final; a local timeout leaves it open.
         if self.error.retriable() or self.error.code() < 0:
             raise OutcomeUnknown(f"whether Kafka has the message is not known: {self.error.str()}")
-        raise Rejected(f"Kafka refused the message: {self.error.str()}", safe="nothing was sent")
+        raise Rejected(f"Kafka refused the message: {self.error.str()}", unchanged="nothing was sent")

@@ -39,7 +39,7 @@ class Smtp:
         try:
             server = smtplib.SMTP(self.host, self.port, timeout=timeout)
         except smtplib.SMTPException as error:
-            raise NotSent(f"the mail server did not let us in: {error}") from error
+            raise NotSent(f"the mail server refused the connection: {error}") from error
         with server:
             try:
                 if self.starttls:
@@ -47,20 +47,20 @@ class Smtp:
                 if self.user:
                     server.login(self.user, self.password)
             except smtplib.SMTPException as error:
-                raise NotSent(f"the mail server did not let us in: {error}") from error
+                raise NotSent(f"the mail server refused the connection: {error}") from error
             try:
                 refused = server.send_message(message)
             except (smtplib.SMTPRecipientsRefused, smtplib.SMTPSenderRefused) as error:
-                raise Rejected(f"the mail server refused the mail: {error}", safe="no mail was sent") from error
+                raise Rejected(f"the mail server refused the mail: {error}", unchanged="no mail was sent") from error
             except smtplib.SMTPDataError as error:
                 if error.smtp_code < 500:
-                    raise NotSent(f"the mail server wants it later: {error}") from error
-                raise Rejected(f"the mail server refused the mail: {error}", safe="no mail was sent") from error
+                    raise NotSent(f"the mail server deferred the mail: {error}") from error
+                raise Rejected(f"the mail server refused the mail: {error}", unchanged="no mail was sent") from error
         return Answer({"message_id": message["Message-ID"], "refused": sorted(refused)})
 
     def _message(self, payload: Any, key: str) -> EmailMessage:
         if not isinstance(payload, Mapping) or not {"to", "subject", "text"} <= set(payload):
-            raise Rejected('a mail needs {"to": …, "subject": …, "text": …}', safe="no mail was sent")
+            raise Rejected('a mail needs {"to": …, "subject": …, "text": …}', unchanged="no mail was sent")
         to = payload["to"] if isinstance(payload["to"], list) else [payload["to"]]
         message = EmailMessage()
         message["From"], message["To"], message["Subject"] = self.sender, ", ".join(to), payload["subject"]

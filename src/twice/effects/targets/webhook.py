@@ -35,7 +35,7 @@ class Webhook:
         message = {"text": payload} if isinstance(payload, str) else payload
         if self.marker:
             if not isinstance(message, dict) or not isinstance(message.get("text"), str):
-                raise Rejected('a message with a marker needs {"text": …}', safe="nothing was sent")
+                raise Rejected('a message with a marker needs {"text": …}', unchanged="nothing was sent")
             message = message | {"text": f"{message['text']}\n{self.marker.replace('{key}', key)}"}
         request = urllib.request.Request(  # noqa: S310 - the scheme was checked
             self.url,

@@ -30,7 +30,7 @@ class Sources(Protocol):
         """Fingerprint what each partition of an input holds; an empty one is an empty text."""
 
     def seen(self, table: Table, event: Window, zone: ZoneInfo) -> str | None:
-        """Fingerprint what a table without partitions holds of a window; None: it cannot tell."""
+        """Fingerprint what a table without partitions holds of a window; None: it has no fingerprint."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Inputs:
         return dict(sorted(found.items())) if found else found
 
     def _unseen(self, record: Record, holding: Holding, each: Mapping[str, Any], read: Read) -> Iterator[Change]:
-        """Compare what was seen of an input without partitions, if the source can tell and it was one unit's."""
+        """Compare what was seen of an input without partitions, if the source can be compared and it was one unit's."""
         recorded = str(each["partitions"].get("window", ""))
         units = self._units(record, holding.inputs) if self._sources and recorded.startswith("seen:") else ()
         if self._sources is None or len(units) != 1:
@@ -164,7 +164,7 @@ class Inputs:
 
 
 def _hulls(pipeline: Pipeline, records: Sequence[Record], window: Window | None) -> dict[str, Window]:
-    """Return for each partitioned input the span of its partitions that somebody may have read."""
+    """Return for each partitioned input the span of its partitions that a run may have read."""
     found: dict[str, Window] = {}
     for record in records:
         for read in record.step.reads.values():
@@ -197,7 +197,7 @@ def _read_by(pipeline: Pipeline, record: Record, table: Table) -> Window | None:
 
 
 def has_changed(recorded: str, mine: Holding | None, all_of_it: Holding | None, live: str | None) -> bool:
-    """Tell whether a partition of an input holds something else; `live` fingerprints it, None: nobody has asked."""
+    """Return whether a partition of an input holds something else; `live` fingerprints it, None: not asked for."""
     if live is not None and _somebody_else(recorded, mine, live):
         return _holds_other(recorded, live)
     now = mine or all_of_it
@@ -218,7 +218,7 @@ def _differs(recorded: str, now: Holding) -> bool:
 
 
 def _somebody_else(recorded: str, held: Holding | None, fingerprint: str) -> bool:
-    """Tell whether only files can be compared: then or now, they are not what `twice` wrote."""
+    """Return whether only files can be compared: then or now, they are not what `twice` wrote."""
     return recorded.startswith("files:") or held is None or held.files != fingerprint
 
 

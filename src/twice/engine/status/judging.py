@@ -38,7 +38,7 @@ def status(
 ) -> list[StepStatus]:
     """Look at every step of a pipeline; without bounds, from the first to the last known partition.
 
-    `live` tells what the written tables hold now, `sources` what the inputs do.
+    `live` returns what the written tables hold now, `sources` what the inputs hold.
     """
     with _no_search_for_cycles():
         records = [Record.of(ledger, pipeline, step, start, end) for step in pipeline.ordered()]
@@ -161,7 +161,7 @@ class _Judge:
             yield self._touched(holding)
 
     def _touched(self, holding: Holding) -> Reason:
-        """Say who wrote to a partition since; of all dimension values, it may be a run for one of them."""
+        """Return who wrote to a partition since; of all dimension values, it may be a run for one of them."""
         ends = holding.start, holding.end
         others = (held.get(ends) for text, held in self.record.holdings.items() if text != ANY)
         newer = [each for each in others if each and each.run and each.run > (holding.run or "")]
@@ -169,7 +169,7 @@ class _Judge:
             return _TOUCHED
         last = max(newer, key=lambda each: each.run or "")
         values = ", ".join(f"{name}={value}" for name, value in dimensions_of(last.dimensions))
-        text = f"run {last.run} wrote to it for {values} alone since: whether the rest is as it was cannot be told"
+        text = f"run {last.run} wrote to it for {values} alone since: whether the other rows changed is not known"
         return Reason("touched", str(last.run), text)
 
     def _policy(self, change: Change, holding: Holding) -> str:

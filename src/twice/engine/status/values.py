@@ -33,7 +33,7 @@ class Reason:
 
     @classmethod
     def changed(cls, table: str, labels: Sequence[str], rows: int | None, *, late: bool) -> Reason:
-        """Say that some partitions of an input hold something else now; a whole read has no labels."""
+        """Return the reason that some partitions of an input hold something else now; a whole read has no labels."""
         what = " ".join([table, *labels[:1]])
         if len(labels) > 1:
             what += f" … {labels[-1]} ({len(labels)})"
@@ -57,7 +57,7 @@ class Reason:
 class PartitionStatus(NamedTuple):
     """One partition of one step's table; there may be hundreds of thousands.
 
-    `open` tells whether it still waits for late rows, None where nothing can be late. `ignored` is what arrived too
+    `open`: whether it still waits for late rows, None where nothing can be late. `ignored` is what arrived too
     late and, by the table's own policy, changes nothing. `accepted` lists the gates that failed for what it holds and
     that its run let through.
     """

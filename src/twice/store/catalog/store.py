@@ -1,4 +1,4 @@
-"""Tables and views of a Spark catalog as a source that cannot tell its versions."""
+"""Tables and views of a Spark catalog as a source without versions."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class CatalogSource:
         return ".".join(quote(part) for part in (self._catalog, *table.id.parts[1:]))
 
     def exists(self, session: SparkSession, table: Table) -> bool:
-        """Tell whether the catalog has such a table or view."""
+        """Return whether the catalog has such a table or view."""
         return session.catalog.tableExists(self.name(table))
 
     def version(self, session: SparkSession, table: Table) -> str | None:
-        """Say that there is one, but not which: a catalog table cannot tell."""
+        """Return an unknown version: a catalog table has none."""
         return UNVERSIONED if self.exists(session, table) else None
 
     def read(self, session: SparkSession, table: Table, version: str | None) -> DataFrame:
@@ -59,11 +59,11 @@ class CatalogSource:
         return rows.where(F.lit(False)) if version is None else rows
 
     def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:  # noqa: ARG002
-        """Say of each partition that it is unknown, in words that never come twice: no record equals them."""
+        """Return an unknown fingerprint for each partition, which never comes twice: no record equals it."""
         return {partition: f"{CANNOT_TELL}{uuid.uuid4().hex}" for partition in target.partitions}
 
     def seen(self, session: SparkSession, table: Table, event: Window, zone: ZoneInfo) -> str | None:  # noqa: ARG002
-        """Say that the source cannot tell."""
+        """Return that the source has no fingerprint."""
         return None
 
     def release(self, session: SparkSession) -> None:
@@ -77,6 +77,6 @@ class CatalogSource:
             raise StoreRefused(
                 f"{table.name} is a table of {provider.capitalize()}, which can be read at a version; "
                 "a catalog store would read whatever is there",
-                safe="nothing was changed",
-                to_go_on=f'declare its store with type = "{provider}"',
+                unchanged="nothing was changed",
+                next_step=f'declare its store with type = "{provider}"',
             )

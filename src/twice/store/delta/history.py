@@ -1,4 +1,4 @@
-"""What a table's log tells about its versions, read commit by commit, newest first."""
+"""The versions in a table's log, read commit by commit, newest first."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def notes(actions: list[dict[str, Any]]) -> Mapping[str, Any]:
 def commit_at(
     session: SparkSession, log: Any, version: int, *, first_only: bool = False
 ) -> list[dict[str, Any]] | None:
-    """Return the actions of a commit, or its first one, which tells who made it; None if it is gone."""
+    """Return the actions of a commit, or its first one, which names its writer; None if it is gone."""
     path = jvm.java_type(session, "org.apache.hadoop.fs.Path")(log.logPath(), f"{version:020d}.json")
     try:
         stream = path.getFileSystem(log.newDeltaHadoopConf()).open(path)

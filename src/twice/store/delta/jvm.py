@@ -1,7 +1,7 @@
 """The only module that talks to Delta's Java classes.
 
 Spark SQL cannot make staged files part of a table, set a transaction id and change a property in one
-commit; Delta's own transaction can, and it says so when somebody else was first.
+commit; Delta's own transaction can, and it fails when another commit came first.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def logs(session: SparkSession) -> Any:
     if isinstance(found, JavaPackage):
         raise EnvironmentProblem(
             "this Spark was started without Delta",
-            safe="nothing was changed",
-            to_go_on="let twice start Spark, or add io.delta:delta-spark to its packages",
+            unchanged="nothing was changed",
+            next_step="let twice start Spark, or add io.delta:delta-spark to its packages",
         )
     return found
 
@@ -82,7 +82,7 @@ def java_class(error: BaseException) -> str:
 
 
 def is_commit_race(error: BaseException) -> bool:
-    """Tell whether somebody else's commit came first: look again and try again."""
+    """Return whether another commit came first: look again and try again."""
     name = java_class(error)
     return name.endswith(("MetadataChangedException", "ProtocolChangedException", "CommitFailedException")) or (
         "Concurrent" in name.rpartition(".")[2]
@@ -197,7 +197,7 @@ def _operation(session: SparkSession, name: str) -> Any:
 
 
 def claimed(session: SparkSession, application: str, token: int) -> Any:
-    """Say in a commit that a scope has seen a token."""
+    """Return the action that records in a commit that a scope has seen a token."""
     now = java_type(session, "java.lang.System").currentTimeMillis()
     action = java_type(session, "org.apache.spark.sql.delta.actions.SetTransaction")
     return action(application, token, some(session, now))
@@ -218,7 +218,7 @@ def stream_mark(snapshot: Any) -> str | None:
 
 
 def streamed(session: SparkSession, snapshot: Any, mark: StreamMark) -> Any:
-    """Say in a commit which batch of which query it holds, as the newest of all marks, whatever the clocks say."""
+    """Return the action that records the batch of a query in a commit, as the newest mark whatever the clocks say."""
     newest = max((raised for _, _, raised in _transactions(snapshot, _STREAM)), default=0)
     now = int(java_type(session, "java.lang.System").currentTimeMillis())
     action = java_type(session, "org.apache.spark.sql.delta.actions.SetTransaction")

@@ -66,7 +66,7 @@ def place(target: Target, partition: Mapping[str, object]) -> Scope | None:
 
 
 def conditions(target: Target) -> list[str]:
-    """Say the scope as conditions on partition columns, in Spark SQL."""
+    """Return the scope as conditions on partition columns, in Spark SQL."""
     terms = [f"{quote(name)} = {quote_text(value)}" for name, value in target.scope.dimensions]
     if (bounds := target.bounds()) and target.table.partition:
         column = quote(target.table.partition.column)
@@ -75,7 +75,7 @@ def conditions(target: Target) -> list[str]:
 
 
 def inside(target: Target, partition: Mapping[str, object]) -> bool:
-    """Tell whether a file's partition meets these conditions."""
+    """Return whether a file's partition meets these conditions."""
     for name, wanted in target.scope.dimensions:
         if partition.get(name) is None or str(partition[name]) != wanted:
             return False

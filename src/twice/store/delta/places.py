@@ -59,7 +59,7 @@ class Places:
         return log if int(jvm.snapshot(session, log).version()) >= 0 else None
 
     def is_named(self, session: SparkSession, name: TableName) -> bool:
-        """Tell whether Spark's own catalog has a table of that name, whatever is left of it."""
+        """Return whether Spark's own catalog has a table of that name, whatever is left of it."""
         return bool(session._jsparkSession.sessionState().catalog().tableExists(self._identifier(session, name)))
 
     def _identifier(self, session: SparkSession, name: TableName) -> Any:
@@ -67,7 +67,7 @@ class Places:
         if len(name.namespace) != 1:
             raise StoreRefused(
                 f"{name}: Spark's own catalog has tables of the form {name.store}.database.table",
-                safe="nothing was changed",
+                unchanged="nothing was changed",
             )
         return java.org.apache.spark.sql.catalyst.TableIdentifier(name.parts[-1], java.scala.Some(name.namespace[0]))
 
@@ -77,8 +77,8 @@ class Places:
         log = jvm.logs(session).forTable(session._jsparkSession, self._identifier(session, name))
         if int(jvm.snapshot(session, log).version()) < 0:
             raise StoreRefused(
-                f"{name} is in the catalog, but it is no Delta table",
-                safe="nothing was changed",
-                to_go_on=f"CONVERT TO DELTA {self.sql(name)}, or name another table",
+                f"{name} is in the catalog, but it is not a Delta table",
+                unchanged="nothing was changed",
+                next_step=f"CONVERT TO DELTA {self.sql(name)}, or name another table",
             )
         return log

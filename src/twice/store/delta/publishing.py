@@ -1,7 +1,7 @@
 """Publish: one commit that takes the staged files in, takes the scope's old ones out, and says the token.
 
-The token is a transaction id of Delta's: each scope has one, and it only grows. Whoever takes a claim over
-raises it to that claim's token. A transaction that has asked for it cannot commit once it has changed, so
+The token is a transaction id of Delta's: each scope has one, and it only grows. The run that takes a
+claim over raises it to that claim's token. A transaction that has asked for it cannot commit once it has changed, so
 of publish and fence only one can succeed. An error while committing is unknown, not failed: the log is
 asked before anything else.
 """
@@ -160,14 +160,14 @@ def _marks(session: SparkSession, transaction: Any, remember: Mapping[str, str])
 
 
 def _operation(session: SparkSession, stage: DeltaStage) -> Any:
-    """Say in the table's history what kind of change it is."""
+    """Return the operation that the table's history shows."""
     if stage.removed:
         return jvm.rewritten(session)
     return jvm.written(session, conditions(stage.target), replaces=stage.replaces)
 
 
 def _remember(transaction: Any, remember: Mapping[str, str], stage: DeltaStage | None = None) -> bool:
-    """Put properties and new columns into the transaction; tell whether there were any."""
+    """Put properties and new columns into the transaction; return whether there were any."""
     live = transaction.metadata()
     known = jvm.configuration(live)
     new = {name: value for name, value in remember.items() if known.get(name) != value}
@@ -187,9 +187,9 @@ def _remember(transaction: Any, remember: Mapping[str, str], stage: DeltaStage |
 
 
 def _require_unchanged(session: SparkSession, stage: DeltaStage, transaction: Any) -> list[jvm.FileInfo]:
-    """Refuse if somebody changed the scope since the stage was opened; compaction is no change.
+    """Refuse if another writer changed the scope since the stage was opened; compaction does not count.
 
-    Returns the scope's files; to have asked for them makes the commit fail if others come in between.
+    Returns the scope's files; asking for them makes the commit fail if another commit comes in between.
     """
     now_at = int(transaction.snapshot().version())
     now = jvm.files_read(session, transaction, stage.target, stage.snapshot, stage.base_files)
@@ -233,27 +233,27 @@ def _landed_or_lost(session: SparkSession, stage: DeltaStage) -> str:
 
 
 def _look_up(session: SparkSession, stage: DeltaStage) -> str | None:
-    """Ask the log whether we landed; not being able to ask is weather."""
+    """Ask the log whether we landed; not being able to ask is a transient error."""
     try:
         newest = int(jvm.snapshot(session, stage.log).version())
         return history.landed(session, stage.log, newest, stage.token, int(str(stage.base))) or None
     except (Py4JError, CapturedException) as error:
         raise Conflict(
             f"{stage.target.table.name}: the commit of claim {stage.token} got no answer, and its log cannot be read",
-            safe="the next run finds out whether it landed, and adopts it if so",
+            unchanged="the table holds the old version or the new one; the next run finds out which, and continues",
         ) from error
 
 
 def _lost(stage: DeltaStage) -> LeaseLost:
     return LeaseLost(
         f"{stage.target.table.name}, {stage.target.scope}: the claim {stage.token} was taken over by another run",
-        safe="nothing was published by this run; the winner's version stands",
+        unchanged="nothing was published by this run; the winner's version stands",
     )
 
 
 def _conflict(stage: DeltaStage, what: str) -> Conflict:
     return Conflict(
         f"{stage.target.table.name}, {stage.target.scope}: {what} by another writer between claim and publish",
-        safe="nothing was published over it",
-        to_go_on="run it again: the new run starts from what is there now",
+        unchanged="nothing was overwritten",
+        next_step="run it again: the new run starts from what is there now",
     )

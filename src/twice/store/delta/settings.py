@@ -1,4 +1,4 @@
-"""A Delta store's configuration: where its tables lie, and what Spark must be told."""
+"""A Delta store's configuration: where its tables are, and its Spark settings."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Settings:
 
     @property
     def local(self) -> bool:
-        """Tell whether the tables lie on a disk of this machine."""
+        """Return whether the tables lie on a disk of this machine."""
         return self.root is not None and "://" not in self.root
 
     @property
     def side_by_side(self) -> bool:
-        """Tell whether two processes may commit to one table at the same time."""
+        """Return whether two processes may commit to one table at the same time."""
         return self.root is not None and urlsplit(self.root).scheme in _ATOMIC
 
 

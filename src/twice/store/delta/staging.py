@@ -57,7 +57,7 @@ class DeltaStage(Stage):
 
     @property
     def adds_columns(self) -> bool:
-        """Tell whether the staged files have columns that the table does not have yet."""
+        """Return whether the staged files have columns that the table does not have yet."""
         return self.metadata is not None and str(self.metadata.schemaString()) != self.base_schema
 
     @property
@@ -71,7 +71,7 @@ class DeltaStage(Stage):
         return self._writer.metadata() if self._writer is not None else None
 
     def listed(self, table: Table, version: str) -> bool:
-        """Tell whether `base_files` are all files of a table at a version."""
+        """Return whether `base_files` are all files of a table at a version."""
         return self.target.table == table and self.base == version and not conditions(self.target)
 
     def after(self) -> list[jvm.FileInfo]:
@@ -251,7 +251,7 @@ def _look(session: SparkSession, stage: DeltaStage) -> None:
     if stage.ended or Claims(session, stage.log).mark(stage.token) is None:
         raise LeaseLost(
             f"{stage.target.table.name}, {stage.target.scope}: the claim {stage.token} was taken over by another run",
-            safe="nothing was published by this run",
+            unchanged="nothing was published by this run",
         )
     stage.version = f"stage:{stage.token}"
     outside = [file for file in stage.added if place(stage.target, file.partition) is None]

@@ -45,7 +45,7 @@ class DeltaStore:
         self._stages: OpenStages[DeltaStage] = OpenStages()
 
     def exists(self, session: SparkSession, table: Table) -> bool:
-        """Tell whether the table is there."""
+        """Return whether the table is there."""
         return self.places.log(session, table.id) is not None
 
     def token(self, session: SparkSession, table: Table) -> int:

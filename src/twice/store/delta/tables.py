@@ -37,16 +37,16 @@ def check(session: SparkSession, places: Places, table: Table) -> None:
         raise StoreRefused(
             f"{table.name} is partitioned by {', '.join(found) or 'nothing'}, but its contract says "
             f"{', '.join(wanted) or 'nothing'}: a run could not replace its scope as whole files",
-            safe="nothing was changed",
-            to_go_on=f"make the contract match the table, or write {places.sql(table.id)} again with "
+            unchanged="nothing was changed",
+            next_step=f"make the contract match the table, or write {places.sql(table.id)} again with "
             f"PARTITIONED BY ({', '.join(map(quote, wanted))})",
         )
     closed = jvm.configuration(metadata).get("delta.appendOnly") == "true"
     if closed and table.write is not None and not isinstance(table.write, InsertOnly):
         raise StoreRefused(
             f"{table.name} is append-only (delta.appendOnly): nothing in it can be replaced",
-            safe="nothing was changed",
-            to_go_on=f"ALTER TABLE {places.sql(table.id)} SET TBLPROPERTIES ('delta.appendOnly'='false'), "
+            unchanged="nothing was changed",
+            next_step=f"ALTER TABLE {places.sql(table.id)} SET TBLPROPERTIES ('delta.appendOnly'='false'), "
             "or write it with InsertOnly()",
         )
 
@@ -73,19 +73,19 @@ def evolved(session: SparkSession, places: Places, table: Table, schema: T.Struc
     if gone and jvm.files_in(session, snapshot):
         raise SchemaRefused(
             f"{table.name} has the column{'s' if len(gone) > 1 else ''} {', '.join(gone)}, which the step no longer "
-            "makes: dropping columns is never done on the side",
-            safe="the table is as it was",
-            to_go_on="; ".join(f"ALTER TABLE {places.sql(table.id)} DROP COLUMN {quote(name)}" for name in gone)
+            "returns: twice never drops a column by itself",
+            unchanged="the table is as it was",
+            next_step="; ".join(f"ALTER TABLE {places.sql(table.id)} DROP COLUMN {quote(name)}" for name in gone)
             + " (it needs 'delta.columnMapping.mode'='name'), or keep the column in the step",
         )
     for name, kind in here.items():
         if name in there and plain(kind) != plain(there[name]):
             raise SchemaRefused(
-                f"{table.name}: column {name} is {there[name].simpleString()}, but the step makes "
+                f"{table.name}: column {name} is {there[name].simpleString()}, but the step returns "
                 f"{kind.simpleString()}",
-                safe="the table is as it was",
-                to_go_on=f"cast it in the step: cast({quote(name)} as {there[name].simpleString()}); a real change "
-                f"of type needs a new column beside {name}, filled by rerunning the dates that matter",
+                unchanged="the table is as it was",
+                next_step=f"cast it in the step: cast({quote(name)} as {there[name].simpleString()}); to change the "
+                f"type, add a new column next to {name} and rerun the dates that matter",
             )
     new = [T.StructField(name, plain(kind), True) for name, kind in here.items() if name not in there]
     mapped = jvm.configuration(snapshot.metadata()).get("delta.columnMapping.mode", "none") != "none"
@@ -93,8 +93,8 @@ def evolved(session: SparkSession, places: Places, table: Table, schema: T.Struc
         raise SchemaRefused(
             f"{table.name}: a Delta table takes a column {', '.join(map(repr, odd))} only if it has other names in its "
             "files",
-            safe="the table is as it was",
-            to_go_on=f"ALTER TABLE {places.sql(table.id)} SET TBLPROPERTIES ('delta.columnMapping.mode'='name'), or "
+            unchanged="the table is as it was",
+            next_step=f"ALTER TABLE {places.sql(table.id)} SET TBLPROPERTIES ('delta.columnMapping.mode'='name'), or "
             "give the column a name without spaces and brackets in the step",
         )
     return T.StructType([*live.fields, *new])
@@ -106,14 +106,14 @@ def _check_columns(table: Table, schema: T.StructType) -> None:
         if isinstance(kind, T.NullType):
             raise SchemaRefused(
                 f"{table.name}: column {name} is null in every row and has no type",
-                to_go_on=f"give it one in the step: cast({name} as …)",
+                next_step=f"give it one in the step: cast({name} as …)",
             )
     lowered = [name.lower() for name in kinds]
     if twins := sorted({name for name in kinds if lowered.count(name.lower()) > 1}):
         raise SchemaRefused(
             f"{table.name}: the columns {', '.join(twins)} differ only in upper and lower case, which Delta does not "
             "tell apart",
-            to_go_on="rename one of them in the step",
+            next_step="rename one of them in the step",
         )
     require_places(table, kinds)
 

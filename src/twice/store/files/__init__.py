@@ -1,4 +1,4 @@
-"""CSV, JSON and Parquet files that somebody else lands: read, never written."""
+"""CSV, JSON and Parquet files that another system lands: read, never written."""
 
 from twice.store.files.store import FilesSource
 

@@ -29,7 +29,7 @@ class Listed:
 
 
 def exists(session: SparkSession, folder: str) -> bool:
-    """Tell whether the folder is there."""
+    """Return whether the folder is there."""
     path = _path(session, folder)
     return bool(_system(session, path).exists(path))
 
@@ -71,7 +71,7 @@ def literal(folder: str) -> str:
 
 
 def _hidden(name: str) -> bool:
-    """Tell whether Spark leaves a file out, as it does with markers and half-copied files."""
+    """Return whether Spark leaves a file out, as it does with markers and half-copied files."""
     return (name.startswith("_") and "=" not in name) or name.startswith(".") or name.endswith("._COPYING_")
 
 

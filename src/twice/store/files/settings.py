@@ -1,4 +1,4 @@
-"""What a `files` store may say in the configuration, and what Spark's reader is told."""
+"""The configuration of a `files` store, and the options of Spark's reader."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def read_settings(store: StoreConfig, root: Path) -> FilesSettings:
     where = f"[stores.{store.name}]"
     own = {name: value for name, value in store.options.items() if not name.startswith(_PREFIX)}
     if not own.get("path"):
-        raise ConfigError(f"{where} needs path: the folder that holds the files", to_go_on='add path = "landing"')
+        raise ConfigError(f"{where} needs path: the folder that holds the files", next_step='add path = "landing"')
     if own.get("format") not in FORMATS:
         raise ConfigError(f"{where}: format is {own.get('format')!r}; it must be one of: {', '.join(FORMATS)}")
     given = {name.removeprefix(_PREFIX): value for name, value in store.options.items() if name.startswith(_PREFIX)}

@@ -47,7 +47,7 @@ class FilesSource:
         return "/".join([self._settings.path, *table.id.parts[1:]])
 
     def exists(self, session: SparkSession, table: Table) -> bool:
-        """Tell whether the folder is there."""
+        """Return whether the folder is there."""
         return listing.exists(session, self.folder(table))
 
     def version(self, session: SparkSession, table: Table) -> str | None:
@@ -71,8 +71,8 @@ class FilesSource:
         except AnalysisException as error:
             raise StoreRefused(
                 f"{table.name}: Spark cannot read {self.folder(table)}: {str(error).splitlines()[0]}",
-                safe="nothing was changed",
-                to_go_on='declare schema="…" on the table, or correct its files',
+                unchanged="nothing was changed",
+                next_step='declare schema="…" on the table, or correct its files',
             ) from error
         if wanted is not None:  # Spark puts the folders' columns last
             rows = rows.select([column(name) for name in wanted.names])
@@ -85,8 +85,8 @@ class FilesSource:
         if wanted is None:
             raise SchemaRefused(
                 f"{table.name}: a stream needs the columns of its files before the first one is there",
-                safe="nothing was changed",
-                to_go_on='add schema="…" to the table',
+                unchanged="nothing was changed",
+                next_step='add schema="…" to the table',
             )
         reader = session.readStream.format(self._settings.format).schema(wanted)
         return reader.options(**self._settings.options).options(**options).load(listing.literal(self.folder(table)))
@@ -115,8 +115,8 @@ class FilesSource:
             raise SchemaRefused(
                 f"{table.name}: {self._settings.format} files do not say their types, and guessing them reads "
                 "everything and may guess another type tomorrow",
-                safe="nothing was changed",
-                to_go_on='add schema="order_id BIGINT, …" to the table',
+                unchanged="nothing was changed",
+                next_step='add schema="order_id BIGINT, …" to the table',
             )
         try:
             parsed = T.StructType.fromDDL(str(table.schema))
@@ -138,14 +138,14 @@ class FilesSource:
                 f"{table.name}: its partition column {name} is "
                 f"{found.simpleString() if found else 'in no file and in no folder name'}, but a partition by "
                 f"{table.partition.grain} is a {wanted.simpleString()}",
-                safe="nothing was changed",
-                to_go_on=f"name the folders {name}={'2026-04-25 10%3A00%3A00' if sub_day else '2026-04-25'}, "
+                unchanged="nothing was changed",
+                next_step=f"name the folders {name}={'2026-04-25 10%3A00%3A00' if sub_day else '2026-04-25'}, "
                 f"and declare {name} {wanted.simpleString().upper()} where the table has a schema",
             )
 
 
 def _inside(target: Target, name: str, text: str | None) -> bool:
-    """Tell whether a folder `name=text` may hold files of the target."""
+    """Return whether a folder `name=text` may hold files of the target."""
     partition, bounds = target.table.partition, target.bounds()
     if partition is None or bounds is None or name.lower() != partition.column.lower():
         return True
@@ -154,8 +154,8 @@ def _inside(target: Target, name: str, text: str | None) -> bool:
         # Spark may read it as a date all the same, and then its files would be read without being looked at.
         raise StoreRefused(
             f"{target.table.name}: the folder {name}={text} does not name a partition by {partition.grain}",
-            safe="nothing was changed",
-            to_go_on=f"name it {name}={'2026-04-25 10%3A00%3A00' if partition.grain.sub_day else '2026-04-25'}",
+            unchanged="nothing was changed",
+            next_step=f"name it {name}={'2026-04-25 10%3A00%3A00' if partition.grain.sub_day else '2026-04-25'}",
         )
     return value is not None and bounds[0] <= value < bounds[1]
 
@@ -167,9 +167,9 @@ def _place(target: Target, file: listing.Listed) -> Scope | None:
     if absent := [name for name in table.partition_columns if name.lower() not in found]:
         layout = "/".join(f"{name}=…" for name in table.partition_columns)
         raise StoreRefused(
-            f"{table.name}: {file.path} does not lie in a folder {absent[0]}=…, so its partition is not known",
-            safe="nothing was changed",
-            to_go_on=f'lay the files out as {layout}/, or declare event_time="…" instead of partition=',
+            f"{table.name}: {file.path} is not in a folder {absent[0]}=…, so its partition is not known",
+            unchanged="nothing was changed",
+            next_step=f'lay the files out as {layout}/, or declare event_time="…" instead of partition=',
         )
     dimensions = [found[name.lower()] for name in table.dimensions]
     if table.partition is None:

@@ -18,7 +18,7 @@ def group(session: SparkSession, *, on: bool) -> None:
 
 
 def is_grouped(session: SparkSession, rows: DataFrame, columns: Sequence[str]) -> bool:
-    """Tell whether each task that makes these rows makes all that have the same values in some of these columns."""
+    """Return whether each task that makes these rows makes all that have the same values in some of these columns."""
     if session.conf.get(_SETTING, "false") != "true":
         return False
     plan = rows._jdf.queryExecution().executedPlan()

@@ -75,8 +75,8 @@ def start_catalog(session: SparkSession, name: str) -> None:
         reason = next((line.strip() for line in str(error).splitlines() if "Exception: " in line), type(error).__name__)
         raise TransientError(
             f"the catalog {name} did not start: {reason.removeprefix(': ')}",
-            safe="nothing was changed",
-            to_go_on="run it again once the catalog answers",
+            unchanged="nothing was changed",
+            next_step="run it again once the catalog answers",
         ) from error
 
 
@@ -138,7 +138,7 @@ def fingerprint(files: Sequence[FileInfo]) -> str:
 
 
 def scope_expression(session: SparkSession, target: Target) -> Any:
-    """Say the whole scope as an Iceberg expression."""
+    """Return the whole scope as an Iceberg expression."""
     api = known(session, _EXPRESSIONS)
     terms = []
     if (bounds := target.bounds()) and target.table.partition:
@@ -149,7 +149,7 @@ def scope_expression(session: SparkSession, target: Target) -> Any:
 
 
 def partitions_expression(session: SparkSession, target: Target, partitions: Sequence[Scope]) -> Any:
-    """Say some of the scope's partitions as an Iceberg expression."""
+    """Return some of the scope's partitions as an Iceberg expression."""
     if target.table.partition is None or len(partitions) == len(target.partitions):
         return scope_expression(session, target)
     # As one text: to fill a list of Java takes a call for each value.
@@ -181,7 +181,7 @@ def _literal(value: object) -> str:
 
 
 def is_commit_race(error: BaseException) -> bool:
-    """Tell whether somebody else's commit came first: reload and try again."""
+    """Return whether another commit came first: reload and try again."""
     name = java_class(error)
     if name.endswith(("CommitFailedException", "PendingUpdateFailedException")):
         return True

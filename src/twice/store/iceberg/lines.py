@@ -61,7 +61,7 @@ class Line:
         return [int(name.removeprefix(start)) for name in names if re.fullmatch(re.escape(start) + r"\d+", name)]
 
     def mark(self, token: int) -> str:
-        """Say a token so that no other line's is taken for it: a shadow begins with main's versions."""
+        """Return a token's text, different from that of any other line: a shadow begins with main's versions."""
         return f"{self.shadow}:{token}" if self.shadow else str(token)
 
     def find_token(self, table: Any, token: int) -> str | None:

@@ -25,7 +25,7 @@ def compact(session: SparkSession, table: Table) -> int:
 
 
 def expire(session: SparkSession, table: Table, older_than: datetime) -> int:
-    """Expire snapshots that nobody needs any more; return how many files went with them."""
+    """Expire snapshots that are no longer needed; return how many files went with them."""
     row = _call(session, table, "expire_snapshots", f"older_than => {_timestamp(older_than)}", "retain_last => 1")
     return sum(int(row[name] or 0) for name in row.asDict() if name.endswith("files_count"))
 

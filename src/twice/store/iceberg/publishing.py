@@ -1,6 +1,6 @@
 """Publish: one Iceberg transaction that moves staged files to main and drops the branch.
 
-The branch is the fence. Whoever takes a claim over drops the branch; this transaction contains
+The branch is the fence. The run that takes a claim over drops the branch; this transaction contains
 the removal of the same branch, so of the two commits only one can succeed. An error while
 committing is unknown, not failed: the token is looked up in the table before anything else.
 """
@@ -78,7 +78,7 @@ def drop(session: SparkSession, stage: IcebergStage, remember: Mapping[str, str]
                 return
             raise LeaseLost(
                 f"{stage.target.table.name}, {stage.target.scope}: the claim {stage.token} was taken over",
-                safe="nothing was published by this run",
+                unchanged="nothing was published by this run",
             )
         _require_unchanged(session, table, stage)
         transaction = table.newTransaction()
@@ -146,7 +146,7 @@ def _landed_or_lost(table: Any, stage: IcebergStage) -> str:
     if landed is None:
         raise LeaseLost(
             f"{stage.target.table.name}, {stage.target.scope}: the claim {stage.token} was taken over by another run",
-            safe="nothing was published by this run; the winner's version stands",
+            unchanged="nothing was published by this run; the winner's version stands",
         )
     return landed
 
@@ -161,19 +161,19 @@ def _is_refusal(error: BaseException) -> bool:
 
 
 def _look_up(session: SparkSession, stage: IcebergStage) -> Any | None:
-    """Load the table after an error, to see whether we landed; not being able to look is weather."""
+    """Load the table after an error, to see whether we landed; not being able to look is a transient error."""
     try:
         return jvm.load(session, stage.target.table.id)
     except (Py4JError, CapturedException) as error:
         raise Conflict(
             f"{stage.target.table.name}: the commit of claim {stage.token} got no answer, "
             "and the catalog cannot be asked",
-            safe="the next run finds out whether it landed, and adopts it if so",
+            unchanged="the table holds the old version or the new one; the next run finds out which, and continues",
         ) from error
 
 
 def _require_unchanged(session: SparkSession, table: Any, stage: IcebergStage) -> None:
-    """Refuse if somebody changed the scope since the stage was opened; compaction is no change."""
+    """Refuse if another writer changed the scope since the stage was opened; compaction does not count."""
     current = stage.line.head(table)
     if current is None or str(current.snapshotId()) == stage.base:
         if current is not None or stage.base is None:
@@ -212,6 +212,6 @@ def _touches(session: SparkSession, table: Any, stage: IcebergStage, snapshot: A
 def _conflict(stage: IcebergStage, what: str) -> Conflict:
     return Conflict(
         f"{stage.target.table.name}, {stage.target.scope}: {what} by another writer between claim and publish",
-        safe="nothing was published over it",
-        to_go_on="run it again: the new run starts from what is there now",
+        unchanged="nothing was overwritten",
+        next_step="run it again: the new run starts from what is there now",
     )

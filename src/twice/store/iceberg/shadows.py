@@ -47,7 +47,7 @@ def adopt(session: SparkSession, stage: IcebergStage, shadow: Table) -> None:
         if live is None or branch not in live.refs():
             raise LeaseLost(
                 f"{stage.target.table.name}, {stage.target.scope}: the claim {stage.token} was taken over",
-                safe="nothing was published by this run",
+                unchanged="nothing was published by this run",
             )
         ours = _by_partition(session, live, stage, line.head(live))
         theirs = _by_partition(session, live, stage, jvm.snapshot_of(live, branch))
@@ -60,8 +60,8 @@ def adopt(session: SparkSession, stage: IcebergStage, shadow: Table) -> None:
             if any(file.deletes for file in ours[place]):
                 raise StoreRefused(
                     f"{shadow.name}, {stage.target.name(place)} has delete files, which cannot be moved",
-                    safe="nothing was published",
-                    to_go_on="rewrite its data files first",
+                    unchanged="nothing was published",
+                    next_step="rewrite its data files first",
                 )
         listing.add(overwrite, [file for place in differing for file in ours[place]])
         overwrite.set(STAGED, stage.mark).set(ADOPTED, line.shadow)  # its files stay the shadow's
@@ -89,8 +89,8 @@ def schema(session: SparkSession, target: Target) -> T.StructType:
         if lost:
             raise StoreRefused(
                 f"{shadow.name} was built with the column {lost[0]}, which was dropped from the table since",
-                safe="nothing was swapped for this table",
-                to_go_on="drop the shadow and build it again",
+                unchanged="nothing was swapped for this table",
+                next_step="drop the shadow and build it again",
             )
     others = (added_by_others(live, line) - line.added(live)) | gone
     return T.StructType([field for field in rows.schema.fields if field.name not in others])
@@ -123,7 +123,7 @@ def drop(session: SparkSession, table: Table, shadow: Table) -> bool:
 def undo(session: SparkSession, table: Table, shadow: Table) -> None:
     """Remove a table that was made for the shadow and stayed empty, or else the columns that it added.
 
-    The caller holds the table: nobody begins to write it meanwhile.
+    The caller holds the table: no other run starts to write it meanwhile.
     """
     jvm.retried(lambda: _undo(session, table, Line.of(shadow.id)))
 
@@ -205,13 +205,13 @@ def _undo(session: SparkSession, table: Table, line: Line) -> None:
 
 
 def _only_its(live: Any, line: Line) -> bool:
-    """Tell whether a table was made for the shadow, stayed empty, and serves nobody else."""
+    """Return whether a table was made for the shadow, stayed empty, and has no other use."""
     made = live.properties().get(line.key(CREATED)) is not None
     return made and live.currentSnapshot() is None and live.refs().isEmpty()
 
 
 def _unneeded(live: Any, line: Line) -> list[str]:
-    """Name the columns that were added for this shadow and serve nobody else."""
+    """Name the columns that were added for this shadow and have no other use."""
     if live.currentSnapshot() is None:
         return []
     there = {str(column.name()) for column in items_of(live.schema().columns())}

@@ -79,8 +79,8 @@ class IcebergStage(Stage):
         if walked and walked[-1].parentId() != base:
             raise Conflict(
                 f"{self.target.table.name}, {self.target.scope}: snapshots of the stage expired while it was written",
-                safe="nothing was published",
-                to_go_on="run it again; twice maintain expires nothing under a running claim",
+                unchanged="nothing was published",
+                next_step="run it again; twice maintain expires nothing under a running claim",
             )
         for snapshot in reversed(walked):
             for file in listing.describe(session, table, snapshot.removedDataFiles(table.io())):
@@ -176,8 +176,9 @@ def _require_whole_files(session: SparkSession, stage: IcebergStage) -> None:
     if live is not None and str(live.properties().get("write.delete.mode") or "") == "merge-on-read":
         raise StoreRefused(
             f"{stage.target.table.name} has write.delete.mode = merge-on-read, so rows cannot be replaced by batch",
-            safe="nothing was published",
-            to_go_on=f"ALTER TABLE {stage.target.table.id.sql} SET TBLPROPERTIES ('write.delete.mode'='copy-on-write')",
+            unchanged="nothing was published",
+            next_step=f"ALTER TABLE {stage.target.table.id.sql} "
+            "SET TBLPROPERTIES ('write.delete.mode'='copy-on-write')",
         )
 
 
@@ -211,7 +212,7 @@ def _ordered(session: SparkSession, stage: IcebergStage, rows: DataFrame) -> Dat
 
 
 def _fits_in_memory(session: SparkSession, rows: DataFrame) -> bool:
-    """Tell whether Spark expects the whole result to fill no more than a quarter of the driver's heap."""
+    """Return whether Spark expects the whole result to fill no more than a quarter of the driver's heap."""
     expected = int(str(rows._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
     return expected <= int(jvm.gateway(session).java.lang.Runtime.getRuntime().maxMemory()) // 4
 
@@ -223,7 +224,7 @@ def look(session: SparkSession, stage: IcebergStage) -> None:
     if table is None or head is None:
         raise LeaseLost(
             f"{stage.target.table.name}, {stage.target.scope}: the claim {stage.token} was taken over by another run",
-            safe="nothing was published by this run",
+            unchanged="nothing was published by this run",
         )
     stage.version = str(head.snapshotId())
     added, _ = stage.changed_files(session, table)

@@ -43,7 +43,7 @@ class IcebergStore:
         self._memory = Memory()
 
     def exists(self, session: SparkSession, table: Table) -> bool:
-        """Tell whether the table is there."""
+        """Return whether the table is there."""
         return jvm.load(session, table.id) is not None
 
     def token(self, session: SparkSession, table: Table) -> int:

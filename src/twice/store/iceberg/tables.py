@@ -43,14 +43,14 @@ def check(session: SparkSession, table: Table) -> None:
         raise StoreRefused(
             f"{table.name} is partitioned by {', '.join(found) or 'nothing'}, but its contract says "
             f"{', '.join(wanted) or 'nothing'}: a run could not replace its scope as whole files",
-            safe="nothing was changed",
-            to_go_on=f"make the contract match the table, or rewrite it: ALTER TABLE {table.id.sql} "
+            unchanged="nothing was changed",
+            next_step=f"make the contract match the table, or rewrite it: ALTER TABLE {table.id.sql} "
             "REPLACE PARTITION FIELD …, then rewrite its data files",
         )
     if isinstance(table.write, Merge) and live.properties().get("write.merge.mode") == "merge-on-read":
         raise StoreRefused(
             f"{table.name} merges on read; its delete files cannot be published from a branch",
-            to_go_on=f"ALTER TABLE {table.id.sql} SET TBLPROPERTIES ('write.merge.mode'='copy-on-write')",
+            next_step=f"ALTER TABLE {table.id.sql} SET TBLPROPERTIES ('write.merge.mode'='copy-on-write')",
         )
 
 
@@ -74,7 +74,7 @@ def _check_columns(table: Table, schema: T.StructType) -> None:
         if isinstance(kind, T.NullType):
             raise SchemaRefused(
                 f"{table.name}: column {name} is null in every row and has no type",
-                to_go_on=f"give it one in the step: cast({name} as …)",
+                next_step=f"give it one in the step: cast({name} as …)",
             )
     require_places(table, kinds)
 
@@ -148,19 +148,19 @@ def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any
     if gone := [name for name in there if name not in here and name in published(live) - unseen]:
         raise SchemaRefused(
             f"{table.name} has the column{'s' if len(gone) > 1 else ''} {', '.join(gone)}, which the step no longer "
-            "makes: dropping columns is never done on the side",
-            safe="the table is as it was",
-            to_go_on="; ".join(f"ALTER TABLE {table.id.sql} DROP COLUMN {quote(name)}" for name in gone)
+            "returns: twice never drops a column by itself",
+            unchanged="the table is as it was",
+            next_step="; ".join(f"ALTER TABLE {table.id.sql} DROP COLUMN {quote(name)}" for name in gone)
             + ", or keep the column in the step",
         )
     narrow = json.loads(live.properties().get(NARROW) or "{}")
     for name, kind in here.items():
         if name in there and not _is_same(kind, plain(there[name]), narrow.get(name)):
             raise SchemaRefused(
-                f"{table.name}: column {name} is {there[name].simpleString()}, but the step makes "
+                f"{table.name}: column {name} is {there[name].simpleString()}, but the step returns "
                 f"{kind.simpleString()}",
-                safe="the table is as it was",
-                to_go_on=_retype(table, name, there[name], kind),
+                unchanged="the table is as it was",
+                next_step=_retype(table, name, there[name], kind),
             )
     new = [name for name in here if name not in there]
     added = _added_after(live, Line.of(table.id), here, new)
@@ -186,7 +186,7 @@ def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any
 
 
 def _added_after(live: Any, line: Line, here: Mapping[str, object], new: list[str]) -> dict[str, set[str]]:
-    """Say which columns are a shadow's own: those that it needs added, until the table itself is written with them."""
+    """Return a shadow's own columns: those that it needs added, until the table itself is written with them."""
     if line.shadow:
         # One that another shadow added must outlive that shadow.
         mine = line.added(live) | set(new) | (added_by_others(live, line) & set(here))
@@ -196,7 +196,7 @@ def _added_after(live: Any, line: Line, here: Mapping[str, object], new: list[st
 
 
 def _is_same(kind: T.DataType, there: T.DataType, narrow: str | None) -> bool:
-    """Tell whether a step makes what a column holds: its very type, or the narrower one that it was created for."""
+    """Return whether a step makes what a column holds: its very type, or the narrower one that it was created for."""
     return plain(kind) == there or (_kept(kind) == there and narrow == kind.simpleString())
 
 
@@ -239,8 +239,8 @@ def _retype(table: Table, name: str, old: T.DataType, new: T.DataType) -> str:
     if grown or (old.simpleString(), new.simpleString()) in _WIDENED:
         return f"ALTER TABLE {table.id.sql} ALTER COLUMN {quote(name)} TYPE {new.simpleString()}"
     return (
-        f"cast it in the step: cast({quote(name)} as {old.simpleString()}); a real change of type needs a new "
-        f"column beside {name}, filled by rerunning the dates that matter"
+        f"cast it in the step: cast({quote(name)} as {old.simpleString()}); to change the type, add a "
+        f"new column next to {name} and rerun the dates that matter"
     )
 
 

@@ -15,8 +15,8 @@ def together(table: str, there: str, new: str) -> str:
         known = fields.setdefault(field["name"], field)
         if known["type"] != field["type"]:
             raise Conflict(
-                f"{table}: somebody else added the column {field['name']} with another type, meanwhile",
-                safe="nothing was published",
-                to_go_on="run it again: it is then told which type the table has",
+                f"{table}: another run added the column {field['name']} with another type in the meantime",
+                unchanged="nothing was published",
+                next_step="run it again: the new run sees the type that the table has",
             )
     return json.dumps({"type": "struct", "fields": list(fields.values())})

@@ -45,7 +45,7 @@ class Files(Protocol):
         """List a folder; one that is not there is empty."""
 
     def exists(self, path: str) -> bool:
-        """Tell whether something is there."""
+        """Return whether something is there."""
 
     def read(self, path: str) -> str | None:
         """Return a file's text; None if it is not there."""
@@ -74,24 +74,24 @@ class Files(Protocol):
 
 
 def problem(error: OSError, path: str) -> TwiceError:
-    """Say what a file system's refusal means."""
+    """Return what a file system's refusal means."""
     said = error.strerror or str(error)
     if error.errno in _FULL:
         return EnvironmentProblem(
             f"{path}: {said}",
-            safe="what was published stays readable",
-            to_go_on="make room, then run it again: it goes on from what is there",
+            unchanged="published rows stay readable",
+            next_step="free some space, then run it again: it continues from what is there",
         )
     if error.errno in _REFUSED:
         return StoreRefused(
             f"{path}: {said}",
-            safe="what was published stays readable",
-            to_go_on="give this process the right to write there, or name another path in twice.toml",
+            unchanged="published rows stay readable",
+            next_step="give this process the right to write there, or name another path in twice.toml",
         )
     return TransientError(
         f"{path}: {said}",
-        safe="a publish that was decided is finished by the next run, one that was not leaves nothing",
-        to_go_on="run it again; if it stays, look at the disk",
+        unchanged="readers see the old version or the new one; the next run finishes a publish that has begun",
+        next_step="run it again; if it persists, check the disk",
     )
 
 
@@ -118,7 +118,7 @@ class LocalFiles:
         return sorted(found, key=lambda entry: entry.name)
 
     def exists(self, path: str) -> bool:
-        """Tell whether something is there."""
+        """Return whether something is there."""
         with explained(path):
             return Path(path).exists()
 
@@ -162,7 +162,7 @@ class LocalFiles:
             raise problem(error, target) from error
 
     def remove(self, path: str) -> None:
-        """Remove a folder; somebody else may be removing it, or be writing into it once more."""
+        """Remove a folder; another process may be removing it, or still be writing into it."""
         for left in reversed(range(_TRIES)):
             try:
                 shutil.rmtree(path)

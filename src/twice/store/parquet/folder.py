@@ -62,9 +62,9 @@ class Folder:
         return sorted({int(name) for name in found if name.isdecimal()})
 
     def is_gone(self, head: State) -> bool:
-        """Tell whether the table went with its first attempt; one that began at the same moment keeps it."""
+        """Return whether the table went with its first attempt; one that began at the same moment keeps it."""
         return head.stands == "gone" and not self.tokens()
 
     def has_data(self) -> bool:
-        """Tell whether there is anything that a reader would look at."""
+        """Return whether there is anything that a reader would look at."""
         return any(not entry.hidden for entry in self.files.entries(self.data))

@@ -62,7 +62,7 @@ class HadoopFiles:
         return sorted(known, key=lambda entry: entry.name)
 
     def exists(self, path: str) -> bool:
-        """Tell whether something is there."""
+        """Return whether something is there."""
         with _explained(path):
             return bool(self._system.exists(self._path(path)))
 

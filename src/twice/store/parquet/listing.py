@@ -1,4 +1,4 @@
-"""What lies in a table's folder, or in a stage: found by listing, and told apart by names, sizes and times."""
+"""The files of a table's folder, or of a stage: found by listing, and distinguished by names, sizes and times."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The table's log: numbered entries, of which each is made by one process only.
 
 An entry is a folder that moves to its number in one step, and a number that is taken cannot be taken
-again. So whoever makes an entry has seen the one before it, and of two processes that would follow
+again. So the process that makes an entry has seen the one before it, and of two processes that would follow
 the same entry one fails and looks again. The last entry says everything: the version, the columns,
 which claims have ended and how. Numbers are never used twice: old entries are emptied, not removed.
 """
@@ -76,12 +76,14 @@ class State:
         except ValueError:
             raise StoreRefused(
                 f"the last entry of {where} is damaged",
-                safe="nothing was changed",
-                to_go_on="restore the folder from a backup, together with the table's",
+                unchanged="nothing was changed",
+                next_step="restore the folder from a backup, together with the table's",
             ) from None
         if found.pop("format") != _FORMAT:
             raise StoreRefused(
-                f"{where} was written by a newer twice", safe="nothing was changed", to_go_on="pip install -U twice"
+                f"{where} was written by a newer twice",
+                unchanged="nothing was changed",
+                next_step="pip install -U twice",
             )
         found["ended"] = {int(token): version for token, version in found["ended"].items()}
         found["moves"] = tuple(Move(**move) for move in found["moves"])

@@ -147,7 +147,8 @@ def _require_open(folder: Folder, stage: ParquetStage) -> State:
     head = swap.settle(folder)
     if head is None:
         raise Conflict(
-            f"{folder.table.name} was dropped by another writer between claim and publish", safe="nothing was published"
+            f"{folder.table.name} was dropped by another writer between claim and publish",
+            unchanged="nothing was published",
         )
     if stage.token in head.ended and head.ended[stage.token] is None:
         raise _lost(folder, stage.target, stage.token)
@@ -165,8 +166,8 @@ def _require_unchanged(folder: Folder, stage: ParquetStage) -> list[listing.Unit
             raise Conflict(
                 f"{folder.table.name}, {stage.target.name(partition)}: its files were changed by another writer "
                 "between claim and publish",
-                safe="nothing was published over them",
-                to_go_on="run it again: the new run starts from what is there now",
+                unchanged="nothing was overwritten",
+                next_step="run it again: the new run starts from what is there now",
             )
     return there
 
@@ -174,7 +175,7 @@ def _require_unchanged(folder: Folder, stage: ParquetStage) -> list[listing.Unit
 def _moves(
     folder: Folder, stage: ParquetStage, partitions: Sequence[Scope], there: Sequence[listing.Unit]
 ) -> tuple[Move, ...]:
-    """Say which folders go and come, after everything that comes is on the disk."""
+    """Return which folders are replaced and added, after everything new is on the disk."""
     wanted = set(partitions)
     rows = folder.rows(stage.token)
     staged = [unit for unit in listing.units(folder.files, rows, stage.target) if unit.partition in wanted]
@@ -195,13 +196,13 @@ def _keep_on_disk(folder: Folder, rows: str, staged: Sequence[listing.Unit]) -> 
 def _lost(folder: Folder, target: Target, token: int) -> LeaseLost:
     return LeaseLost(
         f"{folder.table.name}, {target.scope}: the claim {token} was taken over by another run",
-        safe="nothing was published by this run; the winner's version stands",
+        unchanged="nothing was published by this run; the winner's version stands",
     )
 
 
 def _busy(folder: Folder) -> Conflict:
     return Conflict(
         f"{folder.table.name}: other runs were faster {_ATTEMPTS} times in a row",
-        safe="nothing was published",
-        to_go_on="run it again, with fewer runs side by side",
+        unchanged="nothing was published",
+        next_step="run it again, with fewer runs side by side",
     )

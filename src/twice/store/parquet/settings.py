@@ -24,8 +24,8 @@ def root_of(store: StoreConfig, root: Path) -> str:
     if odd := _PATTERN.search(path):
         raise ConfigError(
             f"[stores.{store.name}] path = {path!r} holds {odd[0]}, which Spark reads as part of a pattern",
-            safe="nothing was changed",
-            to_go_on="give the folder another name",
+            unchanged="nothing was changed",
+            next_step="give the folder another name",
         )
     if not (scheme := _SCHEME.match(path)):
         return str((root / path).resolve())
@@ -36,11 +36,11 @@ def root_of(store: StoreConfig, root: Path) -> str:
     raise ConfigError(
         f"[stores.{store.name}] path = {path!r}: folders on {scheme[1]}:// cannot be replaced as a whole, because "
         "an object store has no rename",
-        safe="nothing was changed",
-        to_go_on=f'keep these tables in an Iceberg store: [stores.{store.name}] type = "iceberg", warehouse = {path!r}',
+        unchanged="nothing was changed",
+        next_step=f'keep the tables in an Iceberg store: [stores.{store.name}] type = "iceberg", warehouse = {path!r}',
     )
 
 
 def is_local(root: str) -> bool:
-    """Tell whether the store lies on a disk of this machine."""
+    """Return whether the store lies on a disk of this machine."""
     return root.startswith("/")

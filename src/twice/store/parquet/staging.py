@@ -86,7 +86,7 @@ def _look(session: SparkSession, folder: Folder, stage: ParquetStage) -> None:
     if head is None or stage.token in head.ended:
         raise LeaseLost(
             f"{folder.table.name}, {stage.target.scope}: the claim {stage.token} was taken over by another run",
-            safe="nothing was published by this run",
+            unchanged="nothing was published by this run",
         )
     found = listing.leaves(folder.files, folder.rows(stage.token), stage.target)
     for leaf in found:
@@ -111,6 +111,6 @@ def _from_files(session: SparkSession, folder: Folder, stage: ParquetStage, file
 def _no_unicode(path: str, encoding: str) -> EnvironmentProblem:
     return EnvironmentProblem(
         f"Java on this machine cannot write the name {path}: its file names are {encoding}",
-        safe="nothing was published",
-        to_go_on="export LC_ALL=C.UTF-8 before Spark starts",
+        unchanged="nothing was published",
+        next_step="export LC_ALL=C.UTF-8 before Spark starts",
     )

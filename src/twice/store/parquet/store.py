@@ -56,7 +56,7 @@ class ParquetStore:
         self._stages: OpenStages[ParquetStage] = OpenStages()
 
     def exists(self, session: SparkSession, table: Table) -> bool:
-        """Tell whether the table is there."""
+        """Return whether the table is there."""
         folder = self._folder(session, table)
         head = swap.settle(folder)
         return (head is not None and not folder.is_gone(head)) or folder.has_data()
@@ -88,7 +88,7 @@ class ParquetStore:
             if head is not None and folder.is_gone(head):
                 head = None
             if head is None and not folder.has_data():
-                raise StoreRefused(f"{table.name} does not exist", safe="nothing was changed")
+                raise StoreRefused(f"{table.name} does not exist", unchanged="nothing was changed")
             now = self._version(folder)
             if version is not None and version != now and not self._is_base(table, version):
                 raise self._moved(table, version, now)
@@ -219,8 +219,8 @@ class ParquetStore:
     def _moved(self, table: Table, version: str | None, now: str | None) -> Conflict:
         return Conflict(
             f"{table.name} has moved on from version {version} to {now}: a parquet store keeps only the last one",
-            safe="nothing was changed",
-            to_go_on="run it again: the new attempt reads what is there now",
+            unchanged="nothing was changed",
+            next_step="run it again: the new attempt reads what is there now",
         )
 
 

@@ -1,4 +1,4 @@
-"""The swap: what a publish decided is carried out by whoever comes first, and each move happens once.
+"""The swap: what a publish decided is carried out by the first process that comes, and each move happens once.
 
 Every process may do the same moves at the same time, and one that was stopped may wake up after all of
 them are done, or after the next publish. Two things keep that harmless. What comes in leaves the stage,
@@ -82,8 +82,8 @@ def _bring_in(folder: Folder, staged: str, place: str) -> None:
             if files.exists(staged):
                 raise StoreRefused(
                     f"{folder.table.name}: another process wrote to {place} during a publish",
-                    safe=f"what they wrote is there; what is to be published is in {staged}",
-                    to_go_on="move theirs away: the next run finishes the publish",
+                    unchanged=f"the files of the other process are kept; the rows to publish are in {staged}",
+                    next_step="move the other files away: the next run finishes the publish",
                 ) from None
         return
     raise TransientError(f"{folder.table.name}: {place} is removed by another process again and again")

@@ -93,18 +93,18 @@ def _check_columns(table: Table, schema: T.StructType) -> None:
         if isinstance(kind, T.NullType):
             raise SchemaRefused(
                 f"{table.name}: column {name} is null in every row and has no type",
-                to_go_on=f"give it one in the step: cast({name} as …)",
+                next_step=f"give it one in the step: cast({name} as …)",
             )
         if alike := [other for other in kinds if other != name and other.lower() == name.lower()]:
             raise SchemaRefused(
                 f"{table.name}: columns {name} and {alike[0]} differ by case only, which readers of Parquet do not see",
-                to_go_on="rename one of them in the step",
+                next_step="rename one of them in the step",
             )
     require_places(table, kinds)
     if set(kinds) <= set(table.partition_columns):
         raise SchemaRefused(
             f"{table.name}: every column is a partition or a dimension, so there is nothing to put into the files",
-            to_go_on="return at least one column more",
+            next_step="return at least one column more",
         )
 
 
@@ -113,19 +113,19 @@ def _require_additive(table: Table, there: T.StructType, new: T.StructType) -> N
     if gone := [field.name for field in there.fields if field.name not in kinds]:
         raise SchemaRefused(
             f"{table.name} has the column{'s' if len(gone) > 1 else ''} {', '.join(gone)}, which the step no longer "
-            "makes: dropping columns is never done on the side",
-            safe="the table is as it was",
-            to_go_on="keep the column in the step, as null if need be, or write to a table of another name",
+            "returns: twice never drops a column by itself",
+            unchanged="the table is as it was",
+            next_step="keep the column in the step, as null if need be, or write to a table of another name",
         )
     for field in there.fields:
         kind = kinds[field.name]
         if plain(kind) != plain(field.dataType):
             was = field.dataType.simpleString()
             raise SchemaRefused(
-                f"{table.name}: column {field.name} is {was}, but the step makes {kind.simpleString()}",
-                safe="the table is as it was",
-                to_go_on=f"cast it in the step: cast({field.name} as {was}); a real change of type needs a new "
-                f"column beside {field.name}, filled by rerunning the dates that matter",
+                f"{table.name}: column {field.name} is {was}, but the step returns {kind.simpleString()}",
+                unchanged="the table is as it was",
+                next_step=f"cast it in the step: cast({field.name} as {was}); to change the type, add a "
+                f"new column next to {field.name} and rerun the dates that matter",
             )
 
 
@@ -134,14 +134,14 @@ def _other_layout(folder: Folder, found: str) -> StoreRefused:
     wanted = "/".join(f"{name}=…" for name in table.partition_columns) or "files without folders"
     return StoreRefused(
         f"{table.name} has {found}, but its contract says {wanted}: a run could not replace its scope as whole folders",
-        safe="nothing was changed",
-        to_go_on="make the contract match the folders, or write to a table of another name",
+        unchanged="nothing was changed",
+        next_step="make the contract match the folders, or write to a table of another name",
     )
 
 
 def _nested(folder: Folder, where: str) -> StoreRefused:
     return StoreRefused(
-        f"{folder.table.name} would lie {where}",
-        safe="nothing was changed",
-        to_go_on="give one of them another namespace",
+        f"{folder.table.name} would be stored {where}",
+        unchanged="nothing was changed",
+        next_step="give one of them another namespace",
     )

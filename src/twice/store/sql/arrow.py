@@ -88,7 +88,7 @@ class _Framed(Serializer):
 
 
 def _text(field: T.StructField) -> Column:
-    """Say a column as something that Arrow writes and Postgres reads."""
+    """Return a column as something that Arrow writes and Postgres reads."""
     value, kind = column(field.name), field.dataType
     if isinstance(kind, T.BinaryType):
         return F.concat(F.lit("\\x"), F.hex(value))
@@ -105,7 +105,7 @@ def _text(field: T.StructField) -> Column:
 
 
 def _element(item: Column, kind: T.DataType) -> Column:
-    """Say one element of a Postgres array literal; what may hold a comma or a brace stands in quotes."""
+    """Return one element of a Postgres array literal; what may hold a comma or a brace stands in quotes."""
     if isinstance(kind, T.BinaryType):
         return F.concat(F.lit('"\\\\x'), F.hex(item), F.lit('"'))
     if isinstance(kind, T.TimestampType):

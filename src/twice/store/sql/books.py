@@ -120,7 +120,7 @@ def ensure_tables(database: Database, table: TableName) -> Books:
 
 
 def exist(connection: sa.Connection, found: Books) -> bool:
-    """Tell whether the bookkeeping tables are there."""
+    """Return whether the bookkeeping tables are there."""
     return bool(sa.inspect(connection).has_table(found.claims.name, schema=found.claims.schema)) and bool(
         sa.inspect(connection).has_table(found.tables.name, schema=found.tables.schema)
     )
@@ -141,8 +141,8 @@ def lock_entry(connection: sa.Connection, found: Books, table: TableName) -> Ent
     if entry is None:
         raise Conflict(
             f"{table}: its row in twice_tables was removed while a run was preparing to write it",
-            safe="nothing was published",
-            to_go_on="run it again: the row is created again",
+            unchanged="nothing was published",
+            next_step="run it again: the row is created again",
         )
     return entry
 
@@ -269,10 +269,10 @@ def write_partitions(
 
 
 def lost(target: Target, token: int) -> LeaseLost:
-    """Say that a claim is no longer ours."""
+    """Return the error of a claim that is no longer ours."""
     return LeaseLost(
         f"{target.table.name}, {target.scope}: the claim {token} was taken over by another run",
-        safe="nothing was published by this run; the winner's version stands",
+        unchanged="nothing was published by this run; the winner's version stands",
     )
 
 

@@ -37,8 +37,8 @@ def _check_postgres(database: Database, connection: sa.Connection, table: Table)
     if schema is None:
         raise StoreRefused(
             f"{table.name}: {database.shown} has no schema {names['schema']}",
-            safe=_NOTHING,
-            to_go_on=f"CREATE SCHEMA {quoted}, or correct the table's name",
+            unchanged=_NOTHING,
+            next_step=f"CREATE SCHEMA {quoted}, or correct the table's name",
         )
     missing = [right for right, has in (("USAGE", schema.usage), ("CREATE", schema.make)) if not has]
     if missing:
@@ -94,7 +94,7 @@ def _check_sqlite(database: Database, connection: sa.Connection, table: Table) -
 
 
 def _check_spelling(database: Database, connection: sa.Connection, table: Table) -> None:
-    """Refuse times that others spelt in another way: scopes are compared as texts, and would not find them."""
+    """Refuse times that another writer spelt in another way: scopes are compared as texts, and would not find them."""
     if table.partition is None:
         return
     place, length = database.quoted(table.partition.column), 32 if table.partition.grain.sub_day else 10
@@ -103,9 +103,9 @@ def _check_spelling(database: Database, connection: sa.Connection, table: Table)
     if connection.execute(sa.text(query.replace(":", "\\:"))).first() is not None:
         wanted = "2026-04-25 10:00:00.000000+00:00" if table.partition.grain.sub_day else "2026-04-25"
         raise StoreRefused(
-            f"{table.name}: some values of {table.partition.column} are not spelt as twice spells them",
-            safe=_NOTHING,
-            to_go_on=f"update them to the form '{wanted}'",
+            f"{table.name}: some values of {table.partition.column} are not in the format that twice writes",
+            unchanged=_NOTHING,
+            next_step=f"update them to the form '{wanted}'",
         )
 
 
@@ -117,11 +117,11 @@ def _check_other(database: Database, connection: sa.Connection, table: Table) ->
         tables.check_key(database, connection, table)
 
 
-def _foreign_key(table: Table, what: str, to_go_on: str) -> StoreRefused:
+def _foreign_key(table: Table, what: str, next_step: str) -> StoreRefused:
     return StoreRefused(
         f"{table.name}: {what} refers to it, so its rows cannot be deleted and inserted again",
-        safe=_NOTHING,
-        to_go_on=to_go_on,
+        unchanged=_NOTHING,
+        next_step=next_step,
     )
 
 
@@ -129,16 +129,16 @@ def _right(table: Table, grant: str) -> StoreRefused:
     missing = grant.removeprefix("GRANT ").partition(" TO ")[0]
     return StoreRefused(
         f"{table.name}: the database user may not write it: {missing} is missing",
-        safe=_NOTHING,
-        to_go_on=grant,
+        unchanged=_NOTHING,
+        next_step=grant,
     )
 
 
 def _view(table: Table) -> StoreRefused:
     return StoreRefused(
         f"{table.name} is a view: a run writes tables",
-        safe=_NOTHING,
-        to_go_on="write the table below the view, or drop the view",
+        unchanged=_NOTHING,
+        next_step="write the table below the view, or drop the view",
     )
 
 

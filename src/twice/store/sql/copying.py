@@ -2,7 +2,7 @@
 
 COPY keeps one core of the server busy per connection, and turning rows into CSV one of the driver's: two lanes, each
 with partitions and a connection of its own, keep both sides busy. Small loads do not pay for a second connection. The
-lanes are transactions of their own, into a staging table that nobody reads before both have ended well.
+lanes are transactions of their own, into a staging table that no query reads before both have succeeded.
 """
 
 from __future__ import annotations

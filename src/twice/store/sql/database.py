@@ -90,7 +90,7 @@ class Database:
                 raise CommitUnknown(problem) from None
 
     def _begun(self, connection: sa.Connection, look: Look | None) -> sa.RootTransaction:
-        """Begin to write; as long as others commit between the look and the lock, look again, a few times."""
+        """Begin to write; if other connections commit between the look and the lock, look again, a few times."""
         for _ in range(_LOOKS if look is not None and self.dialect == "sqlite" else 0):
             assert look is not None  # noqa: S101 - else there is nothing to repeat
             connection.execution_options(twice_write=False)
@@ -137,14 +137,14 @@ class Database:
             raise StoreRefused(
                 f"{table}: a table of a SQL database has one namespace, the database's schema: "
                 f"write {table.store}.{'main' if self.dialect == 'sqlite' else 'public'}.{table.parts[-1]}",
-                safe="nothing was changed",
+                unchanged="nothing was changed",
             )
         if self.dialect == "sqlite":
             if namespace[0] != "main":
                 raise StoreRefused(
                     f"{table}: a SQLite database has only the namespace main",
-                    safe="nothing was changed",
-                    to_go_on=f"write {table.store}.main.{table.parts[-1]}",
+                    unchanged="nothing was changed",
+                    next_step=f"write {table.store}.main.{table.parts[-1]}",
                 )
             return None
         return namespace[0]
@@ -226,16 +226,16 @@ def open_database(store: StoreConfig, root: Path) -> Database:
         url = sa.make_url(text)
     except (sa.exc.ArgumentError, ValueError):
         # The text itself is not shown: it may hold a password.
-        raise ConfigError(f"[stores.{store.name}]: its url is missing or cannot be read", to_go_on=example) from None
+        raise ConfigError(f"[stores.{store.name}]: its url is missing or cannot be read", next_step=example) from None
     if "@" in (url.host or ""):
         raise ConfigError(
-            f"[stores.{store.name}]: its url has an @ too many", to_go_on="write an @ in the password as %40"
+            f"[stores.{store.name}]: its url has one @ too many", next_step="write an @ in the password as %40"
         )
     if url.drivername in _DRIVERS:
         url = url.set(drivername=_DRIVERS[url.drivername])
     if url.get_backend_name() == "sqlite":
         if not url.database or url.database.startswith((":", "file:")) or url.host or url.query:
-            raise ConfigError(f"[stores.{store.name}]: a SQLite store needs a file: sqlite:///path", to_go_on=example)
+            raise ConfigError(f"[stores.{store.name}]: a SQLite store needs a file: sqlite:///path", next_step=example)
         url = url.set(database=str((root / url.database).resolve()))
     return Database(store.name, url)
 

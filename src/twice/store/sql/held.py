@@ -23,7 +23,7 @@ class Held:
 
     @classmethod
     def of(cls, session: SparkSession, rows: DataFrame) -> Held:
-        """Ask Spark about rows that were checkpointed; it knows nothing of others."""
+        """Ask Spark about rows that were checkpointed; it does not know any other rows."""
         logical: Any = rows._jdf.queryExecution().logical()
         if logical.getClass().getSimpleName() != "LogicalRDD":
             return cls()

@@ -60,7 +60,7 @@ def _url(database: Database, url: sa.URL) -> str:
     if backend not in _OTHERS:
         raise StoreRefused(
             f"{database.shown}: twice does not know how Spark reads from {backend}",
-            safe="nothing was changed",
-            to_go_on=f"read through one of: postgresql, sqlite, {', '.join(_OTHERS)}",
+            unchanged="nothing was changed",
+            next_step=f"read through one of: postgresql, sqlite, {', '.join(_OTHERS)}",
         )
     return _OTHERS[backend].format(host=f"{url.host}{port}", database=url.database or "")

@@ -104,8 +104,8 @@ def check_columns(table: Table, names: Sequence[str]) -> None:
     if absent := [name for name in table.outbox.columns if name not in names]:
         raise SchemaRefused(
             f"{table.name}: its outbox carries {', '.join(absent)}, which the table does not have",
-            safe="nothing was published",
-            to_go_on=f"name some of its columns: {', '.join(names)}",
+            unchanged="nothing was published",
+            next_step=f"name some of its columns: {', '.join(names)}",
         )
 
 
@@ -170,7 +170,7 @@ class Changes:
         return sa.select(sa.func.left(digest, 32), sa.literal(name), key, change, payload).order_by(*mine)
 
     def _deleted(self, rows: sa.Table) -> sa.ColumnElement[bool]:
-        """Tell whether a row is marked as deleted; a merge keeps such rows."""
+        """Return whether a row is marked as deleted; a merge keeps such rows."""
         write = self._table.write
         if not isinstance(write, Merge) or write.tombstone is None:
             return sa.false()

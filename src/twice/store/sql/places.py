@@ -49,7 +49,7 @@ def in_partitions(
 
 
 def encoded(value: object, dialect: Dialect) -> object:
-    """Say a partition value as the database keeps it."""
+    """Return a partition value as the database keeps it."""
     if dialect == "postgres":
         return value
     if isinstance(value, datetime):
@@ -75,7 +75,7 @@ def decoded(value: object, dialect: Dialect) -> object:
 
 
 def instant_text(value: datetime) -> str:
-    """Say an instant as SQLite keeps it: a text that sorts like the time, in UTC."""
+    """Return an instant as SQLite keeps it: a text that sorts like the time, in UTC."""
     return value.astimezone(timezone.utc).isoformat(sep=" ", timespec="microseconds")
 
 

@@ -65,7 +65,7 @@ def added(before: Mapping[Scope, str], gone: Mapping[Scope, str], new: Mapping[S
 class Look:
     """What a target's partitions hold, found out before the one lock of a SQLite database is taken.
 
-    It is good as long as no other connection commits to the database, which SQLite itself can tell.
+    It is good as long as no other connection commits to the database, which SQLite itself reports.
     """
 
     def __init__(self, database: Database, target: Target) -> None:
@@ -79,7 +79,7 @@ class Look:
         self._version = _commits(connection)
 
     def holds(self, connection: sa.Connection) -> bool:
-        """Tell whether nothing was committed since the look."""
+        """Return whether nothing was committed since the look."""
         return self._version is not None and self._version == _commits(connection)
 
     def now(self, connection: sa.Connection) -> dict[Scope, str]:

@@ -7,20 +7,20 @@ from typing import Any
 
 from twice.errors import EnvironmentProblem, PermanentError, SchemaRefused, StoreRefused, TransientError, TwiceError
 
-_SAFE = "nothing was published; the last good version stays readable"
+_UNCHANGED = "nothing was published; the last good version stays readable"
 _LOCKED = (
     "another transaction holds a lock",
     "look for a transaction that was left open in the database, or run it again later",
 )
-# SQLSTATE classes of weather: connections, rollbacks, resources, operator intervention.
-_WEATHER = ("08", "40", "53", "57P", "55P03", "55006", "25P03", "57014")
+# SQLSTATE classes of transient errors: connections, rollbacks, resources, operator intervention.
+_TRANSIENT = ("08", "40", "53", "57P", "55P03", "55006", "25P03", "57014")
 # What SQLite and drivers without SQLSTATE say; then the kind of error, and what to do about it.
 _WORDS: tuple[tuple[str, type[TwiceError], str, str], ...] = (
     ("locked", TransientError, *_LOCKED),
-    ("is full", PermanentError, "the disk is full", "make room, then run it again"),
+    ("is full", PermanentError, "the disk is full", "free some space, then run it again"),
     ("readonly", StoreRefused, "it cannot be written", "let this user write to the file and to its folder"),
     ("unable to open", StoreRefused, "the file cannot be opened", "check the url of the store, and who may use it"),
-    ("not a database", StoreRefused, "the file is no SQLite database", "correct the url of the store"),
+    ("not a database", StoreRefused, "the file is not a SQLite database", "correct the url of the store"),
     ("malformed", StoreRefused, "the file is damaged", "put a backup in its place"),
     ("disk i/o", TransientError, "the disk did not answer", "run it again; look at the disk if it stays so"),
     ("password", StoreRefused, "the user or password was not accepted", "correct the url of the store"),
@@ -42,58 +42,64 @@ def state_of(error: BaseException) -> str:
 
 
 def is_definite(error: BaseException) -> bool:
-    """Tell whether the database itself refused a commit, so that nothing landed."""
+    """Return whether the database itself refused a commit, so that nothing landed."""
     return state_of(error)[:2] in {"23", "40", "22", "44"}
 
 
 def explain(error: BaseException, shown: str, secrets: tuple[str, ...] = ()) -> TwiceError:
-    """Return the error that tells a user what a driver's message means; `shown` is the database without password."""
+    """Return the error that explains a driver's message; `shown` is the database without password."""
     state = state_of(error)
     text = _first_line(str(error), secrets)
     if state:
         return _by_state(state, text, error, shown)
-    for words, kind, what, to_go_on in _WORDS:
+    for words, kind, what, next_step in _WORDS:
         if words in str(error).lower():
-            return kind(f"{shown}: {what} ({text})", safe=_SAFE, to_go_on=to_go_on)
+            return kind(f"{shown}: {what} ({text})", unchanged=_UNCHANGED, next_step=next_step)
     if type(error).__name__ in {"IntegrityError", "DataError"}:
         return SchemaRefused(
             f"{shown}: a value does not fit its column ({text})",
-            safe=_SAFE,
-            to_go_on="correct the value in the step, or the column",
+            unchanged=_UNCHANGED,
+            next_step="correct the value in the step, or the column",
         )
     if type(error).__name__ in {"OperationalError", "InterfaceError"}:
-        return TransientError(f"{shown}: {text}", safe=_SAFE, to_go_on="run it again later")
-    return PermanentError(f"{shown}: {text}", safe=_SAFE, to_go_on="correct the table or the step, then run it again")
+        return TransientError(f"{shown}: {text}", unchanged=_UNCHANGED, next_step="run it again later")
+    return PermanentError(
+        f"{shown}: {text}", unchanged=_UNCHANGED, next_step="correct the table or the step, then run it again"
+    )
 
 
 def missing_driver(shown: str, package: str) -> EnvironmentProblem:
-    """Say that a driver is not installed."""
+    """Return the error of a driver that is not installed."""
     return EnvironmentProblem(
-        f"{shown}: the driver for this database is not installed", to_go_on=f"pip install '{package}'"
+        f"{shown}: the driver for this database is not installed", next_step=f"pip install '{package}'"
     )
 
 
 def _by_state(state: str, text: str, error: BaseException, shown: str) -> TwiceError:
     if state in {"55P03", "55006"}:
-        return TransientError(f"{shown}: {_LOCKED[0]} ({text})", safe=_SAFE, to_go_on=_LOCKED[1])
-    if state.startswith(_WEATHER):
-        return TransientError(f"{shown}: {text}", safe=_SAFE, to_go_on="run it again later")
+        return TransientError(f"{shown}: {_LOCKED[0]} ({text})", unchanged=_UNCHANGED, next_step=_LOCKED[1])
+    if state.startswith(_TRANSIENT):
+        return TransientError(f"{shown}: {text}", unchanged=_UNCHANGED, next_step="run it again later")
     if state.startswith("28") or state == "3D000":
         what = "the database does not exist" if state == "3D000" else "the user or password was not accepted"
         return StoreRefused(
             f"{shown}: {what}",
-            safe="nothing was changed",
-            to_go_on="correct the url of the store; ${NAME} reads a password from the environment",
+            unchanged="nothing was changed",
+            next_step="correct the url of the store; ${NAME} reads a password from the environment",
         )
     if state == "42501":
-        return StoreRefused(f"{shown}: {text}", safe=_SAFE, to_go_on="ask the owner for the right: GRANT … ON … TO …")
+        return StoreRefused(
+            f"{shown}: {text}", unchanged=_UNCHANGED, next_step="ask the owner for the right: GRANT … ON … TO …"
+        )
     if state.startswith(("22", "23")):
         return SchemaRefused(
             f"{shown}: a value does not fit{_where(error)}: {text}",
-            safe=_SAFE,
-            to_go_on="correct the value in the step, or change the column",
+            unchanged=_UNCHANGED,
+            next_step="correct the value in the step, or change the column",
         )
-    return PermanentError(f"{shown}: {text}", safe=_SAFE, to_go_on="correct the table or the step, then run it again")
+    return PermanentError(
+        f"{shown}: {text}", unchanged=_UNCHANGED, next_step="correct the table or the step, then run it again"
+    )
 
 
 def _where(error: BaseException) -> str:

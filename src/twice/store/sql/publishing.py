@@ -105,7 +105,7 @@ def fence(database: Database, table: TableName, token: int, *, own: bool = False
 
 
 def drop_leftover(database: Database, table: TableName, token: int) -> None:
-    """Drop a staging table; one that somebody is still writing to is dropped by a later claim."""
+    """Drop a staging table; one that is still being written to is dropped by a later claim."""
     with database.look() as connection:
         if token not in books.stage_tokens(connection, table, database.schema(table)):
             return
@@ -226,8 +226,8 @@ def _move(
         raise Conflict(
             f"{target.table.name}, {target.scope}: {deleted} rows were about to be replaced "
             f"where {before} had been seen",
-            safe="nothing was published",
-            to_go_on="run it again: the new run starts from what is there now",
+            unchanged="nothing was published",
+            next_step="run it again: the new run starts from what is there now",
         )
     _require_rows(stage, taken, wanted)
     if postgres:
@@ -256,8 +256,8 @@ def _move_by_key(
     if target.by_key and stage.insert_only and not stage.instead_of and taken < wanted:
         raise KeyViolation(
             f"{target.table.name}: {wanted - taken} keys of the batch are in the table already, from an earlier batch",
-            safe="nothing was published",
-            to_go_on="remember keys for longer, or declare dedup=Write(…), which looks for them in the table",
+            unchanged="nothing was published",
+            next_step="remember keys for longer, or declare dedup=Write(…), which looks for them in the table",
         )
     _require_rows(stage, taken, wanted)
     if new is not None:
@@ -266,7 +266,7 @@ def _move_by_key(
 
 
 def _is_verbatim(connection: sa.Connection, database: Database, stage: SqlStage) -> bool:
-    """Tell whether rows arrive in a table of SQLite as they were staged: no trigger or default changes them."""
+    """Return whether rows arrive in a table of SQLite as they were staged: no trigger or default changes them."""
     assert stage.schema is not None  # noqa: S101 - what is published was staged
     if database.dialect != "sqlite" or {column.name for column in stage.columns} != set(stage.schema.names):
         return False
@@ -297,7 +297,7 @@ def _properties(entry: books.Entry, remember: Mapping[str, str]) -> dict[str, st
 
 
 def _alike(before: int, after: int) -> bool:
-    """Tell whether the numbers of rows leave it open that few rows differ."""
+    """Return whether the numbers of rows leave it open that few rows differ."""
     return bool(before) and bool(after) and abs(before - after) <= 0.2 * max(before, after)
 
 
@@ -306,13 +306,13 @@ def _require_rows(stage: SqlStage, taken: int, wanted: int) -> None:
         raise Conflict(
             f"{stage.target.table.name}, {stage.target.scope}: {wanted} rows are staged, but the table took {taken}: "
             "another writer writes the same keys, or a trigger or rule of the table changes what is inserted",
-            safe="nothing was published",
-            to_go_on="run it again; if it stays so, look at the table's triggers",
+            unchanged="nothing was published",
+            next_step="run it again; if it persists, check the table's triggers",
         )
 
 
 def _require_unchanged(connection: sa.Connection, look: prints.Look, stage: SqlStage) -> None:
-    """Refuse if somebody changed the scope since the stage was opened."""
+    """Refuse if another writer changed the scope since the stage was opened."""
     target, now = stage.target, look.now(connection)
     if now != dict(stage.prints):
         changed = [
@@ -321,8 +321,8 @@ def _require_unchanged(connection: sa.Connection, look: prints.Look, stage: SqlS
         raise Conflict(
             f"{target.table.name}, {target.scope}: changed by another writer between claim and publish "
             f"({', '.join(changed[:3])})",
-            safe="nothing was published over it",
-            to_go_on="run it again: the new run starts from what is there now",
+            unchanged="nothing was overwritten",
+            next_step="run it again: the new run starts from what is there now",
         )
 
 
@@ -336,11 +336,11 @@ def _looked_up(database: Database, stage: SqlStage, unknown: CommitUnknown, want
         raise Conflict(
             f"{stage.target.table.name}: the commit of claim {stage.token} got no answer, "
             "and the database cannot be asked",
-            safe="the next run finds out whether it landed, and adopts it if so",
-            to_go_on="run it again once the database answers",
+            unchanged="the table holds the old version or the new one; the next run finds out which, and continues",
+            next_step="run it again once the database answers",
         ) from error
     if (state[0] if state is not None else None) == wanted:
         return (state[1] if state is not None else None) or 0
     if state is None or state[0] != "open":
         raise books.lost(stage.target, stage.token)
-    raise TransientError(unknown.problem.message, safe="nothing was published", to_go_on="run it again later")
+    raise TransientError(unknown.problem.message, unchanged="nothing was published", next_step="run it again later")

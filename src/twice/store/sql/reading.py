@@ -1,4 +1,4 @@
-"""Reading tables of a SQL database with Spark, and telling whether they changed."""
+"""Reading tables of a SQL database with Spark, and finding out whether they changed."""
 
 from __future__ import annotations
 
@@ -183,14 +183,14 @@ def _moment(
     if snapshot is None:
         raise Conflict(
             f"{table.name} was published by another run while this one was about to read its version {version}",
-            safe="nothing was published",
-            to_go_on="run it again: the new attempt reads what is there now",
+            unchanged="nothing was published",
+            next_step="run it again: the new attempt reads what is there now",
         )
     return snapshot
 
 
 def _rows_if_told(connection: sa.Connection, database: Database, table: Table) -> int | None:
-    """Estimate the rows of a table of Postgres; None for a view, whose rows do not tell who wrote them."""
+    """Estimate the rows of a table of Postgres; None for a view, whose rows do not name their writer."""
     query = sa.text("SELECT relkind::text AS kind, reltuples AS rows FROM pg_class WHERE oid = to_regclass(:name)")
     found = connection.execute(query, {"name": database.relation(table.id)}).first()
     return int(found.rows) if found is not None and found.kind in {"r", "m", "p"} else None
@@ -204,8 +204,8 @@ def _files(connection: sa.Connection, database: Database, target: Target) -> dic
     if absent:
         raise StoreRefused(
             f"{target.table.name} has no column {absent[0]}, which its contract declares as partition or dimension",
-            safe="nothing was changed",
-            to_go_on="correct the table's contract",
+            unchanged="nothing was changed",
+            next_step="correct the table's contract",
         )
     live = prints.live(connection, database, database.table(target.table.id, columns), target, target.partitions)
     return {partition: f"found:{text}" if prints.rows_of(text) else "" for partition, text in live.items()}
@@ -214,7 +214,7 @@ def _files(connection: sa.Connection, database: Database, target: Target) -> dic
 def _cut(
     database: Database, table: Table, columns: tuple[Column, ...], within: Within | None
 ) -> tuple[list[Span], list[str]]:
-    """Say in Postgres's words what a read is cut to: the spans of time, and all conditions."""
+    """Return in Postgres's syntax what a read is cut to: the spans of time, and all conditions."""
     if within is None:
         return [], []
     found: list[Span | None] = []

@@ -43,7 +43,7 @@ def batches(rows: DataFrame, dialect: Dialect, size: int) -> Iterator[list[tuple
 
 
 def _ready(field: T.StructField) -> Column:
-    """Say a column as a value that is the same in every time zone of Python."""
+    """Return a column as a value that is the same in every time zone of Python."""
     value, kind = column(field.name), field.dataType
     if isinstance(kind, T.TimestampType):
         return F.unix_micros(value)

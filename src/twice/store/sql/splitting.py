@@ -76,7 +76,7 @@ def split(
 
 
 def verbatim(statement: str) -> sa.TextClause:
-    """Send a statement as it is: its colons are no parameters."""
+    """Send a statement as it is: its colons are not parameters."""
     return sa.text(statement.replace(":", "\\:"))
 
 

@@ -208,8 +208,8 @@ def _load(database: Database, session: SparkSession, stage: SqlStage, rows: Data
         raise TransientError(
             f"{stage.target.table.name}, {stage.target.scope}: Spark gave {given} rows, "
             f"but {taken} reached {database.shown}",
-            safe="nothing was published",
-            to_go_on="run it again",
+            unchanged="nothing was published",
+            next_step="run it again",
         )
 
 
@@ -237,7 +237,7 @@ def _insert(database: Database, session: SparkSession, stage: SqlStage, rows: Da
 
 
 def _require_open(database: Database, stage: SqlStage) -> None:
-    """Say that the claim is lost, if that is why its staging table could not be written."""
+    """Return the error of a lost claim, if that is why its staging table could not be written."""
     found = books.books(database, stage.target.table.id)
     try:
         with database.look() as connection:

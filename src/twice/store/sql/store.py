@@ -40,7 +40,7 @@ class SqlStore:
         self._stages: OpenStages[SqlStage] = OpenStages()
 
     def exists(self, session: SparkSession, table: Table) -> bool:  # noqa: ARG002 - the driver asks itself
-        """Tell whether the table is there."""
+        """Return whether the table is there."""
         with self.database.look() as connection:
             return bool(self.database.columns(connection, table.id))
 
@@ -66,7 +66,7 @@ class SqlStore:
         dimensions: Mapping[str, str],
         zone: ZoneInfo,
     ) -> DataFrame:
-        """Read what lies in the cut: the database is asked for nothing else."""
+        """Read the rows in the cut: the database is asked for nothing else."""
         rows = reading.read(self.database, session, table, version, reading.Within(cut, dimensions, zone))
         return self._restored(table, rows)
 
@@ -90,8 +90,8 @@ class SqlStore:
             if str(entry.version) != version:
                 raise Conflict(
                     f"{target.table.name} no longer has the version {version}: a SQL database keeps only the last one",
-                    safe="nothing was changed",
-                    to_go_on="run it again: the new attempt looks at what is there now",
+                    unchanged="nothing was changed",
+                    next_step="run it again: the new attempt looks at what is there now",
                 )
             live = self.database.table(target.table.id, self.database.columns(connection, target.table.id))
             now = prints.live(connection, self.database, live, target, target.partitions)

@@ -80,8 +80,8 @@ def check_key(database: Database, connection: sa.Connection, table: Table) -> No
     raise SchemaRefused(
         f"{table.name} has {'the primary key ' + ', '.join(there) if there else 'no primary key'}, but its contract "
         f"says {', '.join(wanted)}: a row could be written twice",
-        safe=_AS_IT_WAS,
-        to_go_on=f"{add}; or correct key= of the table",
+        unchanged=_AS_IT_WAS,
+        next_step=f"{add}; or correct key= of the table",
     )
 
 
@@ -91,19 +91,21 @@ def _check_columns(database: Database, table: Table, schema: T.StructType) -> No
         if isinstance(kind, T.NullType):
             raise SchemaRefused(
                 f"{table.name}: column {name} is null in every row and has no type",
-                to_go_on=f"give it one in the step: cast({name} as …)",
+                next_step=f"give it one in the step: cast({name} as …)",
             )
         try:
             declared_type(kind, database.dialect)
         except SchemaRefused as refused:
             raise SchemaRefused(
-                f"{table.name}: column {name}: {refused.message}", safe=refused.safe, to_go_on=refused.to_go_on
+                f"{table.name}: column {name}: {refused.message}",
+                unchanged=refused.unchanged,
+                next_step=refused.next_step,
             ) from None
         if database.dialect == "postgres" and len(name.encode()) > 63:
             raise SchemaRefused(
                 f"{table.name}: column {name} has a name of more than 63 bytes, which Postgres would cut off",
-                safe=_AS_IT_WAS,
-                to_go_on="give it a shorter name in the step",
+                unchanged=_AS_IT_WAS,
+                next_step="give it a shorter name in the step",
             )
     _check_places(table, kinds)
 
@@ -114,7 +116,7 @@ def _check_places(table: Table, kinds: Mapping[str, T.DataType]) -> None:
         if not is_plain(kinds[name]):
             raise SchemaRefused(
                 f"{table.name}: key column {name} is {kinds[name].simpleString()}, which no primary key can hold",
-                to_go_on="use key_of(…) of it as the key",
+                next_step="use key_of(…) of it as the key",
             )
 
 
@@ -124,8 +126,8 @@ def _create(database: Database, table: Table, schema: T.StructType) -> None:
     if database.dialect == "postgres" and len(name.encode()) > 63:
         raise StoreRefused(
             f"{table.name}: a name of more than 63 bytes would be cut off by Postgres",
-            safe="nothing was changed",
-            to_go_on="give the table a shorter name",
+            unchanged="nothing was changed",
+            next_step="give the table a shorter name",
         )
     by_name = {field.name: field.dataType for field in schema.fields}
     columns = [
@@ -204,9 +206,9 @@ def _extend(
     if gone := [name for name in before if name not in here and name in there]:
         raise SchemaRefused(
             f"{table.name} has the column{'s' if len(gone) > 1 else ''} {', '.join(gone)}, which the step no longer "
-            "makes: dropping columns is never done on the side",
-            safe=_AS_IT_WAS,
-            to_go_on="; ".join(f"ALTER TABLE {relation} DROP COLUMN {database.quoted(name)}" for name in gone)
+            "returns: twice never drops a column by itself",
+            unchanged=_AS_IT_WAS,
+            next_step="; ".join(f"ALTER TABLE {relation} DROP COLUMN {database.quoted(name)}" for name in gone)
             + ", or keep the column in the step",
         )
     for name, kind in here.items():
@@ -235,7 +237,7 @@ def _extend(
 
 
 def _only_wider(was: T.DataType, kind: T.DataType, database: Database, column: Column) -> bool:
-    """Tell whether the column was widened by hand to hold what the step makes now."""
+    """Return whether the column was widened by hand to hold what the step makes now."""
     old = declared_type(was, database.dialect)
     return (
         fits(column.declared, kind, database.dialect)
@@ -252,7 +254,7 @@ def _other_type(database: Database, table: Table, name: str, found: str, kind: T
         else f"create the column again as {wanted}"
     )
     return SchemaRefused(
-        f"{table.name}: column {name} is {found}, but the step makes {kind.simpleString()}",
-        safe=_AS_IT_WAS,
-        to_go_on=f"cast it in the step, or {change}",
+        f"{table.name}: column {name} is {found}, but the step returns {kind.simpleString()}",
+        unchanged=_AS_IT_WAS,
+        next_step=f"cast it in the step, or {change}",
     )

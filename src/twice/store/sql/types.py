@@ -133,24 +133,24 @@ def declared_type(kind: T.DataType, dialect: Dialect) -> str:
         _require_json(kind, dialect)
         return _NESTED[dialect]
     raise SchemaRefused(
-        f"the type {kind.simpleString()} has no exact place in a SQL database",
-        safe="nothing was changed",
-        to_go_on="cast it in the step, to a string or a number",
+        f"the type {kind.simpleString()} has no exact equivalent in a SQL database",
+        unchanged="nothing was changed",
+        next_step="cast it in the step, to a string or a number",
     )
 
 
 def is_plain(kind: T.DataType) -> bool:
-    """Tell whether a type is not nested."""
+    """Return whether a type is not nested."""
     return isinstance(kind, T.DecimalType | T.StringType) or type(kind) in _SCALARS
 
 
 def is_json(kind: T.DataType, dialect: Dialect) -> bool:
-    """Tell whether a type is kept as JSON."""
+    """Return whether a type is kept as JSON."""
     return not is_plain(kind) and not (dialect == "postgres" and is_array(kind))
 
 
 def is_array(kind: T.DataType) -> bool:
-    """Tell whether a type is an array of plain values."""
+    """Return whether a type is an array of plain values."""
     return isinstance(kind, T.ArrayType) and is_plain(kind.elementType)
 
 
@@ -168,7 +168,7 @@ def spark_type(declared: str, dialect: Dialect) -> T.DataType | None:
 
 
 def fits(declared: str, kind: T.DataType, dialect: Dialect) -> bool:
-    """Tell whether a live column holds every value of a Spark type and gives it back as it was."""
+    """Return whether a live column holds every value of a Spark type and gives it back as it was."""
     text, wanted = declared.strip().lower(), declared_type(kind, dialect).lower()
     if isinstance(kind, T.DecimalType) and (number := _DECIMAL.fullmatch(text)):
         if not number[1]:  # numeric without a limit
@@ -187,7 +187,7 @@ def fits(declared: str, kind: T.DataType, dialect: Dialect) -> bool:
 
 
 def json_text(value: SparkColumn) -> SparkColumn:
-    """Say a nested value as JSON."""
+    """Return a nested value as JSON."""
     return F.to_json(value, dict(JSON_OPTIONS))
 
 
@@ -204,7 +204,7 @@ def restored(rows: DataFrame, known: T.StructType) -> DataFrame:
 
 
 def described(schema: T.StructType) -> str:
-    """Say a schema so that `read_schema` can read it."""
+    """Return a schema so that `read_schema` can read it."""
     kept = plain(schema)
     return kept.json()
 
@@ -227,13 +227,13 @@ def _restore(name: str, found: T.DataType, wanted: T.DataType) -> SparkColumn:
 
 
 def _require_json(kind: T.DataType, dialect: Dialect) -> None:
-    """Refuse what JSON would not give back: keys that are no strings, types without a text of their own."""
+    """Refuse what JSON would not give back: keys that are not strings, types without a text of their own."""
     if isinstance(kind, T.MapType):
         if not isinstance(kind.keyType, T.StringType):
             raise SchemaRefused(
-                f"the type {kind.simpleString()} has no exact place in a SQL database: keys of JSON are strings",
-                safe="nothing was changed",
-                to_go_on="cast the map's keys to string in the step",
+                f"the type {kind.simpleString()} has no exact equivalent in a SQL database: keys of JSON are strings",
+                unchanged="nothing was changed",
+                next_step="cast the map's keys to string in the step",
             )
         _require_json(kind.valueType, dialect)
     elif isinstance(kind, T.ArrayType):

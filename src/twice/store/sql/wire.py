@@ -1,9 +1,9 @@
-"""How each column travels from a database to Spark: as a plain value that nobody on the way can shift.
+"""How each column travels from a database to Spark: as a plain value that no layer on the way can shift.
 
 JDBC reads times in the zone of the Java process, where an hour may come twice or not at all, and takes an
 infinite date for some day. So instants and local times travel as microseconds, dates as days, arrays as JSON,
 and what Spark has no type for as text. SQLite keeps what it was given, whatever the column says: there all travels
-as text, and a text that is no value of the declared type stops the run.
+as text, and a text that is not a value of the declared type stops the run.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Wire:
 
 
 def from_postgres(column: Column, quoted: str) -> Wire:
-    """Say how a column of Postgres travels."""
+    """Return how a column of Postgres travels."""
     declared = column.declared.strip().lower()
     if declared.endswith("[]") and (element := _postgres(declared.removesuffix("[]"), "e")) is not None:
         return _array(column.name, quoted, *element)
@@ -62,7 +62,7 @@ def from_postgres(column: Column, quoted: str) -> Wire:
 
 
 def from_sqlite(column: Column, quoted: str) -> Wire:
-    """Say how a column of SQLite travels: by its declared type, whatever each value is."""
+    """Return how a column of SQLite travels: by its declared type, whatever each value is."""
     kind = _sqlite_type(column.declared)
     if isinstance(kind, T.BinaryType):
         query = f"CAST({quoted} AS BLOB)"

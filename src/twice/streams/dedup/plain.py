@@ -32,8 +32,8 @@ def stage_all(job: Job, stage: Stage, rows: DataFrame) -> Counts:
             raise KeyViolation(
                 f"{table.name}: stream {job.step.name} returns several rows for one key of one batch:"
                 f"{rows_text(table, repeated)}",
-                safe="nothing was published",
-                to_go_on="deduplicate in the function, or correct key= of the table",
+                unchanged="nothing was published",
+                next_step="deduplicate in the function, or correct key= of the table",
             )
         if table.gates:
             judge(job, one.rows, check_keys=False)

@@ -53,8 +53,8 @@ def chosen(names: Sequence[str], *, quick: bool) -> list[Check]:
         if name not in known:
             raise UsageError(
                 f"there is no check {name!r}{did_you_mean(name, known)}",
-                safe="nothing was run",
-                to_go_on="twice verify --list",
+                unchanged="nothing was run",
+                next_step="twice verify --list",
             )
     if names:
         return [known[name] for name in dict.fromkeys(names)]

@@ -170,7 +170,7 @@ class _Deaths:
             self.recovered[event.detail.rpartition(": ")[2]] += 1
 
     def summary(self) -> str:
-        """Say how many died where, from which states the next run went on, and what was not covered."""
+        """Return how many died where, from which states the next run continued, and what was not covered."""
         steps = list(dict.fromkeys(step for step, _ in self.died))
         states = list(dict.fromkeys(point for _, point in self.died))
         went_on = ", ".join(f"{count} {what}" for what, count in sorted(self.recovered.items()))

@@ -97,7 +97,7 @@ _WHY = Why(
 
 
 def _text(ended: Ended) -> str:
-    """Say how one of the runs ended."""
+    """Return how one of the runs ended."""
     count = len(ended.published())
     if count:
         return f"one published {count} table{'s' * (count > 1)}"

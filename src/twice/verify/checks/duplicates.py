@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class Duplicates:
     """Deliver every row of the inputs twice, where they declare a key that nothing enforces.
 
-    Tables that a step or an extract of the pipeline writes have each key once: publishing refuses others. Of an input
-    without a key, repeats cannot be told from other rows.
+    Tables that a step or an extract of the pipeline writes have each key once: publishing refuses repeated ones. In an
+    input without a key, repeats look like other rows.
     """
 
     name = "duplicates"
@@ -25,7 +25,7 @@ class Duplicates:
     quick = False
 
     def __call__(self, trial: Trial) -> Seen:
-        """Double the rows of inputs of others, and compare."""
+        """Double the rows of inputs that the pipeline does not write, and compare."""
         tables = {read.table.name: read.table for step in trial.steps for read in step.reads.values()}
         loose = [name for name in trial.inputs.folders if trial.pipeline.producer(tables[name]) is None]
         keyed = [name for name in loose if tables[name].key]

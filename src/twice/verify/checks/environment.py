@@ -79,9 +79,9 @@ def _other(directory: Path) -> dict[str, str]:
     zone = "Pacific/Kiritimati" if os.environ.get("TZ") != "Pacific/Kiritimati" else "America/St_Johns"
     return {
         "HOME": str(directory),
-        "USER": "somebody-else",
-        "LOGNAME": "somebody-else",
-        "USERNAME": "somebody-else",
+        "USER": "another-user",
+        "LOGNAME": "another-user",
+        "USERNAME": "another-user",
         "HOSTNAME": "elsewhere",
         "TZ": zone,
         "LANG": language,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("twice")
 
 _MOST = 1_000_000
-_ODD_TEXT = "twice: not a value that anyone expects"
+_ODD_TEXT = "twice: not an expected value"
 
 
 class Gates:

@@ -1,4 +1,4 @@
-"""`reader`: whoever reads during a publish sees a whole version."""
+"""`reader`: a reader during a publish sees a whole version."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def _unit_by_unit(trial: Trial) -> Case | None:
 
 
 def _one_at_a_time(step: Step) -> str:
-    """Say why a step takes one unit at a time, if it does."""
+    """Return why a step takes one unit at a time, if it does."""
     if step.depends_on_past:
         return "builds on its own past"
     if step.separable is False:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def as_junit(report: Report, problem: str = "") -> str:
-    """Return the XML; `problem` is what kept the pipeline from running at all, told as one test case with an error."""
+    """Return the XML; `problem` kept the pipeline from running at all, and becomes one test case with an error."""
     count = len(report.outcomes)
     skipped = sum(each.status == "not run" for each in report.outcomes)
     suite = ET.Element(

@@ -26,7 +26,7 @@ def table(report: Report) -> list[list[str]]:
 
 
 def headline(report: Report) -> str:
-    """Say in one line how the verification ended.
+    """Return in one line how the verification ended.
 
     >>> from twice.verify.running import Report
     >>> headline(Report("shop", "2026-04-25", 1))
@@ -75,7 +75,7 @@ def _side_by_side(cells: Sequence[Cell], evidence: Evidence) -> Iterator[str]:
 
 
 def is_long(finding: Finding) -> bool:
-    """Tell whether a terminal shows only a part of the evidence."""
+    """Return whether a terminal shows only a part of the evidence."""
     return finding.evidence is not None and len(finding.evidence.cells) > _SHOWN
 
 

@@ -1,5 +1,5 @@
 # ruff: noqa: INP001 - a folder on a path, not a package
-"""What Python does first in Spark's workers of a check: this folder is on their path, and on nobody else's.
+"""What Python does first in Spark's workers of a check: this folder is only on their path.
 
 It changes the working directory and moves the clock, as the variables say, then runs the sitecustomize of the machine.
 """

@@ -85,7 +85,7 @@ def _bounded(value: Value) -> Value:
 
 
 def _is_pandas_like(interp: Interpreter, owner: Value) -> bool:
-    """Tell whether `x["column"] = …` adds a column: x is a frame, or unknown and called like one."""
+    """Return whether `x["column"] = …` adds a column: x is a frame, or unknown and called like one."""
     unknown = type(owner) is Value and "pandas" in interp.job.imports
     return isinstance(owner, Frame) or (unknown and bool(_FRAME_NAME.search(owner.name)))
 

@@ -1,4 +1,4 @@
-"""What can be told of a Python file that cannot be parsed: the SQL in its strings, and the modes of its writes."""
+"""What is known of a Python file that cannot be parsed: the SQL in its strings, and the modes of its writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls and attributes: find out what is called, and hand over to whoever knows it."""
+"""Calls and attributes: find out what is called, and hand over to the module that knows it."""
 
 from __future__ import annotations
 

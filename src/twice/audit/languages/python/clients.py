@@ -1,4 +1,4 @@
-"""Objects that talk to somebody outside: known by what made them, whatever they are called."""
+"""Objects that talk to the outside world: known by what made them, whatever they are called."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _READS = frozenset({"get", "head", "options"})
 
 @lru_cache(maxsize=4096)
 def family(made_by: str) -> EffectKind | None:
-    """Return what an object that was made by such a call is for, if it talks to somebody outside.
+    """Return what an object that was made by such a call is for, if it talks to the outside world.
 
     >>> family("requests.Session"), family("kafka.KafkaProducer"), family("pyspark.sql.SparkSession")
     ('http', 'queue', None)
@@ -80,7 +80,7 @@ def sends(made_by: str, method: str) -> EffectKind | None:
 
 
 def reads(made_by: str, method: str) -> bool:
-    """Tell whether a method only asks a service."""
+    """Return whether a method only asks a service."""
     return method in _READS and family(made_by) == "http"
 
 

@@ -1,4 +1,4 @@
-"""What the tests and bodies of branches, loops and `with` tell by their form."""
+"""What the form of branches, loops and `with` shows."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def asked_for_present(test: ast.expr) -> Iterator[str]:
 
 
 def ends(body: Sequence[ast.stmt]) -> bool:
-    """Tell whether a block leaves the one around it: return, raise, continue, break."""
+    """Return whether a block leaves the one around it: return, raise, continue, break."""
     return bool(body) and isinstance(body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break))
 
 
 def creates_if_missing(node: ast.Try) -> bool:
-    """Tell whether a block does nothing but create a table, and the job goes on if it is there already."""
+    """Return whether a block does nothing but create a table, and the job continues if it exists."""
     if len(node.body) > _FEW or not node.handlers or not all(_expects_it(handler) for handler in node.handlers):
         return False
     said = [word for statement in node.body for one in ast.walk(statement) for word in _words(one)]
@@ -57,7 +57,7 @@ _BRINGS = re.compile(r"insert|copy|merge|update|load|write|to_sql|upsert|append"
 
 
 def _expects_it(handler: ast.ExceptHandler) -> bool:
-    """Tell whether somebody thought of the table that is there: a named error, or nothing is done about any."""
+    """Return whether the code expects an existing table: a named error, or nothing is done about any."""
     named = handler.type is not None and ast.unparse(handler.type) not in {"Exception", "BaseException"}
     return not ends(handler.body) and (named or isinstance(handler.body[0], ast.Pass))
 
@@ -71,7 +71,7 @@ def _words(node: ast.AST) -> Iterator[str]:
 
 
 def opens_transaction(source: str) -> bool:
-    """Tell whether `with` of such an expression is a transaction."""
+    """Return whether `with` of such an expression is a transaction."""
     return any(word in source for word in (".begin(", ".transaction(", "atomic(", "transaction.atomic", "session_scope", "Session(", "sessionmaker")) or (
         source in {"conn", "connection", "con", "db", "self.conn", "self.connection"} or source.endswith((".conn", ".connection"))
         or "psycopg2.connect(" in source or "psycopg.connect(" in source or "sqlite3.connect(" in source or "get_conn()" in source or "pymysql.connect(" in source
@@ -79,7 +79,7 @@ def opens_transaction(source: str) -> bool:
 
 
 def writes_lines(body: list[ast.stmt]) -> bool:
-    """Tell whether a loop writes line by line, so that its order shows."""
+    """Return whether a loop writes line by line, so that its order shows."""
     calls = (one.func for part in body for one in ast.walk(part) if isinstance(one, ast.Call))
     return any(
         isinstance(one, ast.Attribute) and one.attr in {"write", "writerow", "writelines", "writerows"} for one in calls
@@ -87,7 +87,7 @@ def writes_lines(body: list[ast.stmt]) -> bool:
 
 
 def is_enumerate(node: ast.expr) -> TypeGuard[ast.Call]:
-    """Tell whether an expression is `enumerate(…)`."""
+    """Return whether an expression is `enumerate(…)`."""
     return (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)

@@ -33,12 +33,12 @@ def publish(interp: Interpreter, function: Function, result: Value) -> None:
 
 
 def is_dbt_model(node: ast.FunctionDef) -> bool:
-    """Tell whether a function is a model of dbt: `def model(dbt, session)`."""
+    """Return whether a function is a model of dbt: `def model(dbt, session)`."""
     return node.name == "model" and [one.arg for one in node.args.args][:1] == ["dbt"] and len(node.args.args) == 2
 
 
 def _pipeline_table(interp: Interpreter, node: ast.FunctionDef, decorator: ast.expr, frame: Frame) -> None:
-    """A batch is computed anew in every update; what a stream brings is added once."""
+    """A batch is computed again in every update; what a stream brings is added once."""
     given = decorator.keywords if isinstance(decorator, ast.Call) else []
     name = next((plain(interp.eval(one.value)) for one in given if one.arg == "name"), None) or node.name
     streams = any(one.streaming for one in frame.query.walk())

@@ -44,12 +44,12 @@ _MESSENGERS = re.compile(
     r"|matrix_client|webexteamssdk|zulip|rocketchat\w*|dingtalk\w*|pywhatkit)(\.|$)",
     re.IGNORECASE,
 )
-_TELLS = re.compile(
+_NOTIFIES = re.compile(
     r"(^|\.|_)(send_?(message|msg|photo|document|text|file|media_group|notification)?|messages\.(send|create)|post_?message|push_?message"
     r"|broadcast|files_upload(_v2)?)$",
     re.IGNORECASE,
 )
-_TELLS_BY_GET = re.compile(r"api\.telegram\.org.*send[A-Z]\w+|/send(Message|Document|Photo)\b")
+_NOTIFIES_BY_GET = re.compile(r"api\.telegram\.org.*send[A-Z]\w+|/send(Message|Document|Photo)\b")
 _MAIL_OBJECT = re.compile(r"mail|smtp|server", re.IGNORECASE)
 _QUEUE = re.compile(
     r"(producer|kafka_producer|_producer|publisher|sns|sqs|queue|channel|topic|pubsub|kinesis|eventbridge|events|broker|mq|rabbit|event_hub\w*|sender|firehose|redis\w*|nats\w*|bus)\w*\.(send|produce|publish|send_message|send_messages|send_message_batch|publish_batch|basic_publish|put_record|put_records|put_events|send_batch|xadd|put|put_record_batch|lpush|rpush|enqueue|apply_async)$",
@@ -108,7 +108,7 @@ def function(
         if dotted == "urllib.request.urlopen" and ("data" in keywords or len(arguments) > 1):
             return _note(interp, "http", dotted, arguments, keywords, node, method="POST")
         given: Origins = frozenset(one for value in (*arguments, *keywords.values()) for one in origins_of(value))
-        if _TELLS_BY_GET.search(" ".join(shown(value) for value in (*arguments, *keywords.values()))):
+        if _NOTIFIES_BY_GET.search(" ".join(shown(value) for value in (*arguments, *keywords.values()))):
             return _note(interp, "chat", dotted, arguments, keywords, node, method="GET")
         for kind in ("clock", "watermark"):
             asked = frozenset(one for one in given if one.kind == kind)
@@ -137,7 +137,7 @@ def unknown(
         full.endswith("messages.create") and any("twilio" in one for one in interp.job.imports)
     ):
         return _note(interp, "chat", full, arguments, keywords, node)
-    if "tells" in kinds and _by_messenger(interp.job.imports):
+    if "notifies" in kinds and _by_messenger(interp.job.imports):
         return _note(interp, "chat", full, arguments, keywords, node)
     if "mail" in kinds and _PRODUCERS.search(full):  # kafka.send_message
         return _note(interp, "queue", full, arguments, keywords, node)
@@ -179,7 +179,7 @@ def _kinds(full: str) -> frozenset[str]:
     looks = (("payment", _PAYMENT), ("chat", _CHAT), ("mail", _MAIL), ("http", _HTTP), ("queue", _QUEUE))
     found = frozenset(kind for kind, pattern in looks if pattern.search(full))
     other = "http" in found or _MAIL_OBJECT.search(full) or _PRODUCERS.search(full)
-    return found | {"tells"} if not other and _TELLS.search(full) else found
+    return found | {"notifies"} if not other and _NOTIFIES.search(full) else found
 
 
 @lru_cache(maxsize=256)

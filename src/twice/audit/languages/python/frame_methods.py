@@ -347,7 +347,7 @@ _ALL_ROWS = frozenset(
 
 
 def _names_all_columns(interp: Interpreter, node: ast.Call) -> bool:
-    """Tell whether rows are compared by all columns, or all but some: df.columns, [c for c in df.columns if …]."""
+    """Return whether rows are compared by all columns, or all but some: df.columns, [c for c in df.columns if …]."""
     given = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg == "subset")]
     if not given:
         return False

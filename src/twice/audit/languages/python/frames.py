@@ -62,7 +62,7 @@ def table_frame(
 
 
 def derived(frame: Frame, place: Place) -> Query:
-    """Return a query over a DataFrame: a new one where SQL would need a sub-query, else a copy to go on with."""
+    """Return a query over a DataFrame: a new one where SQL would need a sub-query, else a copy."""
     query = frame.query
     settled = (
         query.grouped

@@ -29,7 +29,7 @@ _WEB = re.compile(r"^(flask|fastapi|starlette|quart|sanic|rest_framework|django\
 
 
 def is_looked_up(interp: Interpreter, write: Write, node: ast.AST) -> bool:
-    """Tell whether an INSERT only runs where the file has asked its table for the row, and found none."""
+    """Return whether an INSERT only runs where the file has asked its table for the row, and found none."""
     if write.mode is not Mode.APPEND:
         return False
     return any(
@@ -40,7 +40,7 @@ def is_looked_up(interp: Interpreter, write: Write, node: ast.AST) -> bool:
 
 
 def is_object_looked_up(interp: Interpreter, model: str, node: ast.AST) -> bool:
-    """Tell the same of an object that is added to a session: `session.query(Order).filter_by(…).first()`."""
+    """Return the same for an object that is added to a session: `session.query(Order).filter_by(…).first()`."""
     if any(_WEB.match(one) for one in interp.job.imports):
         return False
     routine = _routine(interp.parents, node)
@@ -52,7 +52,7 @@ def is_object_looked_up(interp: Interpreter, model: str, node: ast.AST) -> bool:
 
 
 def _asks_for_row(query: Query, write: Write) -> bool:
-    """Tell whether a query asks the target alone, and by a column that is inserted, as far as its columns are known."""
+    """Return whether a query asks the target alone, and by a column that is inserted, as far as its columns are known."""
     tables = query.tables()
     if len(tables) != 1 or not same_table(tables[0], write.target.name):
         return False
@@ -77,7 +77,7 @@ def _filters(query: Query) -> list[Expr]:
 
 
 def _asks_model(node: ast.AST, model: str) -> bool:
-    """Tell whether it asks for objects: `session.query(Order)`, `select(Order)`, `Order.objects`, `Order.query`."""
+    """Return whether it asks for objects: `session.query(Order)`, `select(Order)`, `Order.objects`, `Order.query`."""
     if isinstance(node, ast.Attribute):
         return node.attr in _MANAGERS and isinstance(node.value, ast.Name) and node.value.id == model
     if not isinstance(node, ast.Call) or not node.args:
@@ -96,7 +96,7 @@ def _is_narrowed(interp: Interpreter, asks: ast.AST) -> bool:
 
 
 def _only_missing(parents: Parents, asks: ast.AST, node: ast.AST, *, narrowed: bool) -> bool:
-    """Tell whether a call, or what fills the list that it is given, only runs where nothing was found."""
+    """Return whether a call, or what fills the list that it is given, only runs where nothing was found."""
     routine = _routine(parents, node)
     if routine is None or _routine(parents, asks) is not routine:
         return False

@@ -11,7 +11,7 @@ _OWNERS = ("self.", "cls.")
 
 
 def mentions(text: str, name: str) -> tuple[bool, bool]:
-    r"""Tell whether a function is an argument of a call, and whether it is called.
+    r"""Return whether a function is an argument of a call, and whether it is called.
 
     >>> mentions("def a(): ...\\nstream.foreachBatch(a)", "a"), mentions("x = a.submit(1)\\nself.b()", "a")
     ((True, False), (False, True))
@@ -32,14 +32,14 @@ def mentions(text: str, name: str) -> tuple[bool, bool]:
 
 
 def _opens(text: str, start: int) -> bool:
-    """Tell whether what stands before is what arguments stand behind."""
+    """Return whether what stands before is what arguments stand behind."""
     while start and text[start - 1].isspace():
         start -= 1
     return start > 0 and text[start - 1] in "(,="
 
 
 def _begins(text: str, start: int, owner: str) -> bool:
-    """Tell whether a name begins here, and not its definition."""
+    """Return whether a name begins here, and not its definition."""
     before = text[start - 1] if start else " "
     if before.isalnum() or before == "_":
         return False

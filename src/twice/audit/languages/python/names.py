@@ -34,19 +34,19 @@ GUARDS = re.compile(
 
 @lru_cache(maxsize=4096)
 def is_logger(name: str) -> bool:
-    """Tell whether an object is a log, by its name."""
+    """Return whether an object is a log, by its name."""
     return bool(LOGGERS.search(name))
 
 
 @lru_cache(maxsize=4096)
 def is_metric(name: str) -> bool:
-    """Tell whether a call counts or measures, by its name."""
+    """Return whether a call counts or measures, by its name."""
     return bool(METRICS.search(name))
 
 
 @lru_cache(maxsize=4096)
 def is_credential(name: str) -> bool:
-    """Tell whether a call makes a token or a signature, by its name."""
+    """Return whether a call makes a token or a signature, by its name."""
     return bool(CREDENTIALS.search(name))
 
 
@@ -87,7 +87,7 @@ def micro_batch(arguments: Sequence[str]) -> str:
 
 
 def mentions(body: Sequence[ast.AST], name: str) -> bool:
-    """Tell whether statements use a name for more than a log line."""
+    """Return whether statements use a name for more than a log line."""
     return any(
         one.id == name
         for part in body

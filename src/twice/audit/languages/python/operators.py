@@ -150,7 +150,7 @@ def _frame_item(interp: Interpreter, frame: Frame, key: Value, text: str | None,
 
 
 def _is_beside(frame: Frame, name: str) -> bool:
-    """Tell whether a column stands in the newest row, but not for how new it is."""
+    """Return whether a column stands in the newest row, but not for how new it is."""
     found = frame.query.definition(name)
     orders = [order.expr.name.lower() for order in frame.query.order_by[:1]]
     return bool(orders) and orders[0] not in {name, found.name.lower() if found is not None else ""}

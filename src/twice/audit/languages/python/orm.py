@@ -137,7 +137,7 @@ def _is_peewee(interp: Interpreter) -> bool:
 
 
 def _brings_key(model: Value, arguments: list[Value]) -> bool:
-    """Tell whether a second run is refused: the data brings the key, or a column is unique."""
+    """Return whether a second run is refused: the data brings the key, or a column is unique."""
     if not isinstance(model, Klass) or model.node is None:
         return False
     source = ast.unparse(model.node)
@@ -163,13 +163,13 @@ def _objects(value: Value) -> list[Instance]:
 
 
 def _names_rows(arguments: list[Value]) -> bool:
-    """Tell whether the file itself names what is added: the row for what is unknown."""
+    """Return whether the file itself names what is added: the row for what is unknown."""
     given = [value for one in arguments for made in _objects(one) for value in made.attributes.values()]
     return bool(given) and all(isinstance(value, Const) or plain(value) is not None for value in given)
 
 
 def _looks_up(interp: Interpreter, model: Value) -> bool:
-    """Tell whether the function asks the table for its rows, to add only what is missing."""
+    """Return whether the function asks the table for its rows, to add only what is missing."""
     name = model.name.rpartition(".")[2]
     current = interp.state.functions[-1] if interp.state.functions else ""
     around: list[Function] = [one for one in interp.functions if one.name == current and one.node is not None]

@@ -45,7 +45,7 @@ _GOES_ON = re.compile(r"(,|\band|\bor|\bunion(\s+all)?)\s*$", re.IGNORECASE)
 
 
 def goes_on(text: Text) -> bool:
-    """Tell whether a text ends where more of the same must follow: in `AND`, or a comma."""
+    """Return whether a text ends where more of the same must follow: in `AND`, or a comma."""
     last = text.pieces[-1] if text.pieces else None
     return isinstance(last, Piece) and bool(_GOES_ON.search(last.text))
 

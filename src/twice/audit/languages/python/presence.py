@@ -105,13 +105,13 @@ class Presence:
         return None if there is None else there is told
 
     def _holds(self, value: ast.expr) -> bool:
-        """Tell whether an expression is made of what was found: `{row[0] for row in rows}`."""
+        """Return whether an expression is made of what was found: `{row[0] for row in rows}`."""
         return any(
             self._answers(one) or (isinstance(one, ast.Name) and one.id in self._made_of) for one in ast.walk(value)
         )
 
     def _answers(self, node: ast.AST) -> bool:
-        """Tell whether an expression is what was asked for, or empty when that is."""
+        """Return whether an expression is what was asked for, or empty when that is."""
         if node is self.asks:
             return True
         if isinstance(node, ast.Name):

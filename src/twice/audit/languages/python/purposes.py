@@ -114,20 +114,20 @@ def _body(keywords: dict[str, Value]) -> Entries | None:
 
 
 def _asks(body: Entries | None) -> bool:
-    """Tell whether a body holds nothing but a question: a query, filters, a page."""
+    """Return whether a body holds nothing but a question: a query, filters, a page."""
     keys = {key.lower() for key in body.items} if body is not None else set()
     return bool(keys & _TELLING_KEYS) and keys <= _ASKING_KEYS
 
 
 def _changes_graph(body: Entries | None) -> bool:
-    """Tell whether a body is a mutation of GraphQL."""
+    """Return whether a body is a mutation of GraphQL."""
     if body is None or "query" not in body.items:
         return False
     return any(isinstance(one, Text) and bool(_MUTATION.match(shown(one))) for one in alternatives(body.items["query"]))
 
 
 def _asks_by_name(interp: Interpreter) -> bool:
-    """Tell whether the function around asks, by its name; the innermost that says anything decides."""
+    """Return whether the function around asks, by its name; the innermost that says anything decides."""
     for name in reversed(interp.state.functions):
         words = _words(name)
         if _GIVES.search(words):
@@ -138,7 +138,7 @@ def _asks_by_name(interp: Interpreter) -> bool:
 
 
 def _sends_item(interp: Interpreter, node: ast.Call) -> bool:
-    """Tell whether a loop sends its item as it is: `for row in rows: post(url, json=row)`."""
+    """Return whether a loop sends its item as it is: `for row in rows: post(url, json=row)`."""
     bodies = [keyword.value for keyword in node.keywords if keyword.arg in {"json", "data"}]
     return any(_innermost(one) in interp.state.items for one in bodies)
 

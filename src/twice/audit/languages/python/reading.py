@@ -140,7 +140,7 @@ class _Neighbours:
 def _read_constants(interpreter: Interpreter, tree: ast.Module) -> None:
     """Read the statements of a module that only keeps SQL for others.
 
-    Who runs them may empty a table first, so only those count that look for themselves what is there already.
+    The caller may empty a table first, so only those count that look up existing rows themselves.
     """
     from twice.audit.languages.python import databases
 

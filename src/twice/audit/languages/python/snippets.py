@@ -14,7 +14,7 @@ class Snippets:
         self._known: dict[int, str] = {}
 
     def of(self, node: ast.AST, *, foreign: bool) -> str:
-        """Return a node as written, in one line; one of another file is `foreign`, and is written anew."""
+        """Return a node as written, in one line; one of another file is `foreign`, and is unparsed."""
         known = self._known.get(id(node))
         if known is not None:
             return known
@@ -28,7 +28,7 @@ class Snippets:
         return text
 
     def _cut(self, node: ast.AST) -> str | None:
-        """Cut a node out of its line: much quicker than writing it anew."""
+        """Cut a node out of its line: much quicker than unparsing it."""
         line, end = getattr(node, "lineno", None), getattr(node, "end_col_offset", None)
         if line is None or end is None or line != getattr(node, "end_lineno", 0):
             return None

@@ -231,7 +231,7 @@ def unknown(
 
 
 def _is_sql(text: str) -> bool:
-    """Tell whether a text that begins with a value goes on as SQL."""
+    """Return whether a text that begins with a value continues as SQL."""
     return not text.lstrip().startswith("{") or bool(
         re.search(r"\b(select|insert|delete|update|merge|truncate|create)\b", text, re.IGNORECASE)
     )
@@ -271,7 +271,7 @@ def _orm_delete(interp: Interpreter, full: str, base: str, node: ast.Call) -> bo
 
 
 def _opens_delete(call: ast.Call, node: ast.Call) -> bool:
-    """Tell whether a call names the table that is emptied: delete(Orders), session.query(Orders)."""
+    """Return whether a call names the table that is emptied: delete(Orders), session.query(Orders)."""
     if node.args:
         return isinstance(call.func, ast.Name) and call.func.id == "delete"
     return isinstance(call.func, ast.Attribute) and call.func.attr == "query"

@@ -98,7 +98,7 @@ def render(interp: Interpreter, text: Text, node: ast.AST, given: Value | None =
 
 
 def _comes_from_elsewhere(piece: Piece, lines: list[int], written: list[str]) -> bool:
-    """Tell whether a condition that is put into a statement stands on another line of the file, which then counts."""
+    """Return whether a condition that is put into a statement stands on another line of the file, which then counts."""
     first = piece.text.partition("\n")[0]
     if not piece.lines or not lines or piece.lines[0] == lines[-1] or not _CONDITION.search(first):
         return False

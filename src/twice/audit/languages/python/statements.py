@@ -140,7 +140,7 @@ def _classdef(interp: Interpreter, node: ast.ClassDef) -> None:
 
 
 def _prepare(interp: Interpreter, class_: Klass, instance: Instance) -> None:
-    """Run the constructor once, so that methods that nobody calls know their attributes."""
+    """Run the constructor once, so that methods without a caller know their attributes."""
     init = class_.env.get("__init__")
     if isinstance(init, Function) and isinstance(init.node, ast.FunctionDef):
         interp.called.add(id(init.node))

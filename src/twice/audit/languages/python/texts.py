@@ -29,7 +29,7 @@ def literal_lines(node: ast.expr, lines: list[str]) -> list[int]:
 
 
 def _plain(node: ast.expr, source: list[str], breaks: int) -> bool:
-    """Tell whether a literal is one text in triple quotes, each of its lines on a line of its own."""
+    """Return whether a literal is one text in triple quotes, each of its lines on a line of its own."""
     if any("\\" in line for line in source):
         return False
     start = source[0].encode("utf-8", "surrogatepass")[node.col_offset :].lstrip(b"rRfFbBuU")

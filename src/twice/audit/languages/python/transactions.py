@@ -33,7 +33,7 @@ def transaction_of(interp: Interpreter, full: str, base: str, keywords: dict[str
 
 
 def _only_duckdb(interp: Interpreter) -> bool:
-    """Tell whether the only database of a file is DuckDB, which commits every statement by itself."""
+    """Return whether the only database of a file is DuckDB, which commits every statement by itself."""
     imports = " ".join(interp.job.imports)
     return "duckdb" in imports and not _DRIVERS.search(imports)
 
@@ -42,7 +42,7 @@ _DRIVERS = re.compile(r"psycopg|sqlalchemy|pymysql|sqlite3|pyodbc|mysql|oracledb
 
 
 def is_one_transaction(full: str, keywords: dict[str, Value]) -> bool:
-    """Tell whether the statements of one call commit together."""
+    """Return whether the statements of one call commit together."""
     return (
         "hook" in full.lower()
         and full.endswith(".run")

@@ -1,4 +1,4 @@
-"""Calls of something that is not known: see who is told what."""
+"""Calls of something that is not known: what is passed to which receiver."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _FETCHES = re.compile(
 
 
 def _may_decide(interp: Interpreter, origin: Origin) -> bool:
-    """Tell whether the newest of a table is known before the table is written; after that it only checks."""
+    """Return whether the newest of a table is known before the table is written; after that it only checks."""
     return origin.kind == "watermark" and not any(
         same_table(origin.table, write.target.name) for write in interp.job.writes
     )
@@ -71,7 +71,7 @@ def unknown_call(
     node: ast.Call,
     owner: Value | None,
 ) -> Value:
-    """A call of something that is not known: see who is told what."""
+    """A call of something that is not known: what is passed to which receiver."""
     full = f"{name}.{method}" if method and not name.endswith(method) else name or method
     if owner is not None and not isinstance(owner, (Name, Instance)):
         full = f"{owner.name or interp.source(node.func)}"

@@ -1,4 +1,4 @@
-"""What a Python expression stands for, as far as reading the file tells."""
+"""What a Python expression stands for, as far as the file shows."""
 
 from __future__ import annotations
 
@@ -345,7 +345,7 @@ def constant(value: Value | None) -> object:
 
 
 def is_known(value: Value) -> bool:
-    """Tell whether a value is one text or number, whatever branch is taken."""
+    """Return whether a value is one text or number, whatever branch is taken."""
     return (
         isinstance(value, (Text, Const))
         and not isinstance(value, Choice)
@@ -354,5 +354,5 @@ def is_known(value: Value) -> bool:
 
 
 def is_set(value: Value) -> bool:
-    """Tell whether a value may be a set."""
+    """Return whether a value may be a set."""
     return any(isinstance(one, Items) and one.kind == "set" for one in alternatives(value))

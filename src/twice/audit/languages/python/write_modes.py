@@ -1,4 +1,4 @@
-"""How a write is told its mode: by position, or by the turn of a loop."""
+"""How a write gets its mode: by position, or by the turn of a loop."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FIRST_TURN = re.compile(
 
 
 def first_turn_overwrites(interp: Interpreter, mode: Value | None) -> bool:
-    """Tell whether a loop overwrites in its first turn and appends in the others: `"overwrite" if i == 0 else …`."""
+    """Return whether a loop overwrites in its first turn and appends in the others: `"overwrite" if i == 0 else …`."""
     texts = {one.plain for one in alternatives(mode) if isinstance(one, Text)}
     both = len(texts) > 1 and bool(texts & {"append", "a"}) and bool(texts & {"overwrite", "replace", "w"})
     return both and interp.state.loops > 0 and bool(_FIRST_TURN.search(interp.job.text))

@@ -271,7 +271,7 @@ def _save(
 
 
 def _brings_no_id(writer: Writer) -> bool:
-    """Tell whether all columns are known and none is the id of the document, which MongoDB then makes up anew."""
+    """Return whether all columns are known and none is the id of the document, which MongoDB then generates."""
     columns = {column.name for column in writer.frame.query.columns}
     return (
         bool(columns) and not columns & {"", "*", "_id"} and not {"idfieldlist", "operationtype"} & set(writer.options)
@@ -448,7 +448,7 @@ _ENGINE = re.compile(r"engine(\(.*\))?(\.\w+\(.*\))?$", re.IGNORECASE)
 
 
 def _is_engine(interp: Interpreter, connection: Value | None) -> bool:
-    """Tell whether rows are handed to an engine rather than to an open connection."""
+    """Return whether rows are handed to an engine rather than to an open connection."""
     name = shown(connection).strip("{}")
     made = interp.assignments.get(name)
     return bool(_ENGINE.search(name)) or (

@@ -67,7 +67,7 @@ class Cursors:
                 self.rows[word.lower().lstrip("@:")] = known
 
     def take(self, query: Query) -> bool:
-        """Give the query to the cursor or loop that waits for it; tell whether one did."""
+        """Give the query to the cursor or loop that waits for it; return whether one did."""
         if self.waiting is None:
             return False
         where, name = self.waiting

@@ -82,7 +82,7 @@ def _schema(parts: Parts, node: exp.Schema, write: Write) -> None:
 
 
 def alter(parts: Parts, node: exp.Alter) -> Write:
-    """Read ALTER TABLE; what drops partitions is told apart."""
+    """Read ALTER TABLE; what drops partitions is kept apart."""
     for action in node.args.get("actions") or ():
         if isinstance(action, exp.DropPartition):
             write = parts.write(node.this, Mode.DROP_PARTITION)

@@ -1,4 +1,4 @@
-"""Which dialect a SQL text is written in, as far as its words tell."""
+"""Which dialect a SQL text is written in, as far as its words show."""
 
 from __future__ import annotations
 

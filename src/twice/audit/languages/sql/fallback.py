@@ -1,4 +1,4 @@
-"""What tokens tell of a statement that cannot be parsed: its target, its mode, and the clocks in it."""
+"""What the tokens of a statement that cannot be parsed show: its target, its mode, and the clocks in it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LONGEST = 200_000
 
 
 def read_by_tokens(source: SqlText, text: str, first_line: int) -> Iterator[Item]:
-    """Yield what the words of one statement tell; `text` starts on `first_line` of the source."""
+    """Yield what the words of one statement show; `text` starts on `first_line` of the source."""
     text = text[:_LONGEST]
     bare = _without_comments(text)
     if re.match(r"\s*CREATE\s+(OR\s+REPLACE\s+)?PIPE\b", bare, re.IGNORECASE):  # Snowpipe remembers its files

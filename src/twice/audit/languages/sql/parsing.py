@@ -134,7 +134,7 @@ def parsed(source: SqlText, dialect: str, chunk: list[Token]) -> exp.Expression 
 
 
 def _is_too_deep(chunk: Sequence[Token]) -> bool:
-    """Tell whether brackets, CASEs or signs stand in one another more often than anybody means."""
+    """Return whether brackets, CASEs or signs are nested deeper than in any real query."""
     depth = signs = 0
     for token in chunk:
         kind = token.token_type

@@ -47,7 +47,7 @@ class SqlReading:
 
 
 def read_sql(source: SqlText, dialect: str) -> SqlReading:
-    """Read a text in a dialect (sqlglot's name); what cannot be parsed is told and read by its tokens."""
+    """Read a text in a dialect (sqlglot's name); what cannot be parsed is reported and read by its tokens."""
     reading = SqlReading()
     if len(source.text) > _LONGEST_TEXT:
         reading.problems.append(
@@ -100,7 +100,7 @@ _FORBIDS = frozenset({"GRANT", "REVOKE", "EXPLAIN", "COMMENT", "PRINT", "RAISERR
 
 
 def _writes_after_all(chunk: Sequence[Token]) -> bool:
-    """Tell whether the words of a statement of which nothing was read say that it writes."""
+    """Return whether a statement of which nothing was read writes, by its words."""
     words = _upper(chunk)
     if words[0].split(" ", maxsplit=1)[0] in _FORBIDS or _routine(words[:6]):
         return False
@@ -279,7 +279,7 @@ def _control(
 
 
 def _keyword(chunk: Sequence[Token]) -> Token:
-    """Return the word that says what a statement does, where it is told to stand."""
+    """Return the word that says what a statement does, where it is expected."""
     first = chunk[0].text.upper()
     if first in _KEYWORDS:
         return chunk[0]
@@ -337,7 +337,7 @@ def _parse_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: Sql
 
 
 def _reads_alone(part: exp.Expression | None, whole: exp.Expression | None) -> bool:
-    """Tell whether a part is a statement by itself; of what was taken as a mere command, no part may be one again."""
+    """Return whether a part is a statement by itself; of what was taken as a mere command, no part may be one again."""
     return part is not None and (whole is None or not isinstance(part, exp.Command))
 
 
@@ -356,7 +356,7 @@ def _merge_inside(chunk: list[Token]) -> list[Token]:
 
 
 def _query_is_given(chunk: Sequence[Token]) -> bool:
-    """Tell whether the query of an INSERT is handed in as a whole: `INSERT INTO {table} {query}`."""
+    """Return whether the query of an INSERT is handed in as a whole: `INSERT INTO {table} {query}`."""
     named = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.R_PAREN}
     return chunk[0].text.upper() == "INSERT" and any(
         HOLE.fullmatch(token.text) and before.token_type in named for before, token in pairwise(chunk[2:])
@@ -381,7 +381,7 @@ def _first_variable(source: SqlText, dialect: str, chunk: list[Token], reading: 
 
 
 def _assigned(source: SqlText, dialect: str, chunk: list[Token], reading: SqlReading, place: Place) -> bool:
-    """Read `DECLARE v date := …`, `LET v := …` and `v := …`; tell whether it was one of them."""
+    """Read `DECLARE v date := …`, `LET v := …` and `v := …`; return whether it was one of them."""
     head = chunk[0].text.upper().partition(" ")[0]
     begins = head in STARTERS or head in _SKIPPED or head in _KEYWORDS
     reading.declaring = head == "DECLARE" or (reading.declaring and not begins)
@@ -417,5 +417,5 @@ def _start(chunk: Sequence[Token]) -> str:
 
 
 def is_mode(item: Item, mode: Mode) -> bool:
-    """Tell whether an item is a write of that mode."""
+    """Return whether an item is a write of that mode."""
     return isinstance(item, Write) and item.mode is mode

@@ -22,7 +22,7 @@ _NEAR = 80
 
 
 def is_javascript(text: str) -> bool:
-    """Tell whether the body of a procedure is JavaScript."""
+    """Return whether the body of a procedure is JavaScript."""
     return bool(_JAVASCRIPT.search(text))
 
 

@@ -32,7 +32,7 @@ _SET_OPERATORS = frozenset({"UNION", "ALL", "EXCEPT", "INTERSECT", "DISTINCT", "
 
 
 def is_procedural(text: str, dialect: str) -> bool:
-    """Tell whether statements may follow each other without a semicolon."""
+    """Return whether statements may follow each other without a semicolon."""
     if dialect == "tsql":
         return True
     lowered = text.lower()
@@ -100,7 +100,7 @@ def _words(chunk: Sequence[Token]) -> list[str]:
 
 
 def _begins(text: str, chunk: Sequence[Token], tokens: Sequence[Token], index: int) -> bool:
-    """Tell whether this word begins a new statement rather than continues the one before."""
+    """Return whether this word begins a new statement rather than continues the one before."""
     head = chunk[0].text.upper()
     if head == "WITH":  # WITH … MERGE INTO …: what follows the common table expressions decides
         head = next((word for word in ("MERGE", "INSERT", "UPDATE", "DELETE") if word in _top_level(chunk)), head)

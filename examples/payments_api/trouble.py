@@ -12,7 +12,7 @@ from examples.shop.dice import Dice
 
 
 @dataclass(frozen=True)
-class Weather:
+class Trouble:
     """Which calls fail or are slow: the same ones for the same seed, counted from the server's start."""
 
     seed: int = 1
@@ -21,7 +21,7 @@ class Weather:
     slow_seconds: float = 0.5
 
     def fails(self, call: int) -> bool:
-        """Tell whether the n-th call gets a 500."""
+        """Return whether the n-th call gets a 500."""
         return Dice(self.seed).roll("payments error", 100, 0, call) < self.errors
 
     def delay(self, call: int) -> float:
@@ -31,7 +31,7 @@ class Weather:
 
 @dataclass
 class Limit:
-    """So many calls per second, and a burst on top; who asks too often is told when to come back."""
+    """So many calls per second, and a burst on top; a caller over the limit gets the time to come back."""
 
     per_second: float = 25.0
     burst: int = 25
@@ -42,7 +42,7 @@ class Limit:
 
     def __post_init__(self) -> None:
         if self.per_second <= 0 or self.burst < 1:
-            raise ValueError(f"a limit lets somebody through: {self.per_second} a second, burst {self.burst}")
+            raise ValueError(f"a limit must let calls through: {self.per_second} a second, burst {self.burst}")
         self._free, self._seen = float(self.burst), self.clock()
 
     def wait(self) -> int:
