@@ -87,7 +87,7 @@ def test_a_backfill_raises_what_it_could_not_make_and_publishes_the_rest(lab, sh
     told = []
 
     with pytest.raises(twice.PermanentError) as caught:
-        twice.backfill(shop, "2026-04-25", "2026-04-28", tell=told.append, **how)
+        twice.backfill(shop, "2026-04-25", "2026-04-28", progress=told.append, **how)
 
     assert "failed: facts 2026-04-26: step facts raised ValueError: a bad day" in caught.value.message
     assert caught.value.next_step.startswith("twice backfill start shop --from 2026-04-26 --to 2026-04-27")

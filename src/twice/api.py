@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from twice.ledger import Ledger, RunInfo
     from twice.model.pipelines import Pipeline
     from twice.model.steps import Step
-    from twice.streams.progress import StreamResult, Tell
+    from twice.streams.progress import Progress, StreamResult
 
 
 def run(
@@ -104,7 +104,7 @@ def backfill(
     shadow: bool = False,
     effects: bool = False,
     tags: Mapping[str, str] | None = None,
-    tell: Callable[[Note], None] | None = None,
+    progress: Callable[[Note], None] | None = None,
     config: Config | Path | str | None = None,
     spark: SparkSession | None = None,
     ledger: Ledger | None = None,
@@ -114,7 +114,7 @@ def backfill(
 
     The options are those of `twice backfill`; `only=["all"]` also makes what is fresh, and `chunk` is the number of
     partitions per job. A partition that fails does not stop the others; if any was not made, the error that is raised
-    at the end lists them, and what was made stays published. `tell` is called with every change of state. Another
+    at the end lists them, and what was made stays published. `progress` is called with every change of state. Another
     process can watch, pause or cancel the backfill with `twice backfill`; `twice backfill resume` needs the pipeline
     in `[pipelines]` of twice.toml.
     """
@@ -142,7 +142,7 @@ def backfill(
     with workshop(found, spark=spark, ledger=ledger, listener=listener) as shop:
         from twice.backfills.api import Project, silent
 
-        result = Project(shop, pipeline, tell or silent).start(request)
+        result = Project(shop, pipeline, progress or silent).start(request)
     result.raise_failures()
     return result
 
@@ -275,7 +275,7 @@ def run_stream(
     available_now: bool = False,
     resume_from_table: bool = False,
     stop: threading.Event | None = None,
-    tell: Tell = lambda _: None,
+    progress: Callable[[Progress], None] = lambda _: None,
     tags: Mapping[str, str] | None = None,
     config: Config | Path | str | None = None,
     spark: SparkSession | None = None,
@@ -283,7 +283,7 @@ def run_stream(
 ) -> StreamResult:
     """Run a stream until `stop` is set or `twice stream stop` is called; raise what stopped it otherwise.
 
-    With `available_now` it reads what is there now, then ends. `tell` is called after each batch. A stream that was
+    With `available_now` it reads what is there now, then ends. `progress` is called after each batch. A stream that was
     stopped by `stop` raises `Interrupted`.
     """
     found = load_config(config)
@@ -291,7 +291,7 @@ def run_stream(
         from twice.streams.control import Request
         from twice.streams.control import run_stream as run_until_stopped
 
-        request = Request(available_now, resume_from_table, "", tags or {}, stop or threading.Event(), tell)
+        request = Request(available_now, resume_from_table, "", tags or {}, stop or threading.Event(), progress)
         return run_until_stopped(shop, pipeline, pipeline.find_stream(name), found.checkpoints, request)
 
 

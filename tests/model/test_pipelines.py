@@ -346,7 +346,7 @@ def test_arguments_that_are_not_called_as_the_listed_tables_are_refused(shop):
         lambda: shop.step(reads=reads, writes=out("s"))(fewer),
         "step fewer: the function has no argument customers, and reads= lists lake.core.customers",
     )
-    refused(shop, lambda: shop.step(reads=reads, writes=out("s"))(len), "is no plain function")
+    refused(shop, lambda: shop.step(reads=reads, writes=out("s"))(len), "must be a plain function")
 
 
 QUERY = """

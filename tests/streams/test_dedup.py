@@ -57,7 +57,7 @@ def test_a_stream_from_python(clicks):
     clicks.deliver(click(1), click(1))
     told = []
     how = {"spark": clicks.lab.spark, "ledger": clicks.lab.ledger, "config": clicks.lab.config}
-    done = run_stream(clicks.declare(), "clicks", available_now=True, tell=told.append, **how)
+    done = run_stream(clicks.declare(), "clicks", available_now=True, progress=told.append, **how)
     assert (done.status, done.rows_in, done.rows_out) == ("done", 2, 1)
     assert [progress.text.split(";")[0] for progress in told] == ["batch 0 published: 2 in, 1 out, 1 duplicate, 0 late"]
 

@@ -250,7 +250,7 @@ class Read:
         return replace(self, facts=tuple(other for other in others if other.is_cut_by(self.at)))
 
     def is_cut_by(self, column: str) -> bool:
-        """Tell whether the window decides which values of a column the step sees."""
+        """Return whether the window decides which values of a column the step sees."""
         partition = self.table.partition.column if self.table.partition else None
         return self.mode == "window" and column.lower() in {
             name.lower() for name in (partition, self.table.event_time) if name is not None
