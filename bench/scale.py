@@ -129,7 +129,7 @@ def fill(folder: Path, partitions: int) -> None:
 
 def record(ledger: Ledger, step: Step, files: list[str]) -> None:
     """Record one output for each hour, with its files, in chunks of runs."""
-    from twice.engine.fingerprint import fingerprint
+    from twice.engine.attempt.fingerprint import fingerprint
     from twice.ledger import InputRecord, Output
     from twice.model.scopes import Scope
     from twice.model.windows import Window
@@ -183,7 +183,7 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         from twice import config as configuration
-        from twice.engine import session
+        from twice.engine.spark import session
 
         project(folder)
         sys.path.insert(0, str(folder))
@@ -262,7 +262,7 @@ def plans(bench: Bench, partitions: int) -> None:
     from twice.api import workshop
     from twice.backfills.api import Project
     from twice.backfills.request import Request
-    from twice.engine.live import Live
+    from twice.engine.status.table_state import Live
     from twice.model.scopes import Scope
     from twice.model.targets import Target
     from twice.model.windows import Window
@@ -292,7 +292,7 @@ def files(bench: Bench, count: int) -> None:
     from scale_jobs import lake
 
     from twice.api import workshop
-    from twice.engine.live import Live
+    from twice.engine.status.table_state import Live
     from twice.model.scopes import Scope
     from twice.model.targets import Target
 

@@ -35,7 +35,7 @@ import psycopg
 from tests.support import servers
 from twice import Day, Overwrite, Table
 from twice import config as configuration
-from twice.engine import session as sessions
+from twice.engine.spark import session as sessions
 from twice.engine.stores import open_store
 from twice.model.scopes import Scope
 from twice.model.targets import Target

@@ -37,7 +37,7 @@ def lakehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def spark(lakehouse: Path) -> Iterator[SparkSession]:
     """The one Spark session, with the Iceberg catalog `lake`."""
-    from twice.engine import session
+    from twice.engine.spark import session
 
     (lakehouse / "twice.toml").write_text(toml("shared"))
     found = session.start(configuration.load(lakehouse / "twice.toml"))

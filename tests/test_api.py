@@ -16,7 +16,7 @@ from twice import Day, Pipeline, Scope, Window, hours
 from twice import config as configuration
 from twice.api import asked_window
 from twice.backfills.summary import Failure
-from twice.engine import session
+from twice.engine.spark import session
 from twice.ledger import Tally
 from twice.loading import find_pipeline, place_of
 

@@ -29,3 +29,11 @@ def test_every_page_is_linked_from_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for page in (ROOT / "docs").glob("*.md"):
         assert f"docs/{page.name}" in readme, f"README.md does not mention docs/{page.name}"
+
+
+def test_the_files_that_the_architecture_names_exist() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    known = {path.relative_to(ROOT / "src" / "twice").as_posix() for path in (ROOT / "src" / "twice").rglob("*.py")}
+    named = set(re.findall(r"\b([a-z_]+(?:/[a-z_]+)*\.py)\b", text))
+    assert len(named) > 25
+    assert [name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in known)] == []

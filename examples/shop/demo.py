@@ -32,7 +32,7 @@ from examples.unsafe import append
 from twice import config as configuration
 from twice import run
 from twice.api import workshop
-from twice.engine import session
+from twice.engine.spark import session
 from twice.ledger import open_ledger
 from twice.verify.running import Request, verify
 from twice.verify.sandbox import Sandbox

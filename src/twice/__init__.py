@@ -66,10 +66,10 @@ if TYPE_CHECKING:
     from twice.backfills.summary import BackfillResult
     from twice.content.joins import as_of_join
     from twice.content.keys import key_of, key_sql
-    from twice.engine.job import StepResult
+    from twice.engine.attempt.job import StepResult
+    from twice.engine.operations.undo import UndoResult
     from twice.engine.run import RunResult
     from twice.engine.status import PartitionStatus, PipelineStatus, Status, StepStatus
-    from twice.engine.undo import UndoResult
     from twice.ledger import Ledger
     from twice.streams.progress import StreamResult
 
@@ -153,10 +153,10 @@ _LOADED_WHEN_USED = {
     "PipelineStatus": "twice.engine.status",
     "RunResult": "twice.engine.run",
     "Status": "twice.engine.status",
-    "StepResult": "twice.engine.job",
+    "StepResult": "twice.engine.attempt.job",
     "StepStatus": "twice.engine.status",
     "StreamResult": "twice.streams.progress",
-    "UndoResult": "twice.engine.undo",
+    "UndoResult": "twice.engine.operations.undo",
     "as_of_join": "twice.content.joins",
     "backfill": "twice.api",
     "key_of": "twice.content.keys",

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from twice.backfills.notes import Note
     from twice.backfills.summary import BackfillResult
+    from twice.engine.operations.undo import UndoResult
     from twice.engine.run import RunResult, Workshop
     from twice.engine.status import Status
-    from twice.engine.undo import UndoResult
     from twice.ledger import Ledger, RunInfo
     from twice.model.pipelines import Pipeline
     from twice.model.steps import Step
@@ -61,7 +61,7 @@ def run(
     `from_` and `to` (exclusive) give a window of several units as one scope. `accept` names gates that may fail in
     this run; `because` says why, and is recorded with it.
     """
-    from twice.engine.accepted_gates import accepted_gates
+    from twice.engine.attempt.accepted_gates import accepted_gates
     from twice.engine.plan import plan
 
     window = asked_window(pipeline, unit, from_, to)
@@ -206,7 +206,7 @@ def undo(
     asked = run if isinstance(run, str) else run.run
     info, pipelines = run_to_undo(found, ledger or find_ledger(found.ledger), asked, pipeline)
     with workshop(found, spark=spark, ledger=ledger) as shop:
-        from twice.engine.undo import undo as put_back
+        from twice.engine.operations.undo import undo as put_back
 
         return put_back(shop, pipelines, info.id, steps=_names(steps), tables=_names(tables), dry_run=dry_run)
 
@@ -245,7 +245,7 @@ def preview(
     with tempfile.TemporaryDirectory(prefix="twice-preview-") as folder:
         # A project that never ran has no ledger, and gets none by a preview.
         known = ledger or find_ledger(found.ledger) or opened(f"sqlite:///{folder}/ledger.db")
-        from twice.engine import session
+        from twice.engine.spark import session
 
         with workshop(found, spark=spark or session.start(found), ledger=known) as shop:
             from twice.engine.previewing import preview as computed
@@ -304,7 +304,7 @@ def workshop(
     listener: Listener = ignore,
 ) -> Iterator[Workshop]:
     """Open what runs share; Spark is stopped at the end only if it was started here."""
-    from twice.engine import session
+    from twice.engine.spark import session
 
     if spark is None:
         session.check(config)

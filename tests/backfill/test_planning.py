@@ -12,8 +12,8 @@ from tests.support.history import History
 from twice import Day, Hour, Merge, Overwrite, Pipeline, Table, Whole, days
 from twice.backfills.planning import Planner
 from twice.backfills.request import Request, around
-from twice.engine.fingerprint import fingerprint
-from twice.engine.separating import Separability
+from twice.engine.attempt.fingerprint import fingerprint
+from twice.engine.chunks.separability import Separability
 from twice.errors import StoreRefused, UsageError
 from twice.ledger import InputRecord
 from twice.model.scopes import Scope

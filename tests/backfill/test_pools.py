@@ -7,7 +7,7 @@ from urllib.parse import urlparse
 from xml.etree import ElementTree as ET
 
 from twice import config as configuration
-from twice.engine.session import settings
+from twice.engine.spark.session import settings
 
 
 def test_pools_become_spark_s_allocation_file(tmp_path):

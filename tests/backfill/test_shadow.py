@@ -15,7 +15,7 @@ from tests.support.processes import until
 from twice import Day, Overwrite, Pipeline, Table
 from twice.backfills.request import Request
 from twice.backfills.shadows import ShadowOf
-from twice.engine import shadowing
+from twice.engine.operations import shadowing
 from twice.errors import StoreRefused, UsageError
 from twice.model.targets import Target
 

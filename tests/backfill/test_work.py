@@ -11,7 +11,7 @@ from tests.backfill.conftest import day, january
 from tests.backfill.test_planning import Plans
 from twice.backfills import work
 from twice.backfills.work import Worker
-from twice.engine.vouching import Vouch
+from twice.engine.chunks.vouching import Vouch
 from twice.errors import (
     GateFailed,
     KeyViolation,

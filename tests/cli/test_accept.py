@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.history import TTL
 from twice.backfills.needs import units_of
-from twice.engine.accepting import accept
-from twice.engine.fingerprint import fingerprint, parts
+from twice.engine.attempt.fingerprint import fingerprint, parts
+from twice.engine.operations.accepting import accept
 from twice.engine.status import status
 from twice.errors import PermanentError, ScopeHeld, UsageError
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from twice.engine import doctor
-from twice.engine.jars import cache
+from twice.engine.spark.jars import cache
 from twice.ledger import InputRecord, Output, open_ledger
 from twice.model.scopes import Scope
 from twice.model.windows import Window

@@ -11,8 +11,8 @@ import pytest
 
 from twice.cli import run as command
 from twice.cli.progress import Board, line
+from twice.engine.attempt.job import StepResult
 from twice.engine.events import Event
-from twice.engine.job import StepResult
 from twice.engine.run import RunResult
 from twice.errors import GateFailed, Interrupted, ScopeHeld, TransientError
 from twice.ledger import open_ledger
@@ -222,7 +222,7 @@ def test_no_failure_no_hook(project, monkeypatch, error):
 def test_a_machine_that_cannot_start_spark_tells_the_hook_too(project, monkeypatch):
     project.toml('on_failure = "cat > told.json"')
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    monkeypatch.setattr("twice.engine.session.start", _no_java)
+    monkeypatch.setattr("twice.engine.spark.session.start", _no_java)
     said = project.call("run", "shop", *FOR)
     assert said.code == 3
     assert "there is none on this machine" in said.err
@@ -231,7 +231,7 @@ def test_a_machine_that_cannot_start_spark_tells_the_hook_too(project, monkeypat
 
 
 def _no_java(_config):
-    from twice.engine.session import require_java
+    from twice.engine.spark.session import require_java
 
     require_java()
 

@@ -12,7 +12,7 @@ from tests.cli.story import ONE
 from tests.support.history import TTL
 from twice import Day, Overwrite, Table
 from twice.cli.status import lines
-from twice.engine.fingerprint import fingerprint, parts
+from twice.engine.attempt.fingerprint import fingerprint, parts
 from twice.engine.status import PartitionStatus, PipelineStatus, Reason, StepStatus, collect, status
 from twice.ledger import InputRecord, Output, Owner, open_ledger
 from twice.model.scopes import Scope

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from twice import Day, Overwrite, Pipeline, Window, gates
+from twice.engine.chunks.separability import separability
 from twice.engine.plan import plan
 from twice.engine.run import run_stage
-from twice.engine.separating import separability
 from twice.model.scopes import Scope
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from twice.engine.job import StepResult
+    from twice.engine.attempt.job import StepResult
 
 # On Iceberg in `make test`: what a store does for a chunk, `test_verbs` asks of every store.
 pytestmark = pytest.mark.spark

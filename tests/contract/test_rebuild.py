@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from twice import Day, Merge, Pipeline, Table
-from twice.engine.rebuilding import plan_rebuild, rebuild
+from twice.engine.operations.rebuilding import plan_rebuild, rebuild
 
 pytestmark = [pytest.mark.spark, pytest.mark.in_scenarios, pytest.mark.needs("merge")]
 

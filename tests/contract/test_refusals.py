@@ -7,7 +7,7 @@ import pytest
 from tests.contract.conftest import KINDS, LACKING
 from tests.contract.test_shadow import NEW, land, middle, project, shop
 from twice import Day, InsertOnly, Merge, Overwrite
-from twice.engine.claiming import claimed
+from twice.engine.attempt.claiming import claimed
 from twice.errors import StoreRefused
 from twice.model.scopes import Scope
 from twice.store.protocol import Shadowing

@@ -20,7 +20,7 @@ from tests.crash import jobs
 from tests.support.processes import attach
 from twice import config as configuration
 from twice.api import asked_window, workshop
-from twice.engine import compute
+from twice.engine.attempt import compute
 from twice.engine.plan import plan
 from twice.engine.run import execute
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.crash import jobs
 from tests.crash.world import DAY, END
-from twice.engine import compute
+from twice.engine.attempt import compute
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 

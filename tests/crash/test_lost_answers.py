@@ -163,7 +163,7 @@ def test_a_foreign_writer_between_claim_and_publish(ready, monkeypatch, day, att
             done.append(name)
             foreign(ready, day)
 
-    monkeypatch.setattr("twice.engine.attempt.fail_point", act)
+    monkeypatch.setattr("twice.engine.attempt.verbs.fail_point", act)
     told = []
     result = ready.run(listener=told.append)
 

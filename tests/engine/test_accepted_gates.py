@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from twice import Day, Overwrite, Pipeline, Table, gates
-from twice.engine.accepted_gates import accepted_gates
+from twice.engine.attempt.accepted_gates import accepted_gates
 from twice.engine.plan import plan
 from twice.errors import UsageError
 

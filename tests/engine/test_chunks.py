@@ -11,11 +11,11 @@ from pyspark.sql import functions as F
 
 from tests.support.meanwhile import meanwhile
 from twice import Day, Hour, Overwrite, Pipeline, Table, Window, days, gates
+from twice.engine.chunks.vouching import Vouch
+from twice.engine.operations.undo import undo
 from twice.engine.plan import plan
 from twice.engine.run import run_stage
 from twice.engine.status import status
-from twice.engine.undo import undo
-from twice.engine.vouching import Vouch
 from twice.errors import GateFailed, KeyViolation, NotSeparable, OutOfScope
 from twice.model.scopes import Scope
 from twice.store.iceberg import grouping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tests.support.project import Lab
-    from twice.engine.job import StepResult
+    from twice.engine.attempt.job import StepResult
 
 pytestmark = pytest.mark.spark
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from twice.engine.claiming import give_up
-from twice.engine.cost import measured
+from twice.engine.attempt.claiming import give_up
+from twice.engine.spark.metrics import measured
 
 
 class FakeLedger:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from tests.support.tables import extracting
 from twice import Day, Overwrite, Pipeline, Table, Window, gates
-from twice.engine.cost import sum_metrics
+from twice.engine.spark.metrics import sum_metrics
 from twice.errors import GateFailed
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from twice.engine.fingerprint import changed_parts, fingerprint, parts
+from twice.engine.attempt.fingerprint import changed_parts, fingerprint, parts
 
 JOB = """
 import functools

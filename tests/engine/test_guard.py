@@ -9,7 +9,7 @@ import pytest
 
 from twice import Day, Overwrite, Pipeline, Table
 from twice.backfills.request import Request, chosen
-from twice.engine.guard import code_facts
+from twice.engine.attempt.determinism import code_facts
 from twice.engine.plan import plan
 from twice.errors import NotDeterministic
 from twice.model.contracts import contracts

@@ -6,7 +6,7 @@ import pytest
 from pyspark.java_gateway import launch_gateway
 
 from twice.config import StoreConfig
-from twice.engine import jars
+from twice.engine.spark import jars
 
 pytestmark = pytest.mark.full
 

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 import pytest
 
 from twice import Day, Hour, Overwrite, Pipeline, Table, Whole, days
-from twice.engine.lateness import awaited, is_closed
+from twice.engine.attempt.lateness import awaited, is_closed
 from twice.engine.plan import plan
 from twice.model.contracts import contracts
 from twice.model.windows import Window

@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.functions import expr
 
 from twice import Day, Overwrite, Pipeline, Table, testing
-from twice.engine import interception
-from twice.engine.guard import inspect_plan
-from twice.engine.only_reading import only_reading
+from twice.engine.attempt import interception
+from twice.engine.attempt.determinism import inspect_plan
+from twice.engine.attempt.only_reading import only_reading
 from twice.errors import NotDeterministic, WriteRefused
 from twice.model.pipelines import STEP_ATTRIBUTE
 

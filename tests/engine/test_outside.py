@@ -13,8 +13,8 @@ from types import FunctionType
 
 import pytest
 
-from twice.engine.outside import nothing_outside
-from twice.engine.watching import Stopped
+from twice.engine.attempt.outside import nothing_outside
+from twice.engine.chunks.dry_call import Stopped
 
 PORT = 0  # of the service, where it is called
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from twice.engine.compute import wait_for_turn
+from twice.engine.attempt.compute import wait_for_turn
 from twice.errors import Interrupted
 from twice.ledger import open_ledger
 from twice.model.rates import Rate

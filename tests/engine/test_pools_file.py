@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from twice import config
-from twice.engine import session
+from twice.engine.spark import session
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import urllib.error
 
 import pytest
 
-from twice.engine.retries import is_transient
+from twice.engine.attempt.retries import is_transient
 
 
 def error_of(library: str, name: str, *bases: type[BaseException]) -> type[BaseException]:

@@ -11,11 +11,11 @@ from py4j.protocol import Py4JNetworkError
 
 from twice import Day, Overwrite, Pipeline, Table
 from twice.engine import run as running
+from twice.engine.attempt.job import Job
+from twice.engine.attempt.outputs import Finding
 from twice.engine.events import Event
-from twice.engine.job import Job
-from twice.engine.outputs import Finding
+from twice.engine.operations.recorded_run import recorded_run
 from twice.engine.plan import Stage, plan
-from twice.engine.recorded_run import recorded_run
 from twice.engine.run import Workshop, execute
 from twice.errors import Interrupted, LedgerBusy, LedgerError, ScopeHeld, StepFailed
 from twice.ledger import open_ledger
@@ -63,7 +63,7 @@ def test_a_run_that_something_unexpected_stops_has_failed_and_is_not_running(mon
     pipeline, planned = stages()
     problem = Py4JNetworkError("the JVM does not answer")
     stores = SimpleNamespace(of=refuse(problem) if where == "stores" else lambda _table: None)
-    monkeypatch.setattr("twice.engine.session.activate", lambda _session: None)
+    monkeypatch.setattr("twice.engine.spark.session.activate", lambda _session: None)
     heard: list[Event] = []
     spark = SimpleNamespace(newSession=refuse(problem), sparkContext=SimpleNamespace(applicationId="of this test"))
     shop = Workshop(spark, stores, ledger, listener=heard.append)

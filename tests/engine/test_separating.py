@@ -14,8 +14,8 @@ from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
 from twice import Day, Hour, InsertOnly, Merge, Overwrite, Pipeline, Table, Whole, Window, days
+from twice.engine.chunks.separability import Separability, separability
 from twice.engine.plan import plan
-from twice.engine.separating import Separability, separability
 from twice.errors import DefinitionError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import twice
-from twice.engine.session import fresh
+from twice.engine.spark.session import fresh
 
 
 @pytest.mark.parametrize("active", [False, True])

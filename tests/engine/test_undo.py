@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from twice import Day, Overwrite, Pipeline, Table
-from twice.engine.undo import undo
+from twice.engine.operations.undo import undo
 from twice.errors import StoreRefused, UsageError
 
 pytestmark = pytest.mark.spark

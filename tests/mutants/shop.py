@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tests.mutants.catalogue import CONTRACT, REFUSED, Mutant
 from twice import config as configuration
 from twice.api import workshop
-from twice.engine.guard import code_facts
+from twice.engine.attempt.determinism import code_facts
 from twice.engine.plan import plan
 from twice.errors import TwiceError
 from twice.loading import find_pipeline

@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from twice import Day, Merge, Overwrite, Pipeline, Table, Whole
-from twice.engine.environment import environment, put_back, settings
-from twice.engine.session import fresh
-from twice.engine.undo import undo
+from twice.engine.operations.undo import undo
+from twice.engine.spark.environment import environment, put_back, settings
+from twice.engine.spark.session import fresh
 from twice.errors import StepFailed, UsageError
 from twice.replay.recorded import plan_replay
 from twice.replay.running import replay

@@ -11,7 +11,7 @@ from tests.replay.test_replay import COLUMNS, MON, ROWS, TUE, copying, only, rep
 from twice import Day, InsertOnly, Merge, Overwrite, Pipeline, Table
 from twice.backfills.api import Project
 from twice.backfills.request import Request
-from twice.engine.environment import environment
+from twice.engine.spark.environment import environment
 from twice.model.windows import Window
 
 pytestmark = pytest.mark.spark

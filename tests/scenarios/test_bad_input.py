@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from twice import Day, Hour, InsertOnly, Merge, Overwrite, Pipeline, Table, Week, Window, gates
-from twice.engine.maintain import maintain
-from twice.engine.undo import undo
+from twice.engine.operations.maintain import maintain
+from twice.engine.operations.undo import undo
 from twice.errors import (
     DefinitionError,
     GateFailed,

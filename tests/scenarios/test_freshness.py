@@ -7,9 +7,9 @@ import pytest
 from twice import Day, Overwrite, Pipeline, Table
 from twice.backfills.api import Project
 from twice.backfills.request import Request
-from twice.engine.accepting import accept
-from twice.engine.live import Live
+from twice.engine.operations.accepting import accept
 from twice.engine.status import status
+from twice.engine.status.table_state import Live
 from twice.errors import SchemaRefused
 from twice.model.windows import Window
 

@@ -7,8 +7,8 @@ import pytest
 from twice import Day, Overwrite, Pipeline, Table, Window, days
 from twice.backfills.api import Project
 from twice.backfills.request import Request
-from twice.engine.live import Live
 from twice.engine.status import status
+from twice.engine.status.table_state import Live
 from twice.errors import LateData
 
 pytestmark = pytest.mark.spark

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from twice import Day, InsertOnly, Merge, Overwrite, Pipeline, Table
-from twice.engine.rebuilding import plan_rebuild, rebuild
+from twice.engine.operations.rebuilding import plan_rebuild, rebuild
 from twice.engine.status import status
 from twice.errors import MergeRefused, UsageError
 
@@ -88,7 +88,7 @@ def test_a_window_between_that_was_never_merged_is_merged_now(lab):
 
 @pytest.mark.full
 def test_many_windows_are_replayed_in_rounds(lab, monkeypatch):
-    monkeypatch.setattr("twice.engine.rebuilding.AT_ONCE", 1)
+    monkeypatch.setattr("twice.engine.operations.rebuilding.AT_ONCE", 1)
     raw = lab.source("raw", RAW, ROWS)
     pipeline = people(lab, raw)
     run_days(lab, pipeline, 1, 2, 3)

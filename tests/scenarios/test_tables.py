@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from tests.support.meanwhile import meanwhile
 from tests.support.project import FULL
 from twice import Day, Merge, Overwrite, Pipeline, Table, gates, key_hash, testing
-from twice.engine.maintain import maintain
-from twice.engine.undo import undo
+from twice.engine.operations.maintain import maintain
+from twice.engine.operations.undo import undo
 from twice.errors import (
     GateFailed,
     KeyViolation,
@@ -118,7 +118,7 @@ def test_s46_compaction_and_expiry_between_claim_and_publish_are_no_conflict(lab
 
 @pytest.mark.full
 def test_s46_expiry_between_two_batches_loses_no_batch(lab, monkeypatch):
-    monkeypatch.setattr("twice.engine.compute.BATCH", 10)
+    monkeypatch.setattr("twice.engine.attempt.compute.BATCH", 10)
     pipeline = Pipeline("landing", grain=Day)
     target = Table(lab.name("landed"), partition=Day("d"), write=Overwrite(), schema="id BIGINT, d DATE")
     made = SimpleNamespace(expired=0, times=1)

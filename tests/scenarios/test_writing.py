@@ -47,7 +47,7 @@ def test_s02_the_digest_does_not_depend_on_how_rows_are_spread(lab):
 
 def test_s03_three_tries_leave_the_rows_of_one(lab, monkeypatch):
     # Small batches, so that the failed tries have really staged rows.
-    monkeypatch.setattr("twice.engine.compute.BATCH", 50)
+    monkeypatch.setattr("twice.engine.attempt.compute.BATCH", 50)
     pipeline, tries = Pipeline("payments", grain=Day), SimpleNamespace(made=0)
     target = Table(lab.name("raw"), partition=Day("d"), key=["id"], write=Overwrite(), schema="id BIGINT, d DATE")
 

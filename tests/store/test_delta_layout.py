@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from twice import Day, Merge, Overwrite, Table, Window
 from twice.config import StoreConfig
-from twice.engine import jars
+from twice.engine.spark import jars
 from twice.engine.stores import spark_settings
 from twice.errors import ConfigError, EnvironmentProblem
 from twice.model.names import TableName

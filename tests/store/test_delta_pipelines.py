@@ -13,8 +13,8 @@ import pytest
 from tests.support.counting import java_calls
 from tests.support.tables import extracting
 from twice import Day, InsertOnly, Merge, Overwrite, Pipeline, Retry, Table, Whole, failpoints
-from twice.engine.maintain import maintain
-from twice.engine.undo import undo
+from twice.engine.operations.maintain import maintain
+from twice.engine.operations.undo import undo
 from twice.errors import Conflict, MergeRefused, OutOfScope, SchemaRefused, StoreRefused, TransientError
 from twice.model.names import TableName, quote
 from twice.store.delta import jvm

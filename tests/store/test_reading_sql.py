@@ -18,7 +18,7 @@ from tests.support.servers import PASSWORD
 from twice import Day, Hour, Overwrite, Pipeline, Table
 from twice.config import StoreConfig
 from twice.content.filters import happened_in
-from twice.engine.retries import is_transient
+from twice.engine.attempt.retries import is_transient
 from twice.engine.stores import open_store
 from twice.errors import Conflict
 from twice.model.scopes import Scope

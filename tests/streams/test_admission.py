@@ -10,8 +10,8 @@ import pytest
 
 from tests.streams.clicks import SCHEMA, click
 from twice import Table, gates, hours
-from twice.engine.maintain import maintain
-from twice.engine.undo import undo
+from twice.engine.operations.maintain import maintain
+from twice.engine.operations.undo import undo
 from twice.errors import (
     DefinitionError,
     GateFailed,

@@ -18,7 +18,7 @@ from tests.support import kafka as jars
 from tests.support import servers
 from tests.support.processes import until
 from twice import config as configuration
-from twice.engine.jars import fetched
+from twice.engine.spark.jars import fetched
 from twice.ledger import open_ledger
 
 pytestmark = [pytest.mark.full, pytest.mark.crash, pytest.mark.slow("each process starts a Spark of its own")]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.support.project import toml
 from twice import config as configuration
-from twice.engine import session
+from twice.engine.spark import session
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from twice.engine.fingerprint import fingerprint
+from twice.engine.attempt.fingerprint import fingerprint
 from twice.ledger import Output, open_ledger
 
 if TYPE_CHECKING:

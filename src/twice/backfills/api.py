@@ -13,10 +13,10 @@ from twice.backfills.presence import beginning
 from twice.backfills.request import ONLY, Request, chosen
 from twice.backfills.summary import BackfillResult, summarise
 from twice.backfills.weighing import weigh
-from twice.engine.fingerprint import fingerprint
-from twice.engine.live import Live
-from twice.engine.separating import separability
-from twice.engine.shadowing import begin, shadowed, shadows_of
+from twice.engine.attempt.fingerprint import fingerprint
+from twice.engine.chunks.separability import separability
+from twice.engine.operations.shadowing import begin, shadowed, shadows_of
+from twice.engine.status.table_state import Live
 from twice.errors import UsageError
 
 if TYPE_CHECKING:

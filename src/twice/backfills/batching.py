@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from twice.backfills.sizing import fitting
-from twice.engine.separating import Separability
+from twice.engine.chunks.separability import Separability
 from twice.errors import TwiceError
 from twice.model.patterns import InsertOnly, Merge, Whole
 

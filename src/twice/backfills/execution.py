@@ -15,9 +15,9 @@ from twice.backfills.notes import Meter, Note, Tell
 from twice.backfills.spans import union
 from twice.backfills.summary import span_of
 from twice.backfills.work import Outcome, Worker
-from twice.engine.environment import environment
-from twice.engine.grouping import cancel_run
-from twice.engine.interrupts import apart, plain_interrupts
+from twice.engine.spark.environment import environment
+from twice.engine.spark.interrupts import apart, plain_interrupts
+from twice.engine.spark.job_group import cancel_run
 from twice.errors import LedgerBusy, LedgerError, TwiceError
 from twice.ledger import Chunk, NewChunk
 from twice.model.windows import Window

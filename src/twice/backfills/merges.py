@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from twice.engine.fingerprint import fingerprint
+from twice.engine.attempt.fingerprint import fingerprint
 from twice.engine.status.inputs import has_changed
 from twice.ledger import second
 from twice.model.scopes import Scope

@@ -13,8 +13,8 @@ from twice.backfills.needs import Unit, units_of
 from twice.backfills.request import Request, chosen, producers
 from twice.backfills.sizing import cut
 from twice.backfills.spans import neighbours, touches, union
+from twice.engine.chunks.separability import Separability
 from twice.engine.plan import Stage
-from twice.engine.separating import Separability
 from twice.engine.status import status
 from twice.model.patterns import Whole
 from twice.model.scopes import Scope

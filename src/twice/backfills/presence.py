@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from twice.engine.interrupts import plain_interrupts
+from twice.engine.spark.interrupts import plain_interrupts
 from twice.errors import Interrupted, LedgerError
 
 if TYPE_CHECKING:

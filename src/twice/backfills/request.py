@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from twice.engine.guard import inspect_code
+from twice.engine.attempt.determinism import inspect_code
 from twice.errors import ScopeHeld, UsageError
 from twice.model.patterns import InsertOnly, Merge
 from twice.model.pipelines import Pipeline

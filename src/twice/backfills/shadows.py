@@ -12,12 +12,12 @@ from twice.backfills.request import Request
 from twice.content.difference import Difference, by_partition, difference
 from twice.content.filters import scope_filter
 from twice.effects.paying import pay
-from twice.engine.interrupts import plain_interrupts
-from twice.engine.live import Live
-from twice.engine.recorded_run import end_failed_run, end_run
+from twice.engine.operations.recorded_run import end_failed_run, end_run
+from twice.engine.operations.shadowing import remove, shadows_of
+from twice.engine.operations.swapping import Swap, built, superseded, swap
 from twice.engine.run import job_of
-from twice.engine.shadowing import remove, shadows_of
-from twice.engine.swapping import Swap, built, superseded, swap
+from twice.engine.spark.interrupts import plain_interrupts
+from twice.engine.status.table_state import Live
 from twice.errors import Interrupted, ScopeHeld, UsageError
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from twice.backfills.sizing import MOST, adapted, cut
 from twice.backfills.spans import neighbours
 from twice.effects.paying import EffectResult, pay
-from twice.engine.recorded_run import end_run
+from twice.engine.chunks.vouching import Vouch
+from twice.engine.operations.recorded_run import end_run
 from twice.engine.run import run_stage
-from twice.engine.vouching import Vouch
 from twice.errors import (
     GateFailed,
     KeyViolation,
@@ -37,7 +37,7 @@ from twice.model.windows import Window
 
 if TYPE_CHECKING:
     from twice.backfills.planning import Planner
-    from twice.engine.job import StepResult
+    from twice.engine.attempt.job import StepResult
     from twice.engine.plan import Stage
     from twice.engine.run import Workshop
     from twice.model.steps import Step

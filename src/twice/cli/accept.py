@@ -12,7 +12,7 @@ from twice.cli.settings import Settings, pass_settings
 from twice.loading import find_pipeline
 
 if TYPE_CHECKING:
-    from twice.engine.accepting import Accepted
+    from twice.engine.operations.accepting import Accepted
 
 
 @click.command(short_help="Mark a code change as not affecting results.")
@@ -50,7 +50,7 @@ def accept(
     run: str | None = None
     results: list[Accepted] = []
     if ledger is not None:
-        from twice.engine import accepting
+        from twice.engine.operations import accepting
 
         command = settings.command
         run, results = accepting.accept(ledger, found, start, end, steps=steps, command=command, dry_run=dry_run)

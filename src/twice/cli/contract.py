@@ -10,7 +10,7 @@ import click
 
 from twice.cli.output import json_option, print_json
 from twice.cli.settings import Settings, pass_settings
-from twice.engine.guard import code_facts
+from twice.engine.attempt.determinism import code_facts
 from twice.errors import UsageError
 from twice.loading import find_pipeline, load_pipelines
 from twice.model.contracts import contracts

@@ -167,8 +167,8 @@ def send(
     twice effects send shop --for 2026-04-25
     twice effects send shop --for 2026-04-25 --effect post_revenue --again
     """
+    from twice.engine.operations.recorded_run import recorded_run
     from twice.engine.plan import plan
-    from twice.engine.recorded_run import recorded_run
 
     found = find_pipeline(settings.config, pipeline)
     _check_names(found, names)

@@ -47,7 +47,7 @@ def maintain(
     if strangers := [table for table in wanted if table not in known]:
         raise UsageError(f"no pipeline writes {', '.join(strangers)}; they write: {', '.join(sorted(known))}")
     with settings.workshop() as shop:
-        from twice.engine.maintain import maintain as work
+        from twice.engine.operations.maintain import maintain as work
 
         done = work(shop, found, keep=kept, tables=wanted or None, compact=not no_compact, dry_run=dry_run)
     if as_json:

@@ -33,8 +33,8 @@ def rebuild(settings: Settings, table: str, yes: bool, dry_run: bool, as_json: b
     \b
     twice rebuild lake.core.dim_customer --dry-run
     """
-    from twice.engine.rebuilding import plan_rebuild
-    from twice.engine.rebuilding import rebuild as work
+    from twice.engine.operations.rebuilding import plan_rebuild
+    from twice.engine.operations.rebuilding import rebuild as work
 
     pipeline, step = _producer(settings, table)
     plan = plan_rebuild(settings.ledger_if_any(), pipeline, step)

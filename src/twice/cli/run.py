@@ -15,13 +15,13 @@ from twice.cli.output import json_option, print_json, print_text
 from twice.cli.problems import report_error
 from twice.cli.progress import progress
 from twice.cli.settings import Settings, pass_settings
-from twice.engine.accepted_gates import accepted_gates
+from twice.engine.attempt.accepted_gates import accepted_gates
 from twice.engine.plan import Stage, plan
 from twice.errors import TwiceError, UsageError
 from twice.loading import find_pipeline
 
 if TYPE_CHECKING:
-    from twice.engine.job import StepResult
+    from twice.engine.attempt.job import StepResult
     from twice.engine.run import RunResult, Workshop
     from twice.model.pipelines import Pipeline
 

@@ -48,7 +48,7 @@ def undo(
             )
         click.confirm(f"Undo run {info.id} of {info.pipeline}, {info.scope}?", abort=True, err=True)
     with settings.workshop() as shop:
-        from twice.engine.undo import undo as work
+        from twice.engine.operations.undo import undo as work
 
         done = work(shop, pipelines, info.id, steps=steps, tables=tables, dry_run=dry_run)
     if as_json:

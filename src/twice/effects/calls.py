@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from twice.engine.http_errors import http_status
-from twice.engine.retries import is_transient, wait_hint
+from twice.engine.attempt.http_errors import http_status
+from twice.engine.attempt.retries import is_transient, wait_hint
 from twice.errors import PermanentError, TransientError, TwiceError, UsageError
 
 # A longer answer is not stored.

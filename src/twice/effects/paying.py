@@ -39,7 +39,7 @@ from twice.model.tombstones import PROPERTY, Tombstones
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from twice.engine.job import Job
+    from twice.engine.attempt.job import Job
     from twice.engine.plan import Stage
     from twice.engine.run import Workshop
     from twice.ledger import Output

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from twice.engine import jars
+from twice.engine.spark import jars
 from twice.errors import EnvironmentProblem, TwiceError
 from twice.ledger import find_ledger, redact
 
@@ -58,7 +58,7 @@ def java() -> Finding:
     """Look for the Java that Spark would use."""
     install = "apt-get install openjdk-17-jre-headless (or brew install openjdk@17), or set JAVA_HOME"
     try:
-        from twice.engine.session import java_version
+        from twice.engine.spark.session import java_version
     except ImportError:  # without PySpark nothing would use it
         return Finding("Java", True, "not checked: install PySpark first")
     found = java_version()
@@ -122,7 +122,7 @@ def fetch(config: Config) -> None:
         from pyspark.sql import SparkSession
     except ImportError:
         raise EnvironmentProblem("PySpark is not installed", next_step="pip install 'twice[spark]'") from None
-    from twice.engine.session import require_java
+    from twice.engine.spark.session import require_java
 
     require_java()
     settings = {
@@ -244,7 +244,7 @@ def catalogs(config: Config) -> Iterator[Finding]:
     """Start Spark and ask every store's catalog for its namespaces."""
     from pyspark.errors import PySparkException
 
-    from twice.engine import session
+    from twice.engine.spark import session
     from twice.model.names import quote
 
     spark = session.start(config)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from twice.engine.guard import inspect_code
+from twice.engine.attempt.determinism import inspect_code
 from twice.errors import UsageError
 from twice.model.patterns import InsertOnly, Merge
 from twice.model.pipelines import Pipeline

@@ -6,17 +6,17 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from twice.content.filters import scope_filter
-from twice.engine.compute import batches
-from twice.engine.grouping import grouped
-from twice.engine.inputs import bind, pin, require_unmoved
-from twice.engine.problems import explained
-from twice.engine.staging import compare_by_key, require_mergeable
+from twice.engine.attempt.compute import batches
+from twice.engine.attempt.failures import explained
+from twice.engine.attempt.inputs import bind, pin, require_unmoved
+from twice.engine.attempt.staging import compare_by_key, require_mergeable
+from twice.engine.spark.job_group import grouped
 from twice.model.patterns import InsertOnly, Merge
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from twice.engine.job import Job
+    from twice.engine.attempt.job import Job
 
 
 def preview(job: Job) -> DataFrame:

@@ -12,27 +12,27 @@ from typing import TYPE_CHECKING, Protocol
 
 import stamina
 
-from twice.engine.attempt import attempt
-from twice.engine.environment import environment
+from twice.engine.attempt.fingerprint import fingerprint, keep_parts
+from twice.engine.attempt.holding import noted
+from twice.engine.attempt.job import Job, StepResult
+from twice.engine.attempt.retries import is_transient, wait_hint
+from twice.engine.attempt.verbs import attempt
 from twice.engine.events import Event, Listener, State, ignore
-from twice.engine.fingerprint import fingerprint, keep_parts
-from twice.engine.holding import noted
-from twice.engine.interrupts import plain_interrupts
-from twice.engine.job import Job, StepResult
 from twice.engine.notebooks import run_html, run_line
-from twice.engine.recorded_run import end_failed_run, end_run
-from twice.engine.retries import is_transient, wait_hint
-from twice.engine.session import fresh
+from twice.engine.operations.recorded_run import end_failed_run, end_run
+from twice.engine.spark.environment import environment
+from twice.engine.spark.interrupts import plain_interrupts
+from twice.engine.spark.session import fresh
 from twice.errors import Interrupted, RetriesExhausted, ScopeHeld, TransientError, TwiceError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from twice.engine.accepted_gates import AcceptedGates
-    from twice.engine.outputs import Finding
+    from twice.engine.attempt.accepted_gates import AcceptedGates
+    from twice.engine.attempt.outputs import Finding
+    from twice.engine.chunks.vouching import Vouch
     from twice.engine.plan import Stage
     from twice.engine.stores import Stores
-    from twice.engine.vouching import Vouch
     from twice.ledger import Ledger
     from twice.model.pipelines import Pipeline
     from twice.model.scopes import Scope

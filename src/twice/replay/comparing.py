@@ -12,8 +12,8 @@ from twice.content.digest import Digest
 from twice.content.filters import partition_filter, scope_filter
 from twice.content.likeness import nearly_same, shaped
 from twice.content.schema import order_sensitive, schema_fingerprint
-from twice.engine.gating import profiled
-from twice.engine.samples import rows_text
+from twice.engine.attempt.gating import profiled
+from twice.engine.attempt.samples import rows_text
 from twice.errors import StoreRefused
 from twice.replay.pinning import is_readable
 from twice.replay.report import StepReplay
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from twice.engine.job import Job
+    from twice.engine.attempt.job import Job
     from twice.model.scopes import Scope
     from twice.model.tables import Table
     from twice.replay.recorded import Recorded

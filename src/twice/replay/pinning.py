@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from twice.engine.inputs import Pinned, cut_of, fingerprints
-from twice.engine.retries import is_transient
+from twice.engine.attempt.inputs import Pinned, cut_of, fingerprints
+from twice.engine.attempt.retries import is_transient
 from twice.errors import StoreRefused, TwiceError
 from twice.store.protocol import CANNOT_TELL, UNVERSIONED
 
 if TYPE_CHECKING:
-    from twice.engine.job import Job
+    from twice.engine.attempt.job import Job
     from twice.ledger import InputRecord
     from twice.model.tables import Read, Table
 

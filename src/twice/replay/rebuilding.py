@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from twice.content.filters import scope_filter
 from twice.content.rows import column
-from twice.engine.compute import batches
-from twice.engine.environment import put_back
-from twice.engine.inputs import bind
-from twice.engine.job import Job
-from twice.engine.session import fresh
-from twice.engine.staging import compare_by_key, matched_columns
+from twice.engine.attempt.compute import batches
+from twice.engine.attempt.inputs import bind
+from twice.engine.attempt.job import Job
+from twice.engine.attempt.staging import compare_by_key, matched_columns
+from twice.engine.spark.environment import put_back
+from twice.engine.spark.session import fresh
 from twice.errors import StoreRefused
 from twice.model.patterns import InsertOnly, Merge, Overwrite
 from twice.model.targets import Target

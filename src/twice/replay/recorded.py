@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from twice.engine.environment import zone_of
-from twice.engine.fingerprint import changed_parts, fingerprint, parts
+from twice.engine.attempt.fingerprint import changed_parts, fingerprint, parts
+from twice.engine.spark.environment import zone_of
 from twice.errors import UsageError, did_you_mean
 from twice.ledger.runs import PART
 from twice.replay.report import StepReplay, cannot

@@ -6,11 +6,11 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from twice.engine.environment import changed_software, environment
+from twice.engine.attempt.failures import explained
+from twice.engine.attempt.samples import LIMIT
 from twice.engine.events import Event
-from twice.engine.grouping import grouped
-from twice.engine.problems import explained
-from twice.engine.samples import LIMIT
+from twice.engine.spark.environment import changed_software, environment
+from twice.engine.spark.job_group import grouped
 from twice.errors import StoreRefused, TransientError, TwiceError
 from twice.replay.comparing import compare
 from twice.replay.rebuilding import job_of, rebuild
@@ -20,8 +20,8 @@ from twice.replay.report import Report, StepReplay, cannot
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from twice.engine.attempt.job import Job
     from twice.engine.events import State
-    from twice.engine.job import Job
     from twice.engine.run import Workshop
     from twice.replay.recorded import Plan
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from twice.engine import gating
-from twice.engine.attempt import commit_stage, record, recover
-from twice.engine.compute import batches
-from twice.engine.fingerprint import keep_parts
-from twice.engine.freshness import end_early
-from twice.engine.holding import held, noted
-from twice.engine.outputs import Finding
+from twice.engine.attempt import gating
+from twice.engine.attempt.compute import batches
+from twice.engine.attempt.fingerprint import keep_parts
+from twice.engine.attempt.freshness import end_early
+from twice.engine.attempt.holding import held, noted
+from twice.engine.attempt.outputs import Finding
+from twice.engine.attempt.verbs import commit_stage, record, recover
 from twice.engine.run import run_step
 from twice.failpoints import fail_point
 from twice.model.framework import WINDOW_COLUMN
@@ -29,7 +29,7 @@ from twice.streams.dedup.rows import Counts, one_per_key
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from twice.engine.job import Job, StepResult
+    from twice.engine.attempt.job import Job, StepResult
     from twice.model.streams import Stream
     from twice.store.protocol import Stage
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from twice.engine.fingerprint import fingerprint
-from twice.engine.job import Job
+from twice.engine.attempt.fingerprint import fingerprint
+from twice.engine.attempt.job import Job
 from twice.model.scopes import Scope
 from twice.model.targets import Target
 

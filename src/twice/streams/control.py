@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import StreamingQueryException
 
-from twice.engine.claiming import replace_dead_holders
-from twice.engine.heartbeat import Heartbeat
-from twice.engine.recorded_run import recorded_run
-from twice.engine.session import fresh
+from twice.engine.attempt.claiming import replace_dead_holders
+from twice.engine.attempt.heartbeat import Heartbeat
+from twice.engine.operations.recorded_run import recorded_run
+from twice.engine.spark.session import fresh
 from twice.errors import Interrupted, ScopeHeld, StepFailed, StoreRefused, StreamRefused, TwiceError
 from twice.failpoints import fail_point
 from twice.model.scopes import Scope

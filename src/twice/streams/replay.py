@@ -13,8 +13,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 from twice.content.rows import column
-from twice.engine.recorded_run import recorded_run
-from twice.engine.session import fresh
+from twice.engine.operations.recorded_run import recorded_run
+from twice.engine.spark.session import fresh
 from twice.errors import StepFailed, StreamRefused, TwiceError, UsageError
 from twice.model.scopes import Scope
 from twice.model.streams import StreamMark, Windowed
@@ -29,7 +29,7 @@ from twice.streams.context import Context
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from twice.engine.job import StepResult
+    from twice.engine.attempt.job import StepResult
     from twice.engine.run import Workshop
     from twice.ledger import BatchInfo
     from twice.model.pipelines import Pipeline

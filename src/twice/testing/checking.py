@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from twice import config as configuration
-from twice.engine import session
+from twice.engine.spark import session
 from twice.errors import UsageError, did_you_mean
 from twice.verify.checks import chosen
 from twice.verify.literals import Literals, write_copies

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from twice import config as configuration
 from twice.config import Config, StoreConfig
-from twice.engine import session
+from twice.engine.spark import session
 from twice.errors import EnvironmentProblem
 
 if TYPE_CHECKING:

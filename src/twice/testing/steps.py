@@ -13,12 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from twice import config as configuration
 from twice.content.filters import scope_filter
-from twice.engine.compute import batches
-from twice.engine.fingerprint import fingerprint
-from twice.engine.gating import judge
-from twice.engine.inputs import cut_rows
-from twice.engine.job import Job
-from twice.engine.samples import LIMIT, rows_text
+from twice.engine.attempt.compute import batches
+from twice.engine.attempt.fingerprint import fingerprint
+from twice.engine.attempt.gating import judge
+from twice.engine.attempt.inputs import cut_rows
+from twice.engine.attempt.job import Job
+from twice.engine.attempt.samples import LIMIT, rows_text
 from twice.engine.stores import Stores
 from twice.errors import OutOfScope, UsageError
 from twice.ledger import open_ledger

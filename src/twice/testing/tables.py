@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 
-from twice.engine.compute import declared
+from twice.engine.attempt.compute import declared
 from twice.errors import TwiceError, UsageError, did_you_mean
 from twice.model.grains import zone_of
 from twice.model.names import quote

@@ -11,7 +11,7 @@ from twice.content.profile import profile
 from twice.content.schema import schema_fingerprint
 from twice.engine.plan import plan
 from twice.engine.run import execute
-from twice.engine.session import fresh
+from twice.engine.spark.session import fresh
 from twice.model.framework import FRAMEWORK_COLUMNS
 
 if TYPE_CHECKING:

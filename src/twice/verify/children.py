@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from twice.engine.grouping import cancel_run
+from twice.engine.spark.job_group import cancel_run
 from twice.verify.child import START, Order
 from twice.verify.trial import NotRun
 

@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 
 from twice.content.changes import row_hashes_of
 from twice.content.rows import column
-from twice.engine.samples import hashed
+from twice.engine.attempt.samples import hashed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from twice.content.rows import column, row_hashes
-from twice.engine.inputs import cut_rows
+from twice.engine.attempt.inputs import cut_rows
 from twice.engine.plan import Stage
 from twice.engine.run import job_of
-from twice.engine.session import fresh
+from twice.engine.spark.session import fresh
 from twice.errors import UsageError
 from twice.model.framework import FRAMEWORK_COLUMNS
 from twice.model.scopes import Scope

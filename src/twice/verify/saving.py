@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twice.engine.session import fresh
+from twice.engine.spark.session import fresh
 from twice.verify.literals import Literals, NoLiteral, Writer, ddl, write_copies
 from twice.verify.report.texts import plain
 from twice.verify.running import make

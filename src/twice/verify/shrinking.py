@@ -16,7 +16,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from twice.content.rows import column, row_hashes
-from twice.engine.session import fresh
+from twice.engine.spark.session import fresh
 from twice.errors import DefinitionError, Interrupted
 from twice.verify.preparing import Inputs
 from twice.verify.running import make

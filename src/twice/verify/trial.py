@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from twice.engine.session import fresh
+from twice.engine.spark.session import fresh
 from twice.model.patterns import InsertOnly, Merge
 from twice.verify.evidence import Evidence, compare
 

@@ -32,7 +32,7 @@ def collect(
     ends = [bounds(pipeline, from_, to) for pipeline in pipelines]
     live = None
     if workshop is not None:
-        from twice.engine.live import Live
+        from twice.engine.status.table_state import Live
 
         live = Live(workshop)
     outputs = live.outputs if live else None

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from twice.engine import lateness
-from twice.engine.fingerprint import changed_parts, fingerprint, parts
+from twice.engine.attempt import lateness
+from twice.engine.attempt.fingerprint import changed_parts, fingerprint, parts
 from twice.engine.status.inputs import Change, Inputs, Sources
 from twice.engine.status.records import ANY, Record, Slot, Slots, dimensions_of, moment
 from twice.engine.status.values import PartitionStatus, Reason, State, StepStatus

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from twice.content.changes import disputed_in_source
-from twice.engine.gating import judge
-from twice.engine.samples import LIMIT, rows_text
-from twice.engine.staging import matched_columns
+from twice.engine.attempt.gating import judge
+from twice.engine.attempt.samples import LIMIT, rows_text
+from twice.engine.attempt.staging import matched_columns
 from twice.errors import KeyViolation
 from twice.model.patterns import Merge
 from twice.streams.dedup.rows import Counts, one_per_key
@@ -16,7 +16,7 @@ from twice.streams.dedup.write import stage_new
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from twice.engine.job import Job
+    from twice.engine.attempt.job import Job
     from twice.store.protocol import Stage
 
 

@@ -14,13 +14,13 @@ from pyspark.sql import functions as F
 from twice.content.changes import row_hashes_of
 from twice.content.filters import instant
 from twice.content.rows import column
-from twice.engine.staging import refuse_null_keys
+from twice.engine.attempt.staging import refuse_null_keys
 from twice.model.framework import FRAMEWORK_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from twice.engine.job import Job
+    from twice.engine.attempt.job import Job
 
 _RANK = "_twice_rank"
 _COPIES = "_twice_copies"

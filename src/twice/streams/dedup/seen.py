@@ -14,7 +14,7 @@ from twice.streams.dedup.rows import OnePerKey, known_keys, without
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from twice.engine.job import Job
+    from twice.engine.attempt.job import Job
     from twice.model.streams import Process, Stream
 
 

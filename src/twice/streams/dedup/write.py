@@ -11,8 +11,8 @@ from twice.content.digest import Digest
 from twice.content.profile import profile
 from twice.content.rows import column
 from twice.content.schema import schema_fingerprint
-from twice.engine.gating import judge
-from twice.engine.staging import compare_by_key, matched_columns, refuse_null_keys
+from twice.engine.attempt.gating import judge
+from twice.engine.attempt.staging import compare_by_key, matched_columns, refuse_null_keys
 from twice.model.framework import WINDOW_COLUMN
 from twice.model.patterns import InsertOnly, Merge
 from twice.streams.dedup.rows import Counts, in_partitions, known_keys, one_per_key, without
@@ -20,7 +20,7 @@ from twice.streams.dedup.rows import Counts, in_partitions, known_keys, one_per_
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from twice.engine.job import Job
+    from twice.engine.attempt.job import Job
     from twice.store.protocol import Stage
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from twice.content.filters import scope_filter
 from twice.content.rows import column
-from twice.engine.gating import judge
+from twice.engine.attempt.gating import judge
 from twice.engine.plan import plan
 from twice.engine.run import job_of
 from twice.errors import GateFailed
@@ -23,7 +23,7 @@ from twice.verify.trial import NotRun, Seen
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from twice.engine.job import Job
+    from twice.engine.attempt.job import Job
     from twice.engine.plan import Stage
     from twice.model.tables import Table
     from twice.verify.trial import Trial

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from twice.engine.lateness import brings_late_rows
+from twice.engine.attempt.lateness import brings_late_rows
 from twice.verify.trial import NotRun, Seen, Why
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from twice.engine.lateness import brings_late_rows
+from twice.engine.attempt.lateness import brings_late_rows
 from twice.model.patterns import Whole
 from twice.model.windows import Window
 from twice.verify.trial import NotRun, Seen, Why

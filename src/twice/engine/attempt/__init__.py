@@ -1,0 +1,1 @@
+"""One step in one scope, tried once: `verbs` is where to start reading."""

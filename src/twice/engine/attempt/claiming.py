@@ -1,0 +1,133 @@
+"""Claim a scope, wait for it, or give it back."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from twice.engine.attempt.heartbeat import lease_lost
+from twice.engine.spark.session import is_stopped
+from twice.errors import Interrupted, LeaseLost, LedgerError, ScopeHeld, TransientError, TwiceError, UsageError
+from twice.failpoints import fail_point
+from twice.ledger import Owner
+from twice.model.scopes import Scope
+
+if TYPE_CHECKING:
+    from twice.engine.attempt.job import Job
+    from twice.ledger import Claim, Ledger
+
+_POLL = 0.5
+
+
+def claim_scope(job: Job) -> tuple[Claim, bool]:
+    """Claim the target's scope; return the claim and whether another run held it before."""
+    table, waited = job.step.writes, False
+    deadline = time.monotonic() + job.wait
+    while True:
+        floor = job.store.token(job.session, table)
+        try:
+            claim = job.ledger.claim(table.name, [claimed(job)], ttl=job.lease, run=job.run, floor=floor)
+        except ScopeHeld as held:
+            if replace_dead_holders(job.ledger, table.name, claimed(job), job.run):
+                continue
+            if time.monotonic() >= deadline:
+                raise
+            if job.abandoned():
+                raise Interrupted(
+                    f"step {job.step.name} was stopped while it waited", unchanged="nothing was published"
+                ) from None
+            if not waited:
+                job.tell("waiting", held.message)
+            waited = True
+            time.sleep(_POLL)
+            continue
+        fail_point("claim.leased")
+        job.tell("claimed", f"token {claim.token}", {"token": claim.token})
+        return claim, waited
+
+
+def claimed(job: Job) -> Scope:
+    """Return what a claim must keep others out of: the scope, or the whole table of a store for one writer."""
+    return job.target.scope if job.store.abilities.side_by_side else Scope(None)
+
+
+def give_up(job: Job, claim: Claim) -> None:
+    """Leave no stage and no lease behind; what cannot be cleaned now, the next claim recovers."""
+    try:
+        _fence_own(job, claim)
+    except (TwiceError, Py4JError, PySparkException, OSError):
+        _abandon(job, claim)
+    except AttributeError:
+        _abandon(job, claim)
+        if not is_stopped(job.session):  # PySpark has no better error for a session that was stopped
+            raise
+
+
+def _fence_own(job: Job, claim: Claim) -> None:
+    landed = job.store.fence(job.session, job.step.writes, claim.token, own=True)
+    if landed is None:
+        job.ledger.release(claim)
+    elif job.ledger.holds(claim):
+        # The commit is in the table, only its record failed: complete it.
+        job.ledger.settle(job.ledger.take_over(claim.table, claim.token), landed=True, version=landed)
+
+
+def _abandon(job: Job, claim: Claim) -> None:
+    """Give the claim up, so that the next claim on this scope settles it without waiting for the lease."""
+    with suppress(TwiceError, OSError):
+        job.ledger.take_over(claim.table, claim.token)
+
+
+def replaced(job: Job, claim: Claim, error: BaseException) -> LeaseLost | None:
+    """Return the error of a claim that was taken over, if that is why a run's stage is gone or its jobs cancelled."""
+    ours = isinstance(error, TwiceError) and not isinstance(error, TransientError)
+    if ours or not isinstance(error, Exception):
+        return None
+    try:
+        return None if job.ledger.holds(claim) else lease_lost(claim)
+    except LedgerError:
+        return None
+
+
+def drop_leftovers(job: Job, claim: Claim) -> None:
+    """Drop stages whose claim has ended: Spark may outlive its driver and finish a write that no run waits for."""
+    # Stages before leases: a stage that is seen at work has had its lease for longer.
+    if older := [token for token in job.store.stages(job.session, job.step.writes) if token < claim.token]:
+        at_work = {lease.token for lease in job.ledger.leases() if lease.table == claim.table}
+        for token in older:
+            if token not in at_work:
+                job.store.fence(job.session, job.step.writes, token)
+
+
+def replace_dead_holders(ledger: Ledger, table: str, wanted: Scope, run: str | None = None) -> bool:
+    """Take over from holders on this machine whose process is gone: no need to wait for their leases.
+
+    It may be that its Spark is still committing; the fence decides that, as for any other takeover.
+    """
+    here, replaced = Owner.here(), False
+    for lease in ledger.leases():
+        if lease.table != table or lease.state != "live":
+            continue
+        # An earlier attempt of this very run may not have been able to give its claim back.
+        again = run is not None and lease.run == run
+        gone = again or (lease.owner.host == here.host and not _alive(lease.owner.pid))
+        if gone and any(scope.overlaps(wanted) for scope in lease.scopes):
+            with suppress(UsageError):  # somebody else was faster
+                ledger.take_over(lease.table, lease.token)
+            replaced = True
+    return replaced
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

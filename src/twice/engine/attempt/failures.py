@@ -1,0 +1,89 @@
+"""From whatever was raised to an error that says what to do."""
+
+from __future__ import annotations
+
+import traceback
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+
+from twice.engine.attempt.retries import is_disk_full, is_transient
+from twice.errors import Interrupted, LeaseLost, PermanentError, StepFailed, TransientError, TwiceError
+
+if TYPE_CHECKING:
+    from twice.engine.attempt.job import Job
+
+_UNCHANGED = "nothing was published by this attempt; the last good version stays readable"
+
+
+def explained(job: Job, error: Exception) -> TwiceError:
+    """Return the error as one of ours: a transient error, or a permanent one with what to do next."""
+    where = f"step {job.step.name}, {job.target.scope} of {job.step.writes.name}"
+    if (cancelled := _cancelled(where, error)) is not None:
+        return cancelled
+    if isinstance(error, StepFailed) and is_transient(error, job.step.transient):
+        return TransientError(error.message, unchanged=_UNCHANGED, next_step="run it again later")
+    if isinstance(error, TwiceError):
+        return error
+    if is_disk_full(error):
+        return PermanentError(
+            f"{where}: no space left on a disk",
+            unchanged=_UNCHANGED,
+            next_step="free some space, then run it again; twice maintain removes leftovers",
+        )
+    if is_transient(error, job.step.transient):
+        return TransientError(f"{where}: {said(job, error)}", unchanged=_UNCHANGED, next_step="run it again later")
+    return StepFailed(
+        f"{where}: {said(job, error)}",
+        unchanged=_UNCHANGED,
+        next_step="correct the step or its input, then run it again",
+    )
+
+
+def _cancelled(where: str, error: Exception) -> TwiceError | None:
+    """Return who cancelled the Spark jobs of an attempt, inside its step or outside, if they were cancelled."""
+    link: BaseException | None = error
+    while link is not None:
+        text = str(link) if not isinstance(link, TwiceError) else ""
+        if "part of cancelled job tag" in text:  # all jobs of a run have its tag
+            return Interrupted(
+                f"{where}: its Spark jobs were cancelled, because the run was stopped", unchanged=_UNCHANGED
+            )
+        if "part of cancelled job group" in text and not isinstance(error, TwiceError):
+            taken = "the claim was taken over by another run, so its Spark jobs were cancelled"
+            return LeaseLost(f"{where}: {taken}", unchanged=_UNCHANGED)
+        link = link.__cause__
+    return None
+
+
+def said(job: Job, error: BaseException) -> str:
+    """Return an error's kind and what it says; where rows are personal, its words are left out.
+
+    A text that Spark or a step makes may quote values of rows. What is said about a query is not
+    about rows, so it stays.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling "):
+        lines = [lines[1].removeprefix(": "), *lines[2:]]  # the gateway's own words say nothing
+    told, kind = lines[0] if lines else "", type(error).__name__
+    if _is_personal(job) and not isinstance(error, AnalysisException):
+        condition = getattr(error, "getCondition", lambda: None)()
+        place = _place(job, error)
+        about = ", ".join(text for text in (f"[{condition}]" if condition else "", place) if text)
+        return f"{kind}{': ' + about if about else ''} (its text is left out: it may quote personal values)"
+    # Errors of Python workers carry the user's own exception at the end.
+    inner = [line for line in lines if line.endswith("Error") or "Error: " in line]
+    return f"{kind}: {told}" + (f" … {inner[-1]}" if inner and inner[-1] != told else "")
+
+
+def _is_personal(job: Job) -> bool:
+    return bool(job.step.writes.personal or any(read.table.personal for read in job.step.reads.values()))
+
+
+def _place(job: Job, error: BaseException) -> str:
+    """Return where in the step's own file an error was raised."""
+    if job.step.function is None:
+        return ""
+    file = job.step.function.__code__.co_filename
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return f"line {frames[-1].lineno} of {file}" if frames else ""

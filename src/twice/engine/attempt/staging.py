@@ -1,0 +1,223 @@
+"""Compute and stage: the result is written once, where no reader looks.
+
+A scope-replaced table gets the rows as they are. A merged or insert-only table gets only the
+rows that change it: the source is materialised once, cut to one row per key, and compared with
+the table as it was at the claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from twice.content import changes
+from twice.content.filters import scope_filter
+from twice.content.rows import column
+from twice.content.uniqueness import proves_unique
+from twice.engine.attempt import gating
+from twice.engine.attempt.compute import batches
+from twice.engine.attempt.gating import Verdict
+from twice.engine.attempt.inputs import Pinned, bind, records
+from twice.engine.attempt.samples import LIMIT, rows_text
+from twice.engine.chunks.task_per_partition import spread
+from twice.errors import KeyViolation, MergeRefused
+from twice.failpoints import fail_point
+from twice.model.patterns import InsertOnly, Merge
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from twice.engine.attempt.heartbeat import Heartbeat
+    from twice.engine.attempt.job import Job
+    from twice.ledger import Claim
+    from twice.model.scopes import Scope
+    from twice.model.tables import Table
+    from twice.store.protocol import Stage
+
+
+@dataclass
+class Staged:
+    """A stage, and what was found out on the way: whether anything is in it, and counts."""
+
+    stage: Stage
+    changed: bool = True
+    counts: Mapping[str, int] = field(default_factory=dict)
+    source: Verdict | None = None
+
+    def details(self, verdict: Verdict, changed: Sequence[Scope]) -> dict[str, object]:
+        """Return what is worth keeping about the attempt."""
+        return {"published_partitions": len(changed), **self.counts, "remarks": verdict.remarks}
+
+
+def stage(job: Job, claim: Claim, row: int, heartbeat: Heartbeat, inputs: list[Pinned]) -> Staged:
+    """Compute the step's result and write it to a stage that can be fenced."""
+    job.tell("computing")
+    bound = {pinned.name: bind(job, pinned) for pinned in inputs}
+    spread(job, inputs, bound)
+    results = batches(job, bound)
+    first = next(results)
+    job.store.prepare(job.session, job.step.writes, first.schema)
+    opened = job.store.open(job.session, job.target, claim.token)
+    job.ledger.bind_attempt(row, claim, base_version=opened.base, inputs=records(job, inputs))
+    # Whoever took over before the stage existed found nothing to fence: look once more.
+    heartbeat.require()
+    fail_point("claim.fenced")
+    if isinstance(job.step.writes.write, Merge | InsertOnly):
+        staged = _stage_changes(job, opened, [first, *results])
+    else:
+        job.store.stage(job.session, opened, first)
+        opened.unique = proves_unique(first, [*job.step.writes.key, *job.step.writes.partition_columns])
+        for rows in results:
+            job.store.stage(job.session, opened, rows, first=False)
+            opened.unique = False  # each batch may be, and their union not
+        staged = Staged(opened)
+    fail_point("stage.written")
+    job.tell("staged")
+    return staged
+
+
+def _stage_changes(job: Job, stage: Stage, parts: list[DataFrame]) -> Staged:
+    source = parts[0]
+    for part in parts[1:]:
+        source = source.unionByName(part)
+    # Read several times below: a lost block must fail the attempt, not be computed anew.
+    source = source.localCheckpoint()
+    verdict = judge_source(job, source)
+    table = job.step.writes
+    target = job.store.read(job.session, table, stage.base).where(scope_filter(job.target))
+    _require_unique_target(job, stage, target)
+    written, counts = compare_by_key(job, source, target)
+    changed = any(counts.get(kind) for kind in changes.WRITTEN)
+    if changed:
+        job.store.stage_changes(job.session, stage, written, insert_only=not isinstance(table.write, Merge))
+    return Staged(stage, changed, counts, verdict)
+
+
+def compare_by_key(job: Job, source: DataFrame, target: DataFrame) -> tuple[DataFrame, Mapping[str, int]]:
+    """Cut rows to those that change the target, by the table's key; return them, and how many are of each kind."""
+    table = job.step.writes
+    matched = matched_columns(table)
+    merge = table.write if isinstance(table.write, Merge) else None
+    if merge and (reused := changes.reused_in_source(source, matched, merge, LIMIT)):
+        raise _reused(job, merge, reused)
+    one_each = _one_row_per_key(job, source, matched)
+    compared = changes.compare(one_each, target, matched=matched, merge=merge, window=job.mark).localCheckpoint()
+    counts = changes.kinds(compared)
+    if merge and counts.get("reused"):
+        raise _reused(job, merge, _keys(changes.of_kind(compared, "reused"), table.key))
+    if counts.get("disputed") and not _keeps(table.write):
+        raise _disputed(job, compared, counts["disputed"])
+    return changes.of_kind(compared, *changes.WRITTEN), counts
+
+
+def matched_columns(table: Table) -> list[str]:
+    """Return the columns by which a row is found again: the key, and the partition it lies in."""
+    return [*table.key, *(name for name in table.partition_columns if name not in table.key)]
+
+
+def refuse_null_keys(job: Job, rows: DataFrame, key: Sequence[str]) -> None:
+    """Refuse rows with a null in a key."""
+    nulls = rows.where(_any_null(key)).limit(LIMIT).collect()
+    if nulls:
+        shown = rows_text(job.step.writes, [row.asDict(recursive=True) for row in nulls])
+        raise KeyViolation(
+            f"{job.step.writes.name}: step {job.step.name} returns rows with a null in the business key "
+            f"({', '.join(key)}):{shown}",
+            unchanged="nothing was published; the last good version stays readable",
+            next_step="filter or repair these rows in the step",
+        )
+
+
+def judge_source(job: Job, source: DataFrame) -> Verdict:
+    """Apply gates to the step's own rows; several rows for one key are settled by version later."""
+    require_mergeable(job, source)
+    return gating.judge(job, source, check_keys=False)
+
+
+def require_mergeable(job: Job, source: DataFrame) -> None:
+    """Refuse rows without a key or, where it decides, without a version."""
+    table = job.step.writes
+    refuse_null_keys(job, source, table.key)
+    if isinstance(table.write, Merge):
+        absent = source.where(column(table.write.version).isNull()).limit(LIMIT).collect()
+        if absent:
+            shown = rows_text(table, [row.asDict(recursive=True) for row in absent])
+            raise MergeRefused(
+                f"{table.name}: step {job.step.name} returns rows without a version ({table.write.version}):{shown}",
+                unchanged="nothing was published",
+                next_step="give every row a version, such as the time of its last change",
+            )
+
+
+def _any_null(names: Sequence[str]) -> Column:
+    found = F.lit(False)
+    for name in names:
+        found = found | column(name).isNull()
+    return found
+
+
+def _one_row_per_key(job: Job, source: DataFrame, matched: list[str]) -> DataFrame:
+    table = job.step.writes
+    if isinstance(table.write, Merge):
+        reduced = changes.newest(source, matched, table.write.version).localCheckpoint()
+        why = f"equal {table.write.version} and different content"
+    else:
+        reduced = changes.distinct_rows(source, matched).localCheckpoint()
+        why = "different content"
+    if disputed := changes.disputed_in_source(reduced, matched, LIMIT):
+        keys = [{name: row[name] for name in matched} for row in disputed]
+        raise MergeRefused(
+            f"{table.name}: step {job.step.name} returns several rows for one key with {why}; "
+            f"none of them is newer:{rows_text(table, keys)}",
+            unchanged="nothing was published",
+            next_step="decide in the step which one is right, or choose a version that decides",
+        )
+    return reduced
+
+
+def _require_unique_target(job: Job, stage: Stage, target: DataFrame) -> None:
+    """Refuse a table that already holds a key twice, unless these very files were checked before."""
+    files = job.store.files(job.session, job.target, stage.base)
+    known = {output.scope: output.files for output in job.ledger.held(job.step.writes.name, job.target.scope)}
+    if all(not fingerprint or known.get(partition) == fingerprint for partition, fingerprint in files.items()):
+        return
+    found = gating.profiled(job, target, key=job.step.writes.key)
+    gating.refuse_bad_keys(job, target, found, where="the table that is the target")
+
+
+def _keys(rows: DataFrame, key: Sequence[str]) -> list[dict[str, object]]:
+    return [row.asDict(recursive=True) for row in rows.select(*map(column, key)).limit(LIMIT).collect()]
+
+
+def _reused(job: Job, merge: Merge, keys: list[dict[str, object]]) -> MergeRefused:
+    table = job.step.writes
+    return MergeRefused(
+        f"{table.name}: step {job.step.name} returns rows whose {merge.created} is later than the deletion of their "
+        f"key: another thing under a used key, which would take the first one's place:{rows_text(table, keys)}",
+        unchanged="nothing was published",
+        next_step=f"make {merge.created} part of the key, so that each has a row of its own",
+    )
+
+
+def _disputed(job: Job, compared: DataFrame, count: int) -> MergeRefused:
+    table = job.step.writes
+    keys = rows_text(table, _keys(changes.of_kind(compared, "disputed"), table.key))
+    if isinstance(table.write, Merge):
+        return MergeRefused(
+            f"{table.name}: {count} key{'s' if count != 1 else ''} have the same {table.write.version} as the table "
+            f"but other content, and another window wrote them:{keys}",
+            unchanged="nothing was published",
+            next_step="raise the version of rows that really changed, or rerun the window that wrote them first",
+        )
+    return MergeRefused(
+        f"{table.name}: {count} key{'s' if count != 1 else ''} are in the table with other content:{keys}",
+        unchanged="nothing was published; a key is written once",
+        next_step='correct the step, or keep the first content and count the rest: InsertOnly(on_conflict="keep")',
+    )
+
+
+def _keeps(pattern: object) -> bool:
+    return isinstance(pattern, InsertOnly) and pattern.on_conflict == "keep"

@@ -1,0 +1,170 @@
+"""One attempt of one step: claim, recover, stage, gate, publish, record.
+
+Read top-down, this is the publish protocol. Each verb leaves behind a state from which the
+next attempt can continue; the fail points between them are where the crash tests kill it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from twice.engine.attempt import freshness, gating
+from twice.engine.attempt.claiming import drop_leftovers
+from twice.engine.attempt.holding import held
+from twice.engine.attempt.inputs import pin, records, require_unmoved
+from twice.engine.attempt.outputs import Finding, outputs_of
+from twice.engine.attempt.staging import Staged, stage
+from twice.engine.chunks.spot_check import compare_alone
+from twice.engine.spark.metrics import priced
+from twice.errors import LedgerBusy
+from twice.failpoints import fail_point
+from twice.ledger import ACCEPTED_GATES
+
+if TYPE_CHECKING:
+    from twice.engine.attempt.gating import Verdict
+    from twice.engine.attempt.heartbeat import Heartbeat
+    from twice.engine.attempt.inputs import Pinned
+    from twice.engine.attempt.job import Job
+    from twice.ledger import Claim, Output
+    from twice.model.scopes import Scope
+    from twice.store.protocol import Stage
+
+
+def attempt(job: Job, row: int) -> Finding:
+    """Bring one scope of one table up to date; `row` is the attempt's number in the ledger."""
+    job.store.check(job.session, job.step.writes)
+    with held(job) as holding:
+        claim, heartbeat = holding.claim, holding.heartbeat
+        recover(job, claim)
+        inputs = pin(job)
+        job.ledger.bind_attempt(row, claim, base_version=None, inputs=records(job, inputs))
+        if skipped := freshness.nothing_to_do(job, claim, row, inputs, waited=holding.waited):
+            return skipped
+        staged = stage(job, claim, row, heartbeat, inputs)
+        verdict = gate(job, staged)
+        compare_alone(job, inputs, staged, verdict)
+        finding = publish(job, claim, row, heartbeat, inputs, staged, verdict)
+        finding = priced(job, finding)
+        record(job, claim, row, finding)
+    fail_point("record.written")
+    return finding
+
+
+def recover(job: Job, claim: Claim) -> None:
+    """Settle every earlier claim that did not finish: adopt what landed, fence what did not."""
+    for abandoned in claim.abandoned:
+        landed = job.store.fence(job.session, job.step.writes, abandoned.token)
+        fail_point("recover.dropped")
+        job.ledger.settle(abandoned, landed=landed is not None, version=landed)
+        what = "had published: adopted" if landed else "had published nothing: dropped"
+        job.tell("recovered", f"an earlier claim ({abandoned.token}) {what}")
+    drop_leftovers(job, claim)
+
+
+def gate(job: Job, staged: Staged) -> Verdict:
+    """Judge the staged rows; a verdict that returns is a pass."""
+    gating.refuse_strays(job, staged.stage)
+    if staged.source is None:
+        verdict = gating.judge(job, job.store.staged(job.session, staged.stage), unique=staged.stage.unique)
+    else:
+        verdict = freshness.content_after(job, staged)
+        verdict.remarks += staged.source.remarks
+        verdict.accepted += staged.source.accepted
+    fail_point("gate.passed")
+    job.tell("gated", data={"rows": verdict.rows})
+    return verdict
+
+
+def publish(
+    job: Job,
+    claim: Claim,
+    row: int,
+    heartbeat: Heartbeat,
+    inputs: list[Pinned],
+    staged: Staged,
+    verdict: Verdict,
+) -> Finding:
+    """Make the partitions that differ visible in one commit; nothing differs: nothing is committed."""
+
+    def described(files: Mapping[Scope, str], version: str | None) -> list[Output]:
+        return outputs_of(job, inputs, verdict, files, version)
+
+    return commit(job, claim, row, heartbeat, staged, verdict, described, lambda: require_unmoved(job, inputs))
+
+
+def commit(
+    job: Job,
+    claim: Claim,
+    row: int,
+    heartbeat: Heartbeat,
+    staged: Staged,
+    verdict: Verdict,
+    described: Callable[[Mapping[Scope, str], str | None], list[Output]],
+    look_again: Callable[[], None] = lambda: None,
+) -> Finding:
+    """Make a judged stage visible; `described` says what is recorded of it, `look_again` may refuse it at last."""
+    changed = freshness.changed_partitions(job, staged, verdict)
+    files = freshness.files_after(job, staged, changed)
+    remember, details = freshness.marks(job), staged.details(verdict, changed)
+    if changed:
+        look_again()
+        remember |= freshness.tombstones(job)
+    # Saved before the commit, so that a later run that finds the commit without its record can complete it.
+    expected = described(files, None) if changed else []
+    status, version = commit_stage(
+        job, claim, row, heartbeat, staged.stage, changed, remember, expected, _accepted(verdict)
+    )
+    return _found(job, status, described(files, version), verdict, details)
+
+
+def commit_stage(
+    job: Job,
+    claim: Claim,
+    row: int,
+    heartbeat: Heartbeat,
+    stage: Stage,
+    changed: Sequence[Scope],
+    remember: Mapping[str, str],
+    expected: Sequence[Output] = (),
+    details: Mapping[str, object] | None = None,
+    more: Mapping[str, str] | None = None,
+) -> tuple[str, str | None]:
+    """Publish the changed partitions of a stage, or drop a stage that changes nothing; return how, and the version.
+
+    `more` goes with the version, beside the run and the step.
+    """
+    if not changed:
+        job.store.discard(job.session, stage, remember)
+        return "unchanged", stage.base
+    heartbeat.require()
+    job.ledger.prepare(claim, row, expected, details=details)
+    notes = {"twice.run": job.run, "twice.step": f"{job.pipeline.name}.{job.step.name}", **(more or {})}
+    version = job.store.publish(job.session, stage, changed, notes, remember)
+    fail_point("publish.committed")
+    return "published", version
+
+
+def _accepted(verdict: Verdict) -> dict[str, object]:
+    return {ACCEPTED_GATES: verdict.accepted} if verdict.accepted else {}
+
+
+def _found(job: Job, status: str, outputs: list[Output], verdict: Verdict, details: dict[str, object]) -> Finding:
+    details |= _accepted(verdict)
+    refused = {partition: error.message for partition, error in verdict.refused.items()}
+    if refused:
+        details["refused"] = {job.target.name(partition): reason for partition, reason in refused.items()}
+    return Finding(status, outputs, verdict.rows, outputs[0].version, details, refused)
+
+
+def record(job: Job, claim: Claim, row: int, finding: Finding) -> None:
+    """Write down what the table holds now, and release the claim, in one ledger transaction."""
+    try:
+        job.ledger.record(claim, row, finding.outputs, status=finding.status, details=finding.details)
+    except LedgerBusy:
+        # It may be there, and only the answer was lost: asking again tells, and does no harm.
+        job.ledger.record(claim, row, finding.outputs, status=finding.status, details=finding.details)
+    if finding.refused:
+        # A kill before this leaves them without a word: then they are as missing or stale as they were.
+        step, table = job.step.name, job.step.writes.name
+        job.ledger.add_failures(job.run, step, table, job.number, finding.refused, code=job.code)

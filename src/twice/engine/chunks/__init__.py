@@ -1,0 +1,1 @@
+"""Several partitions in one job: which steps allow it, and the check that it makes no difference."""

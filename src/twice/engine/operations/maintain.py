@@ -1,0 +1,175 @@
+"""Maintenance that a rerun does not notice: leftovers, small files, old snapshots, orphans.
+
+The table is claimed as a whole first, so no run is at work in it; abandoned claims are settled
+before the snapshots that prove them may expire; what is compacted is recorded again, so that
+nothing looks changed by hand afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from twice.engine.attempt.heartbeat import Heartbeat
+from twice.engine.spark.session import fresh
+from twice.errors import ScopeHeld
+from twice.model.scopes import Scope
+from twice.model.targets import Target
+from twice.model.windows import Window
+from twice.store.iceberg import maintenance
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from twice.engine.run import Workshop
+    from twice.ledger import Ledger, Output, StreamInfo
+    from twice.model.pipelines import Pipeline
+    from twice.model.tables import Table
+
+
+@dataclass
+class TableMaintenance:
+    """What was done to one table, or would be."""
+
+    table: str
+    branches_dropped: int = 0
+    files_compacted: int = 0
+    snapshots_expired: int = 0
+    files_removed: int = 0
+    remarks: list[str] = field(default_factory=list)
+    dry_run: bool = False
+
+    @property
+    def text(self) -> str:
+        """The result in words."""
+        would = "would drop" if self.dry_run else "dropped"
+        done = (
+            f"{self.table}: {would} {self.branches_dropped} leftover branches, {self.files_compacted} files compacted, "
+            f"{self.snapshots_expired} snapshots expired, {self.files_removed} files removed"
+        )
+        return "; ".join([done, *self.remarks])
+
+    def to_json(self) -> dict[str, object]:
+        """Return the result as JSON scalars."""
+        return dict(self.__dict__)
+
+
+def maintain(
+    workshop: Workshop,
+    pipelines: Sequence[Pipeline],
+    *,
+    keep: timedelta,
+    tables: Sequence[str] | None = None,
+    compact: bool = True,
+    dry_run: bool = False,
+) -> list[TableMaintenance]:
+    """Maintain every table that the pipelines write; `keep` is how far back `twice undo` still reaches."""
+    return [
+        _maintain(workshop, pipeline, table, keep, compact=compact, dry_run=dry_run)
+        for pipeline in pipelines
+        for table in pipeline.written()
+        if tables is None or table.name in tables
+    ]
+
+
+def _maintain(
+    workshop: Workshop, pipeline: Pipeline, table: Table, keep: timedelta, *, compact: bool, dry_run: bool
+) -> TableMaintenance:
+    result = TableMaintenance(table.name, dry_run=dry_run)
+    session = fresh(workshop.spark, "UTC")
+    store, ledger = workshop.stores.of(table), workshop.ledger
+    if not store.exists(session, table):
+        result.remarks.append("it does not exist yet")
+        return result
+    if dry_run:
+        held = {lease.token for lease in ledger.leases() if lease.table == table.name and lease.state == "live"}
+        result.branches_dropped = len(set(store.stages(session, table)) - held)
+        return result
+    try:
+        claim = ledger.claim(table.name, [Scope(None)], ttl=workshop.lease, floor=store.token(session, table))
+    except ScopeHeld as held:
+        result.remarks.append(f"left alone: {held.message}")
+        return result
+    try:
+        with Heartbeat(ledger, claim, workshop.lease, on_lost=workshop.spark.sparkContext.cancelAllJobs):
+            for abandoned in claim.abandoned:
+                landed = store.fence(session, table, abandoned.token)
+                ledger.settle(abandoned, landed=landed is not None, version=landed)
+            leftovers = [token for token in store.stages(session, table) if token != claim.token]
+            for token in leftovers:
+                store.fence(session, table, token)
+            result.branches_dropped = len(leftovers)
+            if store.abilities.kind == "iceberg":
+                if compact:
+                    result.files_compacted = _compact(workshop, session, pipeline, table)
+                _expire(workshop, session, table, keep, result)
+    finally:
+        ledger.release(claim)
+    return result
+
+
+def _compact(workshop: Workshop, session: SparkSession, pipeline: Pipeline, table: Table) -> int:
+    store, ledger = workshop.stores.of(table), workshop.ledger
+    outputs = ledger.outputs(table.name)
+    before = _files(workshop, session, pipeline, table, outputs)
+    rewritten = maintenance.compact(session, table)
+    if rewritten:
+        after = _files(workshop, session, pipeline, table, outputs)
+        same = {output.scope for output in outputs if output.files == before.get(output.scope)}
+        files = {scope: fingerprint for scope, fingerprint in after.items() if scope in same}
+        ledger.rerecord(table.name, files, store.version(session, table))
+    return rewritten
+
+
+def _files(
+    workshop: Workshop, session: SparkSession, pipeline: Pipeline, table: Table, outputs: Sequence[Output]
+) -> Mapping[Scope, str]:
+    """Fingerprint the files of every recorded partition, in as few looks as there are dimension values."""
+    store = workshop.stores.of(table)
+    version = store.version(session, table)
+    found: dict[Scope, str] = {}
+    for dimensions in {output.scope.dimensions for output in outputs}:
+        scopes = tuple(output.scope for output in outputs if output.scope.dimensions == dimensions)
+        windows = [scope.window for scope in scopes if scope.window is not None]
+        hull = Window(min(w.start for w in windows), max(w.end for w in windows)) if windows else None
+        target = Target(table, Scope(hull, dimensions), scopes, pipeline.zone)
+        found.update(store.files(session, target, version))
+    return found
+
+
+def _expire(workshop: Workshop, session: SparkSession, table: Table, keep: timedelta, result: TableMaintenance) -> None:
+    ledger = workshop.ledger
+    for lease in ledger.leases():
+        if lease.state != "live" or lease.run is None:
+            continue
+        for attempt in ledger.run(lease.run).attempts:
+            if attempt.status == "running" and any(record.table == table.name for record in attempt.inputs):
+                result.remarks.append(f"snapshots kept: run {lease.run} is reading it")
+                return
+    before = maintenance.snapshots(session, table)
+    now = ledger.clock.now()
+    oldest = now - keep
+    for reader in ledger.streams.readers(table.name):
+        name, snapshot = f"{reader.pipeline}.{reader.stream}", _read_until(ledger, reader)
+        if snapshot is None:
+            result.remarks.append(f"snapshots kept: the stream {name} has begun to read it")
+            return
+        needed = maintenance.committed_at(session, table, snapshot)
+        if needed is not None and needed < oldest:
+            oldest = needed
+            result.remarks.append(f"snapshots kept from {needed:%Y-%m-%d %H:%M} on: the stream {name} reads it")
+    result.files_removed = maintenance.expire(session, table, oldest)
+    result.snapshots_expired = before - maintenance.snapshots(session, table)
+    result.files_removed += maintenance.remove_orphans(session, table, now)
+
+
+def _read_until(ledger: Ledger, reader: StreamInfo) -> int | None:
+    """Return the snapshot from which a stream may read again: where the batch before its newest one ended."""
+    known = ledger.streams.batches(reader.pipeline, reader.stream, query=reader.query, limit=2)
+    if len(known) < 2:
+        return None
+    said = json.loads(known[1].offsets.splitlines()[-1])
+    return int(said["snapshot_id"]) if "snapshot_id" in said else None

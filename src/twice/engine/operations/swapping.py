@@ -1,0 +1,169 @@
+"""Swap: what a shadow holds of a range becomes what readers see, in one commit per table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, cast
+
+from twice.content.digest import Digest
+from twice.engine.attempt import gating
+from twice.engine.attempt.freshness import NEWEST
+from twice.engine.attempt.gating import Verdict, profiled
+from twice.engine.attempt.holding import held, noted
+from twice.engine.attempt.staging import Staged
+from twice.engine.attempt.verbs import commit, record, recover
+from twice.engine.plan import Stage
+from twice.engine.run import job_of
+from twice.engine.spark.metrics import priced
+from twice.errors import StoreRefused
+from twice.failpoints import fail_point
+from twice.model.patterns import Whole
+from twice.model.scopes import Scope
+from twice.model.targets import Target
+
+if TYPE_CHECKING:
+    from twice.engine.attempt.holding import Held
+    from twice.engine.attempt.job import Job
+    from twice.engine.attempt.outputs import Finding
+    from twice.engine.run import Workshop
+    from twice.ledger import Output
+    from twice.model.pipelines import Pipeline
+    from twice.model.steps import Step
+    from twice.model.tables import Table
+    from twice.store.protocol import Shadowing
+
+
+@dataclass(frozen=True)
+class Swap:
+    """One table whose shadow takes its place; `live_names` says which table each shadow stands for."""
+
+    pipeline: Pipeline
+    step: Step
+    shadow: Table
+    scope: Scope
+    live_names: Mapping[str, str]
+    mark: str
+
+    @property
+    def stage(self) -> Stage:
+        """What is replaced: the range, and for a table that is written as a whole its newest unit."""
+        scope = self.scope
+        if isinstance(self.step.writes.write, Whole) and scope.window is not None:
+            last = list(self.pipeline.grain.partitions(scope.window, self.pipeline.zone))[-1]
+            scope = replace(scope, window=last)
+        return Stage(self.step, scope, Target.of(self.step.writes, scope, self.pipeline.zone))
+
+
+def swap(
+    workshop: Workshop,
+    wanted: Swap,
+    run: str,
+    look_again: Callable[[], None] = lambda: None,
+    at_last: Callable[[], None] = lambda: None,
+) -> Finding:
+    """Publish a shadow by the protocol's own verbs; done twice, the second time changes nothing.
+
+    `look_again` is called once no other run can publish, and may refuse the swap; `at_last` right before the commit.
+    """
+    job = job_of(workshop, wanted.pipeline, wanted.stage, run)
+    table = job.step.writes
+    job.store.check(job.session, table)
+    # Not the code of the step: what a swap ends as says nothing about the partitions, and status leaves it out.
+    code = f"swap:{wanted.mark}"
+    with noted(job, code) as noted_job:
+        finding = _swap(noted_job, wanted, look_again, at_last)
+    fail_point("swap.table")
+    return finding
+
+
+def superseded(workshop: Workshop, wanted: Swap) -> bool:
+    """Return whether a table written as a whole was newer than the range when its turn came: nothing was made."""
+    table, window = wanted.step.writes, wanted.stage.scope.window
+    if not isinstance(table.write, Whole) or window is None:
+        return False
+    newest = workshop.stores.of(table).property(workshop.spark, wanted.shadow, NEWEST)
+    return newest is not None and datetime.fromisoformat(newest) > window.start
+
+
+def built(workshop: Workshop, wanted: Swap) -> dict[Scope, Output]:
+    """Return what the ledger says of every partition of a shadow; one that was never made is refused."""
+    target = wanted.stage.target
+    known = {output.scope: output for output in workshop.ledger.outputs(wanted.shadow.name, target.scope.window)}
+    missing = [target.name(partition) for partition in target.partitions if partition not in known]
+    if missing:
+        raise StoreRefused(
+            f"the shadow of {wanted.step.writes.name} has no {missing[0]}"
+            + (f" and {len(missing) - 1} more" if len(missing) > 1 else ""),
+            unchanged="nothing was swapped",
+        )
+    return {partition: known[partition] for partition in target.partitions}
+
+
+def _swap(job: Job, wanted: Swap, look_again: Callable[[], None], at_last: Callable[[], None]) -> Finding:
+    with held(job) as holding:
+        recover(job, holding.claim)
+        look_again()
+        finding = priced(job, _publish(job, wanted, holding, at_last))
+        record(job, holding.claim, job.attempt, finding)
+    return finding
+
+
+def _publish(job: Job, wanted: Swap, holding: Held, at_last: Callable[[], None]) -> Finding:
+    claim, row, heartbeat = holding.claim, job.attempt, holding.heartbeat
+    known = {output.scope: output for output in job.ledger.outputs(wanted.shadow.name, job.target.scope.window)}
+    shadowing = cast("Shadowing", job.store)
+    schema = shadowing.shadow_schema(job.session, replace(job.target, table=wanted.shadow))
+    job.store.prepare(job.session, job.step.writes, schema)
+    stage = job.store.open(job.session, job.target, claim.token)
+    job.ledger.bind_attempt(row, claim, base_version=stage.base, inputs=())
+    heartbeat.require()
+    shadowing.adopt(job.session, stage, wanted.shadow)
+    gating.refuse_strays(job, stage)
+    verdict = Verdict({partition: Digest.parse(known[partition].digest) for partition in job.target.partitions})
+    if not _is_as_built(job, wanted.shadow, known):
+        _require_as_built(job, Staged(stage), verdict)
+
+    def described(files: Mapping[Scope, str], version: str | None) -> list[Output]:
+        return [_recorded(job, wanted, known[partition], files[partition], version) for partition in verdict.digests]
+
+    return commit(job, claim, row, heartbeat, Staged(stage), verdict, described, at_last)
+
+
+def _is_as_built(job: Job, shadow: Table, known: Mapping[Scope, Output]) -> bool:
+    """Return, from files alone, whether exactly the files that were judged are published."""
+    if not shadow.id.shadow:  # rows were copied, not files moved
+        return False
+    target = replace(job.target, table=shadow)
+    files = job.store.files(job.session, target, job.store.version(job.session, shadow))
+    return all(known[partition].files == fingerprint for partition, fingerprint in files.items())
+
+
+def _require_as_built(job: Job, staged: Staged, verdict: Verdict) -> None:
+    """Refuse a shadow whose rows are no longer those that passed the gates."""
+    found = profiled(job, job.store.staged(job.session, staged.stage), key=())
+    for partition, digest in verdict.digests.items():
+        now = found[partition].digest
+        if now != digest and (now.rows or digest.rows):
+            raise StoreRefused(
+                f"the shadow of {job.step.writes.name}, {job.target.name(partition)} is not as it was built: "
+                f"it had {digest.rows} rows, and holds {now.rows} (or others)",
+                unchanged="nothing was swapped for this table",
+                next_step="drop the shadow and build it again",
+            )
+
+
+def _recorded(job: Job, wanted: Swap, made: Output, files: str, version: str | None) -> Output:
+    """Describe a partition as a run on the tables themselves would have."""
+    inputs = tuple(replace(each, table=wanted.live_names.get(each.table, each.table)) for each in made.inputs)
+    return replace(
+        made,
+        table=job.step.writes.name,
+        files=files,
+        version=version,
+        pipeline=job.pipeline.name,
+        step=job.step.name,
+        inputs=inputs,
+        run=None,
+    )

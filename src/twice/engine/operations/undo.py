@@ -1,0 +1,254 @@
+"""Undo a run: every scope it published goes back to what it held before, as a new publish."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from twice.content.filters import scope_filter
+from twice.engine.attempt.freshness import known_outputs
+from twice.engine.attempt.gating import Verdict, profiled
+from twice.engine.attempt.holding import held, noted
+from twice.engine.attempt.job import Job
+from twice.engine.attempt.staging import Staged
+from twice.engine.attempt.verbs import publish, record, recover
+from twice.engine.operations.recorded_run import recorded_run
+from twice.engine.spark.session import fresh
+from twice.errors import StoreRefused, UsageError, did_you_mean
+from twice.model.scopes import Scope
+from twice.model.targets import Target
+
+if TYPE_CHECKING:
+    from twice.engine.attempt.outputs import Finding
+    from twice.engine.run import Workshop
+    from twice.ledger import AttemptInfo, Output
+    from twice.model.pipelines import Pipeline
+
+
+@dataclass(frozen=True, repr=False)
+class UndoResult:
+    """One scope of one table, put back; or left as the run published it, and `why`."""
+
+    step: str
+    table: str
+    scope: str
+    version: str | None
+    status: str
+    rows: int = 0
+    why: str = ""
+
+    def __repr__(self) -> str:
+        return f"UndoResult({self.text})"
+
+    @property
+    def text(self) -> str:
+        """The result in words."""
+        if self.why:
+            return f"{self.table}, {self.scope}: {self.status} as the run published it: {self.why}"
+        before = f"version {self.version}" if self.version else "nothing"
+        return f"{self.table}, {self.scope}: {self.status} to {before} ({self.rows} rows)"
+
+    def to_json(self) -> dict[str, object]:
+        """Return the result as JSON scalars."""
+        return dict(self.__dict__)
+
+
+def undo(
+    workshop: Workshop,
+    pipelines: Mapping[str, Pipeline],
+    run_id: str,
+    *,
+    steps: Sequence[str] = (),
+    tables: Sequence[str] = (),
+    dry_run: bool = False,
+) -> list[UndoResult]:
+    """Put every scope that a run published back to what it was, last step first; or only some `steps` and `tables`.
+
+    All scopes are checked before the first one is touched: a scope that has changed since, or
+    whose earlier version has expired, is refused. What is left out is reported as it stays.
+    """
+    info = workshop.ledger.run(run_id)
+    if info.pipeline not in pipelines:
+        raise UsageError(f"run {info.id} belongs to the pipeline {info.pipeline}, which is not configured here")
+    pipeline = pipelines[info.pipeline]
+    published = [attempt for attempt in reversed(info.attempts) if attempt.status == "published"]
+    if not published:
+        raise UsageError(f"run {info.id} published nothing, so there is nothing to undo")
+    if streams := sorted({attempt.step for attempt in published} - set(pipeline.steps)):
+        raise UsageError(
+            f"run {info.id} is of {', '.join(streams)}, and only steps of {pipeline.name} can be undone",
+            unchanged="nothing was undone",
+            next_step=f"a stream's batches are restated: twice stream replay {pipeline.name} --from A --to B",
+        )
+    published.sort(key=lambda attempt: list(pipeline.steps).index(attempt.step), reverse=True)
+    jobs = [(_job(workshop, pipeline, attempt, info.id), attempt) for attempt in published]
+    jobs, left = _chosen(jobs, info.id, steps, tables)
+    _require_history([job for job, _ in jobs], info.id)
+    # An undo that was killed halfway goes on where it stopped.
+    jobs = [(job, attempt) for job, attempt in jobs if not _undone_before(job, attempt)]
+    if not jobs:
+        what = f"these tables of run {info.id} have" if steps or tables else f"run {info.id} has"
+        raise UsageError(f"{what} already been undone", unchanged="nothing was changed")
+    for job, attempt in jobs:
+        _require_untouched(job, attempt, info.id)
+    if dry_run:
+        return [_result(job, attempt, "would go back", _rows_before(job, attempt)) for job, attempt in jobs] + left
+    command, tags = f"twice undo {info.id}", {"undo": info.id}
+    with recorded_run(workshop.ledger, pipeline.name, info.scope, command=command, tags=tags) as run:
+        done = [_restore(replace(job, run=run), attempt, info.id) for job, attempt in jobs]
+    return done + left
+
+
+def _chosen(
+    jobs: list[tuple[Job, AttemptInfo]], run: str, steps: Sequence[str], tables: Sequence[str]
+) -> tuple[list[tuple[Job, AttemptInfo]], list[UndoResult]]:
+    """Part what is to be undone from what stays; without a choice, all of it is."""
+    made = {"step": [job.step.name for job, _ in jobs], "table": [job.step.writes.name for job, _ in jobs]}
+    for kind, names in (("step", steps), ("table", tables)):
+        for name in names:
+            if name not in made[kind]:
+                raise UsageError(
+                    f"run {run} published no {kind} {name!r}; it published: {', '.join(made[kind])}"
+                    f"{did_you_mean(name, made[kind])}",
+                    unchanged="nothing was undone",
+                )
+    if not steps and not tables:
+        return jobs, []
+    chosen, left = [], []
+    for job, attempt in jobs:
+        if job.step.name in steps or job.step.writes.name in tables:
+            chosen.append((job, attempt))
+        elif not _undone_before(job, attempt):
+            stays = _result(job, attempt, "stays", attempt.rows or 0)
+            left.append(replace(stays, why=_no_history(job) or "it was not chosen"))
+    return chosen, left
+
+
+def _no_history(job: Job) -> str:
+    """Return why a table cannot go back; nothing where it can."""
+    abilities = job.store.abilities
+    return "" if abilities.history else f"a {abilities.kind} store keeps no earlier versions"
+
+
+def _job(workshop: Workshop, pipeline: Pipeline, attempt: AttemptInfo, run: str) -> Job:
+    step = pipeline.find(attempt.step)
+    return Job(
+        pipeline=pipeline,
+        step=step,
+        scope=attempt.scope,
+        target=Target.of(step.writes, attempt.scope, pipeline.zone),
+        run=run,
+        code=f"undo:{run}",
+        session=fresh(workshop.spark, pipeline.zone.key),
+        stores=workshop.stores,
+        ledger=workshop.ledger,
+        lease=workshop.lease,
+        listener=workshop.listener,
+    )
+
+
+def _require_history(jobs: Sequence[Job], run: str) -> None:
+    """Refuse tables that cannot go back, before anything does; name what can."""
+    without = [job for job in jobs if _no_history(job)]
+    if not without:
+        return
+    rest = [f"--table {shlex.quote(job.step.writes.name)}" for job in jobs if not _no_history(job)]
+    others = f"undo the other tables: twice undo {run} {' '.join(rest)}; here " if rest else ""
+    raise StoreRefused(
+        "; ".join(f"{job.step.writes.name}: {_no_history(job)} to go back to" for job in without),
+        unchanged="nothing was undone",
+        next_step=f"{others}correct the input or the step, and run the date again: its scope is replaced as a whole",
+    )
+
+
+def _require_untouched(job: Job, attempt: AttemptInfo, run: str) -> None:
+    """Refuse to undo what another writer has changed since."""
+    now = job.store.files(job.session, job.target, job.store.version(job.session, job.step.writes))
+    known = known_outputs(job)
+    for partition in _published(job, attempt):
+        output = known.get(partition)
+        as_recorded = output is not None and output.files == now[partition]
+        if output is None or not as_recorded or not _made_by(job, attempt, partition, output, now[partition]):
+            by = f"run {output.run}" if output is not None and as_recorded else "another writer"
+            raise StoreRefused(
+                f"{job.step.writes.name}, {job.target.name(partition)} was changed by {by} after run {run}",
+                unchanged="nothing was undone",
+                next_step="undo the later run first, or run the date again",
+            )
+    _before(job, attempt)
+
+
+def _published(job: Job, attempt: AttemptInfo) -> list[Scope]:
+    """Return the partitions that an attempt published: all of its scope, but for those that gates refused."""
+    refused = attempt.details.get("refused")
+    names = set(refused) if isinstance(refused, Mapping) else set()
+    return [partition for partition in job.target.partitions if job.target.name(partition) not in names]
+
+
+def _undone_before(job: Job, attempt: AttemptInfo) -> bool:
+    """Return whether the scope has gone back already, by an earlier undo of the same run."""
+    now = job.store.files(job.session, job.target, job.store.version(job.session, job.step.writes))
+    known = known_outputs(job)
+    outputs = [known.get(partition) for partition in _published(job, attempt)]
+    return all(
+        output is not None and output.code == job.code and output.files == now[output.scope] for output in outputs
+    )
+
+
+def _made_by(job: Job, attempt: AttemptInfo, partition: Scope, output: Output, files: str) -> bool:
+    """Return whether a partition is as the attempt left it; a later run that changed nothing may have recorded it."""
+    if output.token == attempt.token:
+        return True
+    return attempt.version is not None and job.store.files(job.session, job.target, attempt.version)[partition] == files
+
+
+def _before(job: Job, attempt: AttemptInfo) -> Mapping[Scope, str]:
+    """Look the earlier version up; the store refuses one that has expired."""
+    return job.store.files(job.session, job.target, attempt.base_version)
+
+
+def _rows_before(job: Job, attempt: AttemptInfo) -> int:
+    return job.store.read(job.session, job.step.writes, attempt.base_version).where(scope_filter(job.target)).count()
+
+
+def _restore(job: Job, attempt: AttemptInfo, run: str) -> UndoResult:
+    with noted(job) as noted_job:
+        finding = _put_back(noted_job, attempt, run)
+    return _result(job, attempt, "went back", finding.rows)
+
+
+def _put_back(job: Job, attempt: AttemptInfo, run: str) -> Finding:
+    """Publish the earlier version of the scope by the protocol's own verbs."""
+    table = job.step.writes
+    with held(job) as holding:
+        claim, heartbeat = holding.claim, holding.heartbeat
+        recover(job, claim)
+        # Looked at before the claim, too; in between somebody may have published.
+        _require_untouched(job, attempt, run)
+        stage = job.store.open(job.session, job.target, claim.token)
+        job.ledger.bind_attempt(job.attempt, claim, base_version=stage.base, inputs=())
+        heartbeat.require()
+        before = job.store.read(job.session, table, attempt.base_version).where(scope_filter(job.target))
+        job.store.stage(job.session, stage, _with_new_columns(job, before))
+        staged = Staged(stage)
+        found = profiled(job, job.store.staged(job.session, stage), key=())
+        verdict = Verdict({partition: found[partition].digest for partition in _published(job, attempt)})
+        finding = publish(job, claim, job.attempt, heartbeat, [], staged, verdict)
+        record(job, claim, job.attempt, finding)
+    return finding
+
+
+def _with_new_columns(job: Job, before: DataFrame) -> DataFrame:
+    """Fill columns that the table has gained since with null."""
+    now = job.store.read(job.session, job.step.writes, None).schema
+    missing = {field.name: F.lit(None).cast(field.dataType) for field in now.fields if field.name not in before.columns}
+    return before.withColumns(missing) if missing else before
+
+
+def _result(job: Job, attempt: AttemptInfo, status: str, rows: int) -> UndoResult:
+    return UndoResult(job.step.name, job.step.writes.name, str(job.target.scope), attempt.base_version, status, rows)

@@ -1,0 +1,1 @@
+"""The Spark of a run: session, jars, job groups, metrics, interrupts."""

@@ -1,0 +1,78 @@
+"""What an attempt cost, from Spark's own metrics: the jobs of its group and no others."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+
+from twice.content.java import items_of
+from twice.engine.spark.session import is_stopped
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+    from twice.engine.attempt.job import Job
+    from twice.engine.attempt.outputs import Finding
+
+# Spark writes its books a moment after the fact.
+_PATIENCE = 500
+
+
+def priced(job: Job, finding: Finding) -> Finding:
+    """Add to a finding what it took to make it."""
+    cost = measured(job)
+    return replace(finding, details={**finding.details, "cost": cost}) if cost else finding
+
+
+def measured(job: Job) -> dict[str, float]:
+    """Sum what the attempt's Spark jobs used so far; empty, if it started none or Spark cannot say."""
+    if is_stopped(job.session):
+        return {}
+    with contextlib.suppress(Py4JError, OSError):
+        return sum_metrics(job.session.sparkContext, job.group)
+    return {}
+
+
+def started(job: Job) -> int:
+    """Count the Spark jobs that were started in the job's group."""
+    context = job.session.sparkContext
+    with contextlib.suppress(Py4JError):
+        context._jsc.sc().listenerBus().waitUntilEmpty(_PATIENCE)
+    return len(context.statusTracker().getJobIdsForGroup(job.group))
+
+
+def sum_metrics(context: SparkContext, group: str) -> dict[str, float]:
+    """Add up what Spark measured for the stages of a job group."""
+    spark = context._jsc.sc()
+    with contextlib.suppress(Py4JError):
+        spark.listenerBus().waitUntilEmpty(_PATIENCE)
+    store = spark.statusStore()
+    stages: dict[int, Any] = {}
+    for number in context.statusTracker().getJobIdsForGroup(group):
+        with contextlib.suppress(Py4JError):  # long ago: forgotten
+            for stage in items_of(store.job(number).stageIds()):
+                stages.setdefault(stage, None)
+    if not stages:
+        return {}
+    total = dict.fromkeys(("executor_seconds", "cpu_seconds", "bytes_read", "bytes_written", "bytes_shuffled"), 0.0)
+    gateway = context._gateway
+    assert gateway is not None  # noqa: S101 - a context that is up has one
+    every, none = gateway.jvm.java.util.ArrayList(), gateway.new_array(gateway.jvm.double, 0)
+    for stage in stages:
+        for used in _attempts(store, stage, every, none):
+            total["executor_seconds"] += used.executorRunTime() / 1e3
+            total["cpu_seconds"] += used.executorCpuTime() / 1e9
+            total["bytes_read"] += used.inputBytes()
+            total["bytes_written"] += used.outputBytes()
+            total["bytes_shuffled"] += used.shuffleWriteBytes()
+    return {name: round(value, 3) for name, value in total.items()}
+
+
+def _attempts(store: Any, stage: int, every: Any, none: Any) -> list[Any]:
+    """Return every attempt of a stage; what a lost executor computed was paid for, too."""
+    with contextlib.suppress(Py4JError):  # skipped: its rows were there already
+        return list(items_of(store.stageData(stage, False, every, False, none)))
+    return []

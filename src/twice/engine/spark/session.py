@@ -1,0 +1,223 @@
+"""Starting Spark as a profile says."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.sax.saxutils import quoteattr
+
+from twice.engine.spark import jars
+from twice.engine.stores import spark_settings
+from twice.errors import ConfigError, EnvironmentProblem
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from twice.config import Config
+
+_JAVA = 17
+_LOG = Path(__file__).with_name("log4j2.properties")
+_DEFAULTS = {
+    "spark.master": "local[*]",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # A retried map stage whose rows came in another order must not mix with the first try's rows.
+    "spark.sql.shuffle.orderIndependentChecksum.enabled": "true",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "true",
+    "spark.log.level": "ERROR",
+}
+
+
+def settings(config: Config) -> dict[str, str]:
+    """Return the whole Spark configuration of a profile."""
+    import pyspark
+
+    master = config.spark.get("spark.master", _DEFAULTS["spark.master"])
+    packages = config.packages
+    if packages is None:
+        packages = jars.default_packages(pyspark.__version__, config.stores.values())
+    found = {**_DEFAULTS, **jars.settings(packages)}
+    if master.startswith("local"):
+        found["spark.driver.bindAddress"] = "127.0.0.1"
+        found["spark.driver.host"] = "127.0.0.1"
+        found["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
+        # Spark's own log begins before its level can be set from Python.
+        found["spark.driver.extraJavaOptions"] = f'"-Dlog4j2.configurationFile={_LOG}"'
+    found |= spark_settings(config.stores.values(), config.root)
+    if config.pools:
+        found |= {"spark.scheduler.mode": "FAIR", "spark.scheduler.allocation.file": pools_file(config).as_uri()}
+    if _submitted() and "spark.master" not in config.spark:
+        del found["spark.master"]  # spark-submit has said where to run
+    return found | dict(config.spark)
+
+
+def pools_file(config: Config) -> Path:
+    """Write the pools as Spark reads them; equal pools share a file, and it is written as a whole."""
+    lines = [
+        f"<pool name={quoteattr(pool.name)}><schedulingMode>FAIR</schedulingMode><weight>{pool.weight}</weight>"
+        f"<minShare>{pool.min_share}</minShare></pool>"
+        for pool in config.pools.values()
+    ]
+    text = "\n".join(['<?xml version="1.0"?>', "<allocations>", *lines, "</allocations>", ""])
+    name = hashlib.sha256(text.encode()).hexdigest()[:16]
+    folder = Path(tempfile.gettempdir()) / f"twice-pools-{os.getuid()}"
+    try:
+        folder = _private(folder)
+        file = folder / f"{name}.xml"
+        partial = folder / f".{name}.{os.getpid()}"
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(file)
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"the pools cannot be written to {folder}: {error.strerror}",
+            unchanged="nothing was run",
+            next_step="free some space there, or set TMPDIR to another directory",
+        ) from None
+    return file
+
+
+def _private(folder: Path) -> Path:
+    """Return a folder that only this user can write to: the one of that name, or a new one if another user made it."""
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()  # not stat: a link of another user leads to wherever that user likes
+    if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022:
+        return folder
+    made = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=folder.parent))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
+
+
+def _submitted() -> bool:
+    """Return whether spark-submit started this process, and Spark with it."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def check(config: Config) -> None:
+    """Refuse to start where it could not end well, before anything is opened or written."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise EnvironmentProblem(
+            "PySpark is not installed", next_step="pip install 'twice[spark]', or run where Spark is"
+        ) from None
+    if not _submitted():
+        check_ledger(config, config.spark.get("spark.master", _DEFAULTS["spark.master"]))
+        if SparkSession.getActiveSession() is None:
+            require_java()
+
+
+def check_ledger(config: Config, master: str) -> None:
+    """Refuse a ledger on one machine's disk for a Spark that runs on many."""
+    if not master.startswith("local") and config.ledger.startswith("sqlite"):
+        raise ConfigError(
+            f"profile {config.profile} runs on {master}, but its ledger is a file on one machine",
+            unchanged="nothing was run",
+            next_step='use a ledger that a cluster can share, url = "postgresql://…", or a local master; '
+            "`twice ledger export` and `import` move what the file holds",
+        )
+
+
+def start(config: Config) -> SparkSession:
+    """Start Spark, or join the application that is already running in this process."""
+    check(config)
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    wanted = settings(config)
+    if wanted.get("spark.master", "").startswith("local"):
+        # On one machine the workers are this very Python, with the packages that it has.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("twice")
+    for name, value in wanted.items():
+        builder = builder.config(name, value)
+    try:
+        session = builder.getOrCreate()
+    except (PySparkException, RuntimeError) as error:
+        absent = (
+            jars.missing(tuple(wanted.get("spark.jars.packages", "").split(",")))
+            if "spark.jars.packages" in wanted
+            else []
+        )
+        hint = f"; these jars could not be fetched: {', '.join(absent)}" if absent else ""
+        raise EnvironmentProblem(
+            f"Spark did not start: {str(error).splitlines()[0]}{hint}",
+            unchanged="nothing was run",
+            next_step="twice doctor",
+        ) from error
+    session.sparkContext.setLogLevel(wanted["spark.log.level"])
+    _quiet_pyspark()
+    return session
+
+
+def _quiet_pyspark() -> None:
+    """Keep PySpark from printing every error, and the values of rows that it quotes, beside raising it."""
+    try:
+        from pyspark.logger import PySparkLogger
+    except ImportError:  # before PySpark 4 there was no such log
+        return
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel("CRITICAL")
+
+
+def is_stopped(session: SparkSession) -> bool:
+    """Return whether the session's Spark was stopped: PySpark then forgets its handle into the JVM."""
+    return session.sparkContext._jsc is None
+
+
+def activate(session: SparkSession) -> None:
+    """Give a thread that has no active session this one: Spark finds catalogs by the active one's settings."""
+    assert session._jvm is not None  # noqa: S101 - a classic session has one
+    sessions = session._jvm.org.apache.spark.sql.SparkSession
+    if sessions.getActiveSession().isEmpty():
+        sessions.setActiveSession(session._jsparkSession)
+
+
+def fresh(spark: SparkSession, zone: str) -> SparkSession:
+    """Open a session whose views and settings no other step sees, in a pipeline's time; any thread may ask for one."""
+    activate(spark)
+    found = spark.newSession()
+    found.conf.set("spark.sql.session.timeZone", zone)
+    return found
+
+
+def java_version() -> tuple[str, int] | None:
+    """Return the path and major version of the Java that Spark would use; None without one."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if not java or not Path(java).exists():
+        return None
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', said.stderr + said.stdout)
+    if not match:
+        return None
+    major = int(match[2]) if match[1] == "1" and match[2] else int(match[1])
+    return java, major
+
+
+def require_java() -> None:
+    """Refuse to start without Java 17 or newer, and say what to install."""
+    found = java_version()
+    if found is None:
+        raise EnvironmentProblem(
+            f"Spark needs Java {_JAVA} or newer, and there is none on this machine",
+            unchanged="nothing was run",
+            next_step="apt-get install openjdk-17-jre-headless (or brew install openjdk@17), or set JAVA_HOME",
+        )
+    if found[1] < _JAVA:
+        raise EnvironmentProblem(
+            f"Spark needs Java {_JAVA} or newer; {found[0]} is Java {found[1]}",
+            unchanged="nothing was run",
+            next_step="install a newer Java, or point JAVA_HOME to it",
+        )
