@@ -29,10 +29,10 @@ from pyspark.sql import functions as F
 
 from twice import Day, Overwrite, Pipeline, Table, Window, gates, key_of
 from twice import config as configuration
-from twice.api import workshop
+from twice.api import runtime
 from twice.backfills.api import Project
 from twice.backfills.request import Request
-from twice.engine.run import Workshop
+from twice.engine.run import Runtime
 
 START = date(2025, 1, 1)
 # Rounds until Java has compiled most of what all sides run often.
@@ -88,7 +88,7 @@ def summary_of(facts: DataFrame) -> DataFrame:
     )
 
 
-def by_twice(shared: Workshop, raw: str, space: str, days: int) -> tuple[Project, Request]:
+def by_twice(shared: Runtime, raw: str, space: str, days: int) -> tuple[Project, Request]:
     """Build the pipeline and the request of a backfill of all days."""
     source = Table(raw, partition=Day("order_date"))
     facts = Table(
@@ -126,7 +126,7 @@ def _overwrite(spark: SparkSession, name: str, rows: DataFrame, mine: object) ->
 
 
 def measure(
-    shared: Workshop, name: str, days: int, orders: int, sizes: list[int], rounds: int, *, loop: bool
+    shared: Runtime, name: str, days: int, orders: int, sizes: list[int], rounds: int, *, loop: bool
 ) -> tuple[dict[str, float], float]:
     """Time all sides, interleaved; return the median seconds of each, and of the backfill with everything fresh."""
     spark, raw = shared.spark, f"lake.raw.{name}"
@@ -181,7 +181,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "twice.toml"
         file.write_text(TOML)
-        with workshop(configuration.load(file)) as shared:
+        with runtime(configuration.load(file)) as shared:
             for name, days, orders in (
                 ("wide", options.wide_days, options.wide_orders),
                 ("narrow", options.narrow_days, options.narrow_days * options.narrow_orders),

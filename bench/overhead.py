@@ -29,9 +29,9 @@ from examples.shop import pipeline as shop
 from examples.shop.generator import LATEST_ARRIVAL_DAYS, orders_feed
 from twice import Day, Overwrite, Pipeline, Table, days, gates
 from twice import config as configuration
-from twice.api import workshop
+from twice.api import runtime
 from twice.engine.plan import plan
-from twice.engine.run import Workshop, execute
+from twice.engine.run import Runtime, execute
 
 START = date(2026, 1, 1)
 RAW = "lake.raw.orders"
@@ -59,7 +59,7 @@ def land(spark: SparkSession, count: int, orders: int) -> None:
         feed.writeTo(RAW).append()
 
 
-def by_twice(shared: Workshop, round_: str, count: int) -> None:
+def by_twice(shared: Runtime, round_: str, count: int) -> None:
     """Run the two steps as one pipeline run."""
     raw = Table(RAW, partition=Day("ingestion_date"), event_time="ordered_at")
     facts = Table(
@@ -136,7 +136,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "twice.toml"
         file.write_text(TOML)
-        with workshop(configuration.load(file)) as shared:
+        with runtime(configuration.load(file)) as shared:
             spark = shared.spark
             print(f"landing {options.orders:,} orders in {options.days} days …", file=sys.stderr)
             land(spark, options.days, options.orders)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from twice import Pipeline
-    from twice.engine.run import RunResult, Workshop
+    from twice.engine.run import RunResult, Runtime
     from twice.ledger import Ledger
     from twice.model.steps import Step
 
@@ -194,11 +194,11 @@ class Bench:
         for space in ("raw", "core"):
             self.spark.sql(f"create namespace if not exists lake.{space}")
 
-    def measure(self, name: str, task: Callable[[Workshop], object]) -> None:
+    def measure(self, name: str, task: Callable[[Runtime], object]) -> None:
         """Time a task with stores that have not seen anything yet; the better time counts, and the larger memory."""
-        from twice.api import workshop
+        from twice.api import runtime
 
-        with workshop(self.config, spark=self.spark) as shared:
+        with runtime(self.config, spark=self.spark) as shared:
             before = _memory("VmRSS")
             with suppress(OSError):
                 Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
@@ -214,7 +214,7 @@ class Bench:
         """Say what happens, beside the result."""
         print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
-    def run(self, shared: Workshop, name: str, day: date, *, skip_fresh: bool = False) -> RunResult:
+    def run(self, shared: Runtime, name: str, day: date, *, skip_fresh: bool = False) -> RunResult:
         """Run a pipeline for one day."""
         from twice.engine.plan import plan
         from twice.engine.run import execute
@@ -259,7 +259,7 @@ def plans(bench: Bench, partitions: int) -> None:
     """Plan a backfill of a table of many partitions, whose files are the recorded ones."""
     from scale_jobs import scale  # type: ignore[import-not-found]
 
-    from twice.api import workshop
+    from twice.api import runtime
     from twice.backfills.api import Project
     from twice.backfills.request import Request
     from twice.engine.status.table_state import Live
@@ -273,11 +273,11 @@ def plans(bench: Bench, partitions: int) -> None:
     bench.link("lake.raw.events", [[(START + n * HOUR).isoformat()] for n in range(1, partitions)])
     window = Window(START, START + partitions * HOUR)
     request = Request("scale", window, only=("all",), refetch=True)
-    with workshop(bench.config, spark=bench.spark) as shared:
+    with runtime(bench.config, spark=bench.spark) as shared:
         target = Target.of(scale.steps["land"].writes, Scope(window), scale.zone)
         record(shared.ledger, scale.steps["land"], list(Live(shared).outputs(target).values()))
 
-    def plan(shared: Workshop) -> None:
+    def plan(shared: Runtime) -> None:
         made = Project(shared, scale).planner(request).plan()
         counts = [(step.counts, sum(len(stage.target.partitions) for stage in step.stages)) for step in made.steps]
         if counts != [({"done": partitions}, partitions), ({"missing": partitions}, partitions)]:
@@ -291,7 +291,7 @@ def files(bench: Bench, count: int) -> None:
     """Find a scope of many files fresh, and replace it by another one."""
     from scale_jobs import lake
 
-    from twice.api import workshop
+    from twice.api import runtime
     from twice.engine.status.table_state import Live
     from twice.model.scopes import Scope
     from twice.model.targets import Target
@@ -300,8 +300,8 @@ def files(bench: Bench, count: int) -> None:
     table = lake.steps["tenants"].writes
     target = Target.of(table, Scope(lake.grain.unit(day.isoformat(), lake.zone)), lake.zone)
 
-    def ends(status: str, *, skip_fresh: bool) -> Callable[[Workshop], None]:
-        def run(shared: Workshop) -> None:
+    def ends(status: str, *, skip_fresh: bool) -> Callable[[Runtime], None]:
+        def run(shared: Runtime) -> None:
             statuses = [step.status for step in bench.run(shared, "lake", day, skip_fresh=skip_fresh).steps]
             if statuses != [status]:
                 raise SystemExit(f"the run ended as {statuses}")
@@ -310,7 +310,7 @@ def files(bench: Bench, count: int) -> None:
 
     for _ in range(2):
         bench.land(day, few)
-        with workshop(bench.config, spark=bench.spark) as shared:
+        with runtime(bench.config, spark=bench.spark) as shared:
             bench.run(shared, "lake", day)
             bench.note(f"linking {count:,} files …")
             bench.link("lake.core.tenants", [[day.isoformat(), f"u{n:06}"] for n in range(few, count)])
@@ -331,7 +331,7 @@ def tenants(bench: Bench, count: int) -> None:
     for number, day in enumerate(days):
         bench.land(day, count if number else 10)
 
-        def write(shared: Workshop, day: date = day, count: int = count if number else 10) -> None:
+        def write(shared: Runtime, day: date = day, count: int = count if number else 10) -> None:
             rows = [step.rows for step in bench.run(shared, "serving", day).steps]
             if rows != [count]:
                 raise SystemExit(f"the run wrote {rows} rows")
@@ -339,9 +339,9 @@ def tenants(bench: Bench, count: int) -> None:
         if number:
             bench.measure("tenants_100k_s", write)
         else:  # creates the table
-            from twice.api import workshop
+            from twice.api import runtime
 
-            with workshop(bench.config, spark=bench.spark) as shared:
+            with runtime(bench.config, spark=bench.spark) as shared:
                 write(shared)
 
 

@@ -27,8 +27,8 @@ from pyspark.sql import functions as F
 
 from twice import Day, InsertOnly, Pipeline, Table, hours
 from twice import config as configuration
-from twice.api import workshop
-from twice.engine.run import Workshop
+from twice.api import runtime
+from twice.engine.run import Runtime
 from twice.model.streams import Dedup
 from twice.streams import Process, Windowed, Write
 from twice.streams.control import Request, run_stream
@@ -92,12 +92,12 @@ def pipeline_of(source: Table, name: str, dedup: Dedup) -> Pipeline:
     return pipeline
 
 
-def by_twice(shop: Workshop, checkpoints: str, source: Table, name: str, dedup: Dedup) -> None:
+def by_twice(shop: Runtime, checkpoints: str, source: Table, name: str, dedup: Dedup) -> None:
     pipeline = pipeline_of(source, name, dedup)
     run_stream(shop, pipeline, pipeline.find_stream(None), checkpoints, Request(available_now=True))
 
 
-def by_hand(shop: Workshop, folder: Path, name: str, checkpoints: str) -> None:
+def by_hand(shop: Runtime, folder: Path, name: str, checkpoints: str) -> None:
     session = shop.spark.newSession()
     session.sql(f"create table lake.bench.{name} ({SCHEMA}) using iceberg partitioned by (d)")
     rows = session.readStream.schema(SCHEMA).option("maxFilesPerTrigger", "1").parquet(str(folder))
@@ -111,7 +111,7 @@ def timed(work: Callable[[], None]) -> float:
     return time.perf_counter() - started
 
 
-def throughput(shop: Workshop, root: Path, checkpoints: str, asked: argparse.Namespace) -> dict[str, float]:
+def throughput(shop: Runtime, root: Path, checkpoints: str, asked: argparse.Namespace) -> dict[str, float]:
     """Compare each level with plain Spark; the worst share over the repeats."""
     found: dict[str, list[float]] = {level: [] for level in LEVELS}
     size = asked.events // asked.batches
@@ -133,7 +133,7 @@ def throughput(shop: Workshop, root: Path, checkpoints: str, asked: argparse.Nam
     return {level: round(min(shares), 2) for level, shares in found.items()}
 
 
-def state_growth(shop: Workshop, root: Path, checkpoints: str) -> float:
+def state_growth(shop: Runtime, root: Path, checkpoints: str) -> float:
     """Run 100 batches an hour apart in windowed mode; compare the state of the last ones with that of early ones."""
     land(shop.spark, root / "landing" / "web" / "long", 100, 200, 0, apart=1.0)
     source = Table("landing.web.long", schema=SCHEMA)
@@ -146,7 +146,7 @@ def state_growth(shop: Workshop, root: Path, checkpoints: str) -> float:
     return round(last / early, 2)
 
 
-def warm_up(shop: Workshop, root: Path, checkpoints: str) -> None:
+def warm_up(shop: Runtime, root: Path, checkpoints: str) -> None:
     folder = root / "landing" / "web" / "warm"
     land(shop.spark, folder, 3, 20_000, 10)
     by_hand(shop, folder, "warm_plain", checkpoints)
@@ -164,7 +164,7 @@ def main() -> None:
         root = Path(folder)
         (root / "twice.toml").write_text(TOML)
         config = configuration.load(root / "twice.toml")
-        with workshop(config) as shop:
+        with runtime(config) as shop:
             shop.spark.sql("create namespace if not exists lake.bench")
             # Both sides once, unmeasured: Spark compiles and loads classes.
             warm_up(shop, root, config.checkpoints)

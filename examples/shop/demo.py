@@ -31,7 +31,7 @@ from examples.shop import pipeline
 from examples.unsafe import append
 from twice import config as configuration
 from twice import run
-from twice.api import workshop
+from twice.api import runtime
 from twice.engine.spark import session
 from twice.ledger import open_ledger
 from twice.verify.running import Request, verify
@@ -192,7 +192,7 @@ class Demo:
         unit = self.shop.grain.unit(SATURDAY, self.shop.zone)
         with (
             self.out.status("checking …"),
-            workshop(self.config, spark=self.spark) as production,
+            runtime(self.config, spark=self.spark) as production,
             Sandbox.open(self.config, self.spark) as sandbox,
         ):
             report = verify(production, sandbox, self.shop, Request(unit, steps=["orders"], quick=True, sample=2000))

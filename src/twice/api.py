@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from twice.backfills.notes import Note
     from twice.backfills.summary import BackfillResult
     from twice.engine.operations.undo import UndoResult
-    from twice.engine.run import RunResult, Workshop
+    from twice.engine.run import RunResult, Runtime
     from twice.engine.status import Status
     from twice.ledger import Ledger, RunInfo
     from twice.model.pipelines import Pipeline
@@ -67,7 +67,7 @@ def run(
     window = asked_window(pipeline, unit, from_, to)
     stages = plan(pipeline, window, dimensions=dimensions, steps=steps)
     accepted = accepted_gates(stages, accept, because)
-    with workshop(load_config(config), spark=spark, ledger=ledger, listener=listener) as shop:
+    with runtime(load_config(config), spark=spark, ledger=ledger, listener=listener) as shop:
         from twice.engine.run import execute
 
         result = execute(
@@ -139,7 +139,7 @@ def backfill(
         effects=effects,
     )
     check(pipeline, request, ledger or find_ledger(found.ledger))
-    with workshop(found, spark=spark, ledger=ledger, listener=listener) as shop:
+    with runtime(found, spark=spark, ledger=ledger, listener=listener) as shop:
         from twice.backfills.api import Project, silent
 
         result = Project(shop, pipeline, progress or silent).start(request)
@@ -179,8 +179,8 @@ def status(
         bounds(each, from_, to)
     if not live:
         return collect(ledger or find_ledger(found.ledger), pipelines, from_, to, only_stale=only_stale)
-    with workshop(found, spark=spark, ledger=ledger) as shop:
-        return collect(shop.ledger, pipelines, from_, to, only_stale=only_stale, workshop=shop)
+    with runtime(found, spark=spark, ledger=ledger) as shop:
+        return collect(shop.ledger, pipelines, from_, to, only_stale=only_stale, runtime=shop)
 
 
 def undo(
@@ -205,7 +205,7 @@ def undo(
     found = load_config(config)
     asked = run if isinstance(run, str) else run.run
     info, pipelines = run_to_undo(found, ledger or find_ledger(found.ledger), asked, pipeline)
-    with workshop(found, spark=spark, ledger=ledger) as shop:
+    with runtime(found, spark=spark, ledger=ledger) as shop:
         from twice.engine.operations.undo import undo as put_back
 
         return put_back(shop, pipelines, info.id, steps=_names(steps), tables=_names(tables), dry_run=dry_run)
@@ -247,7 +247,7 @@ def preview(
         known = ledger or find_ledger(found.ledger) or opened(f"sqlite:///{folder}/ledger.db")
         from twice.engine.spark import session
 
-        with workshop(found, spark=spark or session.start(found), ledger=known) as shop:
+        with runtime(found, spark=spark or session.start(found), ledger=known) as shop:
             from twice.engine.previewing import preview as computed
             from twice.engine.run import job_of
 
@@ -287,7 +287,7 @@ def run_stream(
     stopped by `stop` raises `Interrupted`.
     """
     found = load_config(config)
-    with workshop(found, spark=spark, ledger=ledger) as shop:
+    with runtime(found, spark=spark, ledger=ledger) as shop:
         from twice.streams.control import Request
         from twice.streams.control import run_stream as run_until_stopped
 
@@ -296,13 +296,13 @@ def run_stream(
 
 
 @contextmanager
-def workshop(
+def runtime(
     config: Config,
     *,
     spark: SparkSession | None = None,
     ledger: Ledger | None = None,
     listener: Listener = ignore,
-) -> Iterator[Workshop]:
+) -> Iterator[Runtime]:
     """Open what runs share; Spark is stopped at the end only if it was started here."""
     from twice.engine.spark import session
 
@@ -312,7 +312,7 @@ def workshop(
     from pyspark.sql import SparkSession
 
     from twice.effects.paying import pay
-    from twice.engine.run import Workshop
+    from twice.engine.run import Runtime
     from twice.engine.stores import Stores
 
     theirs = ledger
@@ -322,7 +322,7 @@ def workshop(
     if theirs is None:
         session.check_ledger(config, spark.sparkContext.master or "")
     try:
-        yield Workshop(spark, Stores(config), ledger, config.lease, listener, pay)
+        yield Runtime(spark, Stores(config), ledger, config.lease, listener, pay)
     finally:
         if mine:
             with suppress(Py4JError, OSError):  # a signal to the whole group ends Spark before us

@@ -81,7 +81,7 @@ def child(order: BackfillOrder) -> None:
         if order.fail_point:
             os.environ["TWICE_FAILPOINT"] = order.fail_point
         if order.swap:
-            ShadowOf(shop.workshop, shop.pipeline, lab.ledger.backfill(order.backfill)).swap()
+            ShadowOf(shop.runtime, shop.pipeline, lab.ledger.backfill(order.backfill)).swap()
             os._exit(0)
         if order.backfill:
             summary = shop.project().go_on(lab.ledger.backfill(order.backfill))

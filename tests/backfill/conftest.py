@@ -45,7 +45,7 @@ class Shop:
     heard: Callable[[object], None] | None = None
 
     def __post_init__(self) -> None:
-        self.workshop = self.lab.workshop
+        self.runtime = self.lab.runtime
         self.raw = Table(self.lab.name("raw"), partition=Day("d"))
         self.facts = Table(self.lab.name(f"{self.prefix}facts"), partition=Day("d"), key=["id"], write=Overwrite())
         self.sums = Table(
@@ -103,7 +103,7 @@ class Shop:
         return pipeline
 
     def project(self, pipeline: Pipeline | None = None) -> Project:
-        return Project(self.workshop, pipeline or self.pipeline, self.hear, "twice backfill shop")
+        return Project(self.runtime, pipeline or self.pipeline, self.hear, "twice backfill shop")
 
     def hear(self, note) -> None:
         self.notes.append(note)

@@ -200,7 +200,7 @@ def test_s29_production_does_not_wait_for_a_backfill_in_a_pool_of_the_same_spark
     spread = Table(lab.name("spread"), partition=Day("d"), key=["id"], write=Overwrite())
     slow.step(reads={"raw": shop.raw}, writes=spread, name="spread")(sleepy)
     production = Shop(lab, "daily_")
-    project = Project(shop.workshop, slow)
+    project = Project(shop.runtime, slow)
     work = Thread(lambda: project.start(Request("slow", january(1, 2), chunk=1, parallel=1, pool="slow")))
     tracker = lab.spark.sparkContext.statusTracker()
 
@@ -228,7 +228,7 @@ def test_s29_a_source_is_called_no_more_often_than_declared_and_landed_data_is_r
             calls.append(time.monotonic())
             yield {"id": page, "d": window.start.date()}
 
-    project = Project(lab.workshop, shop)
+    project = Project(lab.runtime, shop)
     assert project.start(Request("shop", january(1, 6), parallel=3)).status == "done"
     assert len(calls) == 10
     # Never more than four calls in any second, whichever chunk made them
@@ -282,7 +282,7 @@ def test_a_cancel_ends_the_running_spark_jobs_and_leaves_nothing_behind(lab):
 def test_resume_with_other_code_is_refused_until_one_says_what_is_meant(lab):
     shop = Shop(lab)
     shop.land(4)
-    project = Project(shop.workshop, shop.pipeline, interrupting(lab, 2))
+    project = Project(shop.runtime, shop.pipeline, interrupting(lab, 2))
     first = project.start(shop.request(1, 5, steps=("facts",), chunk=1, parallel=1))
     assert (first.status, first.exit_code, first.tallies[0].done) == ("interrupted", 130, 2)
     assert first.next_step == f"twice backfill resume {first.backfill}"
@@ -302,7 +302,7 @@ def test_resume_with_other_code_is_refused_until_one_says_what_is_meant(lab):
 def test_new_code_is_proven_anew_and_makes_what_is_left(lab):
     shop = Shop(lab)
     shop.land(6)
-    project = Project(shop.workshop, shop.pipeline, interrupting(lab, 1))
+    project = Project(shop.runtime, shop.pipeline, interrupting(lab, 1))
     first = project.start(shop.request(1, 7, steps=("facts",), chunk=2, parallel=1))
     assert (first.status, first.tallies[0].done) == ("interrupted", 2)
     # When the step is no longer separable
@@ -369,11 +369,11 @@ def test_a_merged_table_is_made_in_one_go_and_equals_the_loop(lab):
     loop, once = build("loop_"), build("once_")
     for number in range(1, 7):
         lab.run(loop, day(number))
-    summary = Project(lab.workshop, once).start(Request("shop", january(1, 7)))
+    summary = Project(lab.runtime, once).start(Request("shop", january(1, 7)))
     assert (summary.status, len(lab.ledger.chunks(summary.backfill))) == ("done", 1)
     rows = [
         [{k: v for k, v in row.items() if not k.startswith("_twice")} for row in lab.rows(f"{prefix}people")]
         for prefix in ("loop_", "once_")
     ]
     assert rows[0] == rows[1]
-    assert Project(lab.workshop, once).start(Request("shop", january(1, 7))).status == "nothing to do"
+    assert Project(lab.runtime, once).start(Request("shop", january(1, 7))).status == "nothing to do"

@@ -9,7 +9,7 @@ import pytest
 
 from tests.backfill.conftest import january
 from twice.backfills.presence import beginning
-from twice.engine.run import Workshop
+from twice.engine.run import Runtime
 from twice.errors import Interrupted
 from twice.ledger import open_ledger
 from twice.model.scopes import Scope
@@ -18,31 +18,31 @@ LEASE = timedelta(seconds=1)
 
 
 @pytest.fixture
-def workshop(tmp_path):
-    """A workshop without Spark: nothing here needs a table."""
-    return Workshop(None, None, open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}"), lease=LEASE)
+def runtime(tmp_path):
+    """A runtime without Spark: nothing here needs a table."""
+    return Runtime(None, None, open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}"), lease=LEASE)
 
 
 @pytest.fixture
-def backfill(workshop):
+def backfill(runtime):
     how = {"request": {"shadow": True}, "code": {}, "parallel": 1, "ttl": LEASE}
-    return workshop.ledger.start_backfill("shop", Scope(january(1, 4)), ["lake.core.facts@x"], **how)
+    return runtime.ledger.start_backfill("shop", Scope(january(1, 4)), ["lake.core.facts@x"], **how)
 
 
-def test_a_backfill_whose_shadows_take_long_to_begin_is_not_lost(workshop, backfill):
-    with beginning(workshop, backfill):
+def test_a_backfill_whose_shadows_take_long_to_begin_is_not_lost(runtime, backfill):
+    with beginning(runtime, backfill):
         time.sleep(2.5)
-        assert workshop.ledger.backfill(backfill).status == "running"
+        assert runtime.ledger.backfill(backfill).status == "running"
 
 
-def test_ctrl_c_while_shadows_begin_says_what_to_do_next(workshop, backfill):
-    with pytest.raises(Interrupted) as stopped, beginning(workshop, backfill):
+def test_ctrl_c_while_shadows_begin_says_what_to_do_next(runtime, backfill):
+    with pytest.raises(Interrupted) as stopped, beginning(runtime, backfill):
         raise KeyboardInterrupt
     assert stopped.value.next_step == f"twice backfill resume {backfill}"
-    assert workshop.ledger.backfill(backfill).status == "interrupted"
+    assert runtime.ledger.backfill(backfill).status == "interrupted"
 
 
-def test_what_fails_while_shadows_begin_leaves_nobody_at_work(workshop, backfill):
-    with pytest.raises(OSError, match="disk"), beginning(workshop, backfill):
+def test_what_fails_while_shadows_begin_leaves_nobody_at_work(runtime, backfill):
+    with pytest.raises(OSError, match="disk"), beginning(runtime, backfill):
         raise OSError("disk")
-    assert workshop.ledger.backfill(backfill).workers == ()
+    assert runtime.ledger.backfill(backfill).workers == ()

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 
 
 def shadow_of(shop: Shop, backfill: str, pipeline: Pipeline | None = None) -> ShadowOf:
-    return ShadowOf(shop.workshop, pipeline or shop.pipeline, shop.lab.ledger.backfill(backfill))
+    return ShadowOf(shop.runtime, pipeline or shop.pipeline, shop.lab.ledger.backfill(backfill))
 
 
 def totals(shop: Shop) -> tuple[int, int]:
@@ -154,7 +154,7 @@ def test_an_unfinished_shadow_is_not_swapped_and_can_be_completed(shop):
     with pytest.raises(UsageError, match="is not finished: it is partly"):
         shadow_of(shop, summary.backfill).swap()
     with pytest.raises(UsageError, match="has ended"):
-        shop.lab.ledger.join_backfill(summary.backfill, ttl=shop.workshop.lease)
+        shop.lab.ledger.join_backfill(summary.backfill, ttl=shop.runtime.lease)
 
     new = shop.build(fixed=[3])
     info = shop.lab.ledger.backfill(summary.backfill)
@@ -239,7 +239,7 @@ def test_a_swap_is_done_though_a_run_holds_another_day_and_what_it_cannot_clean_
     first, second = (shop.backfill(1, 3, new, shadow=True).backfill for _ in range(2))
     ledger, name, told = shop.lab.ledger, shop.facts.name, []
     nightly = Target.of(shop.facts, shop.request(4, 5).scope, new.zone).scope
-    claim = ledger.claim(name, [nightly], ttl=shop.workshop.lease, floor=100)
+    claim = ledger.claim(name, [nightly], ttl=shop.runtime.lease, floor=100)
 
     shadow_of(shop, first, new).swap(tell=told.append)
     assert shadow_of(shop, first, new).is_removed

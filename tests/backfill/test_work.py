@@ -56,7 +56,7 @@ class WorkedChunks:
         )
         self.ledger.lay_out(self.backfill, 1, "facts", [NewChunk(Scope(january(1, 9)), 8)], {"step": "facts"})
 
-    def _compute(self, _workshop, _pipeline, stage, _run, *, vouch, solo, **_how):
+    def _compute(self, _runtime, _pipeline, stage, _run, *, vouch, solo, **_how):
         self.ran.append(str(stage.scope))
         self.meanwhile(vouch if solo else None)
         if self.sick is not None and stage.scope.window.covers(self.sick):

@@ -94,7 +94,7 @@ def test_what_differs_is_shown_below_the_table(lab, capsys):
 
     run = lab.run(pipeline, "2026-04-25").run
     times.now = 7
-    print_report(replay(lab.workshop, plan_replay(lab.ledger, [pipeline], run), rows=1))
+    print_report(replay(lab.runtime, plan_replay(lab.ledger, [pipeline], run), rows=1))
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].split() == ["copied", lab.name("t"), "2026-04-25/2026-04-26", "differs", "2", "2"]
     assert lines[3:] == [

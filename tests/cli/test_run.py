@@ -59,14 +59,14 @@ class FakeRuns:
         self.calls, self.ends = [], list(ends)
         self.ledger = open_ledger(f"sqlite:///{project.folder}/hook.db")
         monkeypatch.setattr("twice.engine.run.execute", self.execute)
-        monkeypatch.setattr("twice.cli.settings.Settings.workshop", self.open)
+        monkeypatch.setattr("twice.cli.settings.Settings.runtime", self.open)
 
     def open(self, _settings, listener=None):
         from contextlib import nullcontext
 
         return nullcontext(self)
 
-    def execute(self, _workshop, pipeline, stages, **how):
+    def execute(self, _runtime, pipeline, stages, **how):
         self.calls.append(how)
         scope = stages[0].scope
         run = self.ledger.start_run(pipeline.name, scope, command=how["command"], tags=how["tags"])

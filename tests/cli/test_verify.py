@@ -155,7 +155,7 @@ class Verified:
 
     def call(self, order, *, as_json=False):
         self.capsys.readouterr()
-        code = verify_all(order, as_json=as_json, workshop=self.lab.workshop)
+        code = verify_all(order, as_json=as_json, runtime=self.lab.runtime)
         said = self.capsys.readouterr()
         return code, said.out, said.err
 

@@ -43,7 +43,7 @@ def request_of(pipeline, *days: str) -> Request:
 def test_a_loop_runs_until_it_fails_and_status_sees_what_was_changed_by_hand(lab, capsys):
     pipeline = numbers(lab)
     request = request_of(pipeline, "2026-04-25", "2026-04-26", "2026-04-27", "2026-04-28")
-    code = execute_all(request, as_json=True, workshop=lab.workshop)
+    code = execute_all(request, as_json=True, runtime=lab.runtime)
     said = capsys.readouterr()
     document = json.loads(said.out)
     assert code == document["exit_code"] == 3
@@ -55,16 +55,16 @@ def test_a_loop_runs_until_it_fails_and_status_sees_what_was_changed_by_hand(lab
     (step,) = collect(lab.ledger, [pipeline]).steps
     assert [partition.state for partition in step.partitions] == ["done", "done", "failed"]
     lab.insert("numbers", "values (99, date'2026-04-26')")
-    (step,) = collect(lab.ledger, [pipeline], workshop=lab.workshop).steps
+    (step,) = collect(lab.ledger, [pipeline], runtime=lab.runtime).steps
     assert [partition.state for partition in step.partitions] == ["done", "stale", "failed"]
     assert "another writer changed it" in step.partitions[1].reasons[0].text
 
 
 def test_a_released_holder_is_fenced_at_once(lab):
     pipeline = numbers(lab)
-    assert execute_all(request_of(pipeline, "2026-04-25"), as_json=False, workshop=lab.workshop) == 0
+    assert execute_all(request_of(pipeline, "2026-04-25"), as_json=False, runtime=lab.runtime) == 0
     (stage,) = plan(pipeline, pipeline.grain.unit("2026-04-26", pipeline.zone))
-    table, store = stage.step.writes, lab.workshop.stores.of(stage.step.writes)
+    table, store = stage.step.writes, lab.runtime.stores.of(stage.step.writes)
     claim = lab.ledger.claim(
         table.name, [stage.target.scope], ttl=timedelta(minutes=5), floor=store.token(lab.spark, table)
     )
@@ -72,7 +72,7 @@ def test_a_released_holder_is_fenced_at_once(lab):
     assert len(lab.refs("numbers")) == 2
 
     abandoned = lab.ledger.take_over(table.name, claim.token)
-    landed = fence(lab.workshop, abandoned)
+    landed = fence(lab.runtime, abandoned)
 
     assert landed is None
     assert lab.refs("numbers") == ["main"]

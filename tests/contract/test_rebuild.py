@@ -24,7 +24,7 @@ def test_a_merged_table_is_made_anew_from_its_windows(tables):
     pipeline = merging(tables, raw, "select id, v, n from raw")
 
     def again(made: Pipeline):
-        return rebuild(lab.workshop, plan_rebuild(lab.ledger, made, made.steps["t"]))
+        return rebuild(lab.runtime, plan_rebuild(lab.ledger, made, made.steps["t"]))
 
     for day in ("2026-04-21", "2026-04-20"):
         lab.run(pipeline, day)

@@ -19,7 +19,7 @@ import stamina
 from tests.crash import jobs
 from tests.support.processes import attach
 from twice import config as configuration
-from twice.api import asked_window, workshop
+from twice.api import asked_window, runtime
 from twice.engine.attempt import compute
 from twice.engine.plan import plan
 from twice.engine.run import execute
@@ -74,7 +74,7 @@ def run(order: RunOrder, barrier: Barrier | None = None) -> int:
         pipeline = jobs.pipeline(order.kind, order.raw, order.target)
         stages = plan(pipeline, asked_window(pipeline, None, order.first, order.end))
         spark = attach(*order.gateway) if order.gateway else None
-        with workshop(config, spark=spark, listener=listen) as shop:
+        with runtime(config, spark=spark, listener=listen) as shop:
             tell(state="attached")
             if barrier is not None:
                 barrier.wait(60)

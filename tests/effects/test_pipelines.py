@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.provider import provider
 from twice import Day, Merge, Overwrite, Pipeline, Table, Window, api, hours
-from twice.api import workshop
+from twice.api import runtime
 from twice.config import load
 from twice.effects import Outbox, OutcomeUnknown, Rejected, Retry
 from twice.effects.outbox.relay import Relay, run
@@ -163,7 +163,7 @@ def test_backfills_suppress_key_by_key_and_a_person_sends_later(shop):
     shop.pipeline.effects, effects = {}, shop.pipeline.effects
     shop.run()
     shop.pipeline.effects = effects
-    with workshop(shop.lab.config, spark=shop.lab.spark, ledger=shop.lab.ledger) as found:
+    with runtime(shop.lab.config, spark=shop.lab.spark, ledger=shop.lab.ledger) as found:
         run = found.ledger.start_run("shop", stages[0].scope)
         posted, charged = pay(found, shop.pipeline, stages[0], run, suppress="undeclared")
         assert (posted.states, charged.states) == ({"suppressed": 1}, {"suppressed": 2})
@@ -244,7 +244,7 @@ def test_s56_nor_when_a_restored_ledger_is_asked_to_send_or_to_suppress(shop, tm
         shop.pipeline.effects, effects = {}, shop.pipeline.effects
         shop.run(ledger=restored)
         shop.pipeline.effects = effects
-        with workshop(shop.lab.config, spark=shop.lab.spark, ledger=restored) as found:
+        with runtime(shop.lab.config, spark=shop.lab.spark, ledger=restored) as found:
             pay(found, shop.pipeline, stage, restored.start_run("shop", stage.scope), **how)
         assert [record.state for record in restored.effects.records()] == ["confirmed"]
     assert shop.receiver.calls == 2
@@ -303,7 +303,7 @@ def test_of_a_table_without_partitions_the_last_unit_is_what_is_sent_about_and_a
     stages = plan(
         shop.pipeline, Window(Day.parse(DAY, shop.pipeline.zone), Day.parse("2026-04-28", shop.pipeline.zone))
     )
-    with workshop(shop.lab.config, spark=shop.lab.spark, ledger=shop.lab.ledger) as found:
+    with runtime(shop.lab.config, spark=shop.lab.spark, ledger=shop.lab.ledger) as found:
         run_id = found.ledger.start_run("shop", stages[0].scope)
         pay(found, shop.pipeline, stages[0], run_id, suppress="all")
     found_states = Counter(record.state for record in shop.lab.ledger.effects.records())

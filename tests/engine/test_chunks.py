@@ -76,7 +76,7 @@ class Chunks:
         (stage,) = plan(pipeline, window, dimensions=dimensions)
         asked = {"skip_fresh": False, "wait": 0.0, "partial": True} | how
         self.last = self.lab.ledger.start_run(pipeline.name, stage.scope)
-        return run_stage(self.lab.workshop, pipeline, stage, self.last, **asked)
+        return run_stage(self.lab.runtime, pipeline, stage, self.last, **asked)
 
     def states(self, pipeline: Pipeline) -> dict[str, str]:
         return {found.name: found.state for step in status(self.lab.ledger, pipeline) for found in step.partitions}
@@ -201,7 +201,7 @@ def test_a_chunk_that_was_published_in_part_can_be_undone(chunks):
     pipeline = chunks.pipeline(gates.range("n", min=0))
     chunks.insert("(3, {d}, 'acme', -1)", 1)
     chunks.run(pipeline, days_of(3))
-    undo(chunks.lab.workshop, {"p": pipeline}, chunks.last)
+    undo(chunks.lab.runtime, {"p": pipeline}, chunks.last)
     assert chunks.lab.rows("fact") == []
     assert chunks.states(pipeline)["2026-04-01"] == "stale"
 

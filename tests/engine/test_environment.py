@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from twice import config as configuration
-from twice.api import workshop
+from twice.api import runtime
 from twice.errors import ConfigError, EnvironmentProblem
 
 
@@ -20,7 +20,7 @@ def project(tmp_path: Path) -> Path:
 
 def begin(file: Path) -> None:
     """Open what a run needs."""
-    with workshop(configuration.load(file)):
+    with runtime(configuration.load(file)):
         raise AssertionError("it began")
 
 

@@ -15,13 +15,13 @@ from twice.engine.attempt.job import Job
 from twice.engine.attempt.outputs import Finding
 from twice.engine.events import Event
 from twice.engine.operations.recorded_run import recorded_run
-from twice.engine.plan import Stage, plan
-from twice.engine.run import Workshop, execute
+from twice.engine.plan import PlannedStep, plan
+from twice.engine.run import Runtime, execute
 from twice.errors import Interrupted, LedgerBusy, LedgerError, ScopeHeld, StepFailed
 from twice.ledger import open_ledger
 
 
-def stages() -> tuple[Pipeline, list[Stage]]:
+def stages() -> tuple[Pipeline, list[PlannedStep]]:
     pipeline = Pipeline("shop", grain=Day)
     facts = Table("lake.a.facts", partition=Day("d"), write=Overwrite())
     pipeline.sql("facts", reads={}, writes=facts, query="select 1")
@@ -66,7 +66,7 @@ def test_a_run_that_something_unexpected_stops_has_failed_and_is_not_running(mon
     monkeypatch.setattr("twice.engine.spark.session.activate", lambda _session: None)
     heard: list[Event] = []
     spark = SimpleNamespace(newSession=refuse(problem), sparkContext=SimpleNamespace(applicationId="of this test"))
-    shop = Workshop(spark, stores, ledger, listener=heard.append)
+    shop = Runtime(spark, stores, ledger, listener=heard.append)
     with pytest.raises(Py4JNetworkError):
         execute(shop, pipeline, planned)
     assert ended(ledger) == ("failed", "the JVM does not answer")

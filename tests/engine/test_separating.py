@@ -46,7 +46,7 @@ class Steps:
             pipeline.grain.parse("2026-04-01", pipeline.zone), pipeline.grain.parse("2026-04-04", pipeline.zone)
         )
         (stage,) = plan(pipeline, window, steps=[pipeline.ordered()[-1].name])
-        return separability(self.lab.workshop, pipeline, stage)
+        return separability(self.lab.runtime, pipeline, stage)
 
     def of(self, function: Any, reads: Any = None, writes: Table | None = None, **how: Any) -> Separability:
         pipeline = Pipeline("p", grain=Day)

@@ -21,7 +21,7 @@ def test_what_has_history_is_undone_when_asked_for_and_the_rest_is_named(lab):
     pipeline.sql("served", reads={"kept": kept}, writes=served, query="select * from kept")
     run = lab.run(pipeline, DAY).run
     pipelines = {"two": pipeline}
-    shop = lab.workshop
+    shop = lab.runtime
     with pytest.raises(StoreRefused, match=r"plain.mart.served: a parquet store keeps no earlier") as refused:
         undo(shop, pipelines, run)
     assert f"twice undo {run} --table {kept.name}" in refused.value.next_step

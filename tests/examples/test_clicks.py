@@ -14,7 +14,7 @@ from py4j.java_gateway import JavaObject
 from examples.shop.click_feed import deliveries, distinct_clicks, write_files
 from examples.shop.clicks import clicks, fct_clicks
 from examples.unsafe import foreach_batch
-from twice.api import workshop
+from twice.api import runtime
 from twice.config import Config
 from twice.ledger import open_ledger
 from twice.streams.control import Request, StreamResult, run_stream
@@ -57,7 +57,7 @@ def expected() -> list[tuple[Any, ...]]:
 
 def run(spark, config: Config) -> StreamResult:
     """Read everything that was delivered."""
-    with workshop(config, spark=spark, ledger=open_ledger(config.ledger)) as shop:
+    with runtime(config, spark=spark, ledger=open_ledger(config.ledger)) as shop:
         request = Request(available_now=True)
         return run_stream(shop, clicks, clicks.find_stream(None), config.checkpoints, request)
 

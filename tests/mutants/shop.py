@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tests.mutants.catalogue import CONTRACT, REFUSED, Mutant
 from twice import config as configuration
-from twice.api import workshop
+from twice.api import runtime
 from twice.engine.attempt.determinism import code_facts
 from twice.engine.plan import plan
 from twice.errors import TwiceError
@@ -28,7 +28,7 @@ from twice.verify.sandbox import Sandbox
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from twice.engine.run import Workshop
+    from twice.engine.run import Runtime
     from twice.model.pipelines import Pipeline
     from twice.model.windows import Window
     from twice.verify.preparing import Inputs
@@ -91,7 +91,7 @@ class Caught:
 class Shop:
     """One Spark and one sandbox for all mutants."""
 
-    production: Workshop
+    production: Runtime
     sandbox: Sandbox
     root: Path
     count: int = 0
@@ -115,7 +115,7 @@ class Shop:
         os.environ["PYTHONPATH"] = os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])
         (root / "twice.toml").write_text(TOML.format(postgres=postgres))
         config = configuration.load(root / "twice.toml")
-        with workshop(config, spark=spark) as production, Sandbox.open(config, production.spark) as sandbox:
+        with runtime(config, spark=spark) as production, Sandbox.open(config, production.spark) as sandbox:
             yield cls(production, sandbox, root)
 
     def healthy(self) -> Pipeline:

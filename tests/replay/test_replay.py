@@ -28,7 +28,7 @@ ROWS = (
 def replayed(lab, pipeline, run, *steps, rows=5):
     """Replay a run; nothing that is recorded may move by it."""
     before = [each.to_json() for each in lab.ledger.runs()]
-    report = replay(lab.workshop, plan_replay(lab.ledger, [pipeline], run, steps=steps), rows=rows)
+    report = replay(lab.runtime, plan_replay(lab.ledger, [pipeline], run, steps=steps), rows=rows)
     assert [each.to_json() for each in lab.ledger.runs()] == before
     assert lab.ledger.leases() == []
     return report
@@ -86,7 +86,7 @@ def test_s58_a_run_is_rebuilt_as_it_was_after_its_tables_have_moved_on(lab):
     assert report.steps[0].why == "rebuilt: the same 2 rows"
     # The run says what it was made with.
     made_with = lab.ledger.run(run).environment
-    assert made_with == environment(lab.workshop, pipeline)
+    assert made_with == environment(lab.runtime, pipeline)
     assert made_with["settings"]["spark.sql.session.timeZone"] == "UTC"
     assert made_with["versions"]["spark"] == lab.spark.version
     assert any("iceberg" in jar for jar in made_with["jars"])
@@ -228,7 +228,7 @@ def test_s58_what_computed_nothing_of_its_own_cannot_be_rebuilt(lab):
         lab.run(pipeline, TUE)
     failed = lab.ledger.runs(limit=1)[0].id
     fresh_run = lab.run(pipeline, MON, steps=["facts"], skip_fresh=True).run
-    undo(lab.workshop, {"p": pipeline}, good, steps=["after"])
+    undo(lab.runtime, {"p": pipeline}, good, steps=["after"])
     undone = lab.ledger.runs(limit=1)[0].id
 
     assert verdicts(replayed(lab, pipeline, good)) == {"land": "cannot", "facts": "same", "after": "same"}
@@ -258,6 +258,6 @@ def test_the_settings_of_a_run_are_put_back(lab):
 
 def test_what_a_run_is_made_with_is_found_without_a_spark_job(lab):
     before = lab.jobs()
-    found = environment(lab.workshop, Pipeline("p", grain=Day))
+    found = environment(lab.runtime, Pipeline("p", grain=Day))
     assert {"versions", "settings", "jars"} <= set(found)
     assert lab.jobs() == before

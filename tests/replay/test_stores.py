@@ -115,10 +115,10 @@ def test_s58_a_chunk_of_a_backfill_is_rebuilt_as_a_whole(lab):
     raw = lab.source("raw", COLUMNS, ROWS)
     pipeline = copying(lab, raw)
     days = Window(pipeline.grain.parse(MON, pipeline.zone), pipeline.grain.parse("2026-04-23", pipeline.zone))
-    Project(lab.workshop, pipeline).start(Request("copy", days))
+    Project(lab.runtime, pipeline).start(Request("copy", days))
     (run,) = [each.id for each in lab.ledger.runs() if each.status == "done"]
     assert len(lab.outputs("copied")) == 3
-    assert lab.ledger.run(run).environment == environment(lab.workshop, pipeline)
+    assert lab.ledger.run(run).environment == environment(lab.runtime, pipeline)
     lab.sql("update {space}.raw set n = n + 1")
     found = only(replayed(lab, pipeline, run))
     assert (found.status, found.rebuilt_rows) == ("same", 4)

@@ -310,7 +310,7 @@ def test_difficult_names_go_through_a_whole_life(lab):
         assert named in str(refused.value)
         assert (seen(fct), seen(dim)) == before
 
-    shop = lab.workshop
+    shop = lab.runtime
     for done in maintain(shop, [pipeline], keep=timedelta(days=1)):
         assert done.remarks == []
     assert seen(fct) == seen(dim) == [(1, value, 11), (2, "plain", 20), (3, value, 30)]

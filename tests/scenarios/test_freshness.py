@@ -41,21 +41,21 @@ def test_sources_that_twice_did_not_make_are_compared_without_a_spark_job(lab):
     raw = lab.source("raw", RAW, ROWS)
     pipeline = pipeline_of(lab, raw, "select id, d, n from raw")
     run_days(lab, pipeline)
-    live = Live(lab.workshop)
+    live = Live(lab.runtime)
     assert states(status(lab.ledger, pipeline, live=live.outputs, sources=live), "facts") == ["done"] * 3
 
     lab.insert("raw", "values (99, date'2026-04-02', 1)")
 
     assert states(status(lab.ledger, pipeline), "facts") == ["done"] * 3
     jobs = lab.jobs()
-    found = status(lab.ledger, pipeline, live=live.outputs, sources=Live(lab.workshop))
+    found = status(lab.ledger, pipeline, live=live.outputs, sources=Live(lab.runtime))
     assert lab.jobs() == jobs
     assert states(found, "facts") == ["done", "stale", "done"]
     assert states(found, "days") == ["done"] * 3
     (reason,) = found[0].partitions[1].reasons
     assert reason.text == f"{lab.name('raw')} 2026-04-02 changed"
     assert run_days(lab, pipeline, skip_fresh=True) == ["fresh", "fresh", "published", "published", "fresh", "fresh"]
-    assert states(status(lab.ledger, pipeline, sources=Live(lab.workshop)), "facts") == ["done"] * 3
+    assert states(status(lab.ledger, pipeline, sources=Live(lab.runtime)), "facts") == ["done"] * 3
 
 
 def test_a_harmless_change_of_code_is_named_and_accepted(lab):
@@ -107,11 +107,11 @@ def test_s51_a_migration_backfill_reshapes_history(lab):
 
     first = wider.grain.parse("2026-04-01", wider.zone)
     whole = Window(first, wider.grain.parse("2026-04-04", wider.zone))
-    done = Project(lab.workshop, wider).start(Request("fresh", whole))
+    done = Project(lab.runtime, wider).start(Request("fresh", whole))
 
     assert done.exit_code == 0
     found = status(lab.ledger, wider)
     assert states(found, "facts") == states(found, "days") == ["done"] * 3
     assert dict(lab.read("facts").dtypes) == {"id": "bigint", "d": "date", "n": "bigint", "even": "boolean"}
     assert {row["n"]: row["even"] for row in lab.rows("facts")} == {n: n % 2 == 0 for n in range(9)}
-    assert Project(lab.workshop, wider).start(Request("fresh", whole)).status == "nothing to do"
+    assert Project(lab.runtime, wider).start(Request("fresh", whole)).status == "nothing to do"

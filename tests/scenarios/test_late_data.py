@@ -58,7 +58,7 @@ class Arrivals:
         return self.lab.run(self.pipeline, f"2026-04-{day:02d}", steps=["facts"], **how).steps[0]
 
     def status(self, day: int):
-        sources = None if self.landed else Live(self.lab.workshop)
+        sources = None if self.landed else Live(self.lab.runtime)
         (found,) = [each for each in status(self.lab.ledger, self.pipeline, sources=sources) if each.step == "facts"]
         (partition,) = [each for each in found.partitions if each.name == f"2026-04-{day:02d}"]
         return partition
@@ -150,7 +150,7 @@ def test_s21_fail_stops_until_somebody_decides(lab, landed):
 @pytest.mark.full
 def test_s21_a_backfill_leaves_out_what_is_refused_until_somebody_decides(lab):
     arrivals = closed(lab, "fail", landed=True)
-    project = Project(lab.workshop, arrivals.pipeline)
+    project = Project(lab.runtime, arrivals.pipeline)
     zone = arrivals.pipeline.zone
     window = Window(Day.parse("2026-04-10", zone), Day.parse("2026-04-11", zone))
     refused = project.start(Request("late", window, steps=("facts",)))

@@ -30,7 +30,7 @@ def run_days(lab, pipeline, *days: int) -> None:
 
 
 def again(lab, pipeline):
-    return rebuild(lab.workshop, plan_rebuild(lab.ledger, pipeline, pipeline.steps["people"]), command="twice rebuild")
+    return rebuild(lab.runtime, plan_rebuild(lab.ledger, pipeline, pipeline.steps["people"]), command="twice rebuild")
 
 
 def names(lab) -> dict[int, str]:

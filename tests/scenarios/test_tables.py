@@ -154,7 +154,7 @@ def test_s46_after_maintenance_every_row_is_there_and_the_day_is_still_fresh(lab
     lab.run(pipeline, from_=DAY, to="2026-04-27")
     right = lab.rows("fct"), lab.rows("dim")
 
-    shop = lab.workshop
+    shop = lab.runtime
     done = {found.table: found for found in maintain(shop, [pipeline], keep=timedelta(0))}
 
     assert done[lab.name("fct")].snapshots_expired > 0
@@ -366,7 +366,7 @@ def test_undo_restores_the_scope_and_only_the_scope(lab):
     lab.run(pipeline, "2026-04-26", steps=["fct"])
     other_day = lab.files("fct", "partition.d = date'2026-04-26'")
 
-    shop = lab.workshop
+    shop = lab.runtime
     planned = undo(shop, {"two": pipeline}, second.run, dry_run=True)
     assert [(found.status, found.rows) for found in planned] == [("would go back", 4), ("would go back", 4)]
     assert (lab.rows("fct", f"d = date'{DAY}'"), lab.rows("dim")) == wrong
@@ -393,7 +393,7 @@ def test_undo_is_refused_when_somebody_changed_the_day_since(lab):
     lab.sql("delete from {space}.fct where id = 0")
     unchanged = lab.run(pipeline, "2026-04-30").run
 
-    shop = lab.workshop
+    shop = lab.runtime
     with lab.untouched("fct", "dim"):
         with pytest.raises(StoreRefused, match="was changed by another writer") as refused:
             undo(shop, {"two": pipeline}, run)
@@ -407,7 +407,7 @@ def test_the_first_run_of_a_day_can_be_undone_to_nothing(lab):
     pipeline = two_tables(lab, lab.source("raw", COLUMNS, TWO_DAYS))
     run = lab.run(pipeline, DAY).run
 
-    shop = lab.workshop
+    shop = lab.runtime
     undo(shop, {"two": pipeline}, run)
 
     assert lab.rows("fct") == lab.rows("dim") == []

@@ -23,7 +23,7 @@ COLUMNS = T.StructType([T.StructField("id", T.LongType()), T.StructField("d", T.
 def test_four_writers_create_one_table_in_a_namespace_that_is_not_there(lab):
     for number in range(5):
         table = Table(f"lake.{lab.space}_new{number}.t", partition=Day("d"), key=["id"], write=Overwrite())
-        store = lab.workshop.stores.of(table)
+        store = lab.runtime.stores.of(table)
         together = threading.Barrier(4, timeout=60)
 
         def create(_, table=table, store=store, together=together):

@@ -35,7 +35,7 @@ class ParquetTables:
         return self.lab.run(pipeline, for_, **how)
 
     def store(self, table: Table):
-        return self.lab.workshop.stores.of(table)
+        return self.lab.runtime.stores.of(table)
 
     def run_both(self, pipeline: Pipeline) -> None:
         for day in (DAY, NEXT):

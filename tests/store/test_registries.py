@@ -7,22 +7,22 @@ from zoneinfo import ZoneInfo
 from twice import Table
 from twice.model.scopes import Scope
 from twice.model.targets import Target
-from twice.store.protocol import Stage
+from twice.store.protocol import StagedRows
 from twice.store.registries import OpenStages, Recent
 
 TARGET = Target.of(Table("s.core.t"), Scope(None), ZoneInfo("UTC"))
 
 
-def stage(token: int) -> Stage:
-    return Stage(TARGET, token, None)
+def stage(token: int) -> StagedRows:
+    return StagedRows(TARGET, token, None)
 
 
 def test_a_stage_that_is_opened_in_the_middle_of_a_look_does_not_break_it():
-    stages: OpenStages[Stage] = OpenStages()
+    stages: OpenStages[StagedRows] = OpenStages()
     stages.add(stage(1))
     stages.add(stage(2))
 
-    def wanted(each: Stage) -> bool:
+    def wanted(each: StagedRows) -> bool:
         stages.add(stage(each.token + 10))  # as another thread would
         return each.token == 2
 

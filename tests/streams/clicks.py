@@ -104,7 +104,7 @@ class Clicks:
         """Read everything that was delivered."""
         found = pipeline or self.declare()
         asked = Request(**({"available_now": True, "tell": self.told.append} | request))
-        return run_stream(self.lab.workshop, found, found.find_stream(None), self.lab.config.checkpoints, asked)
+        return run_stream(self.lab.runtime, found, found.find_stream(None), self.lab.config.checkpoints, asked)
 
     def ids(self, table: str = "clicks") -> list[str]:
         """List the events in the table, with every double."""

@@ -13,7 +13,7 @@ from tests.streams.clicks import LEVELS, SCHEMA, dated
 from tests.support.processes import attach
 from twice import Day, InsertOnly, Pipeline, Table
 from twice import config as configuration
-from twice.api import workshop
+from twice.api import runtime
 from twice.errors import TwiceError
 from twice.streams.control import Request, run_stream
 
@@ -52,7 +52,7 @@ def act(order: StreamOrder) -> None:
     config, pipeline = configuration.load(Path(order.config)), pipeline_of(order)
     assert order.gateway is not None
     code = 1
-    with Path(order.told).open("a", buffering=1) as told, workshop(config, spark=attach(*order.gateway)) as shop:
+    with Path(order.told).open("a", buffering=1) as told, runtime(config, spark=attach(*order.gateway)) as shop:
         try:
             done = run_stream(
                 shop, pipeline, pipeline.find_stream(None), config.checkpoints, Request(available_now=True)

@@ -251,7 +251,7 @@ def test_a_table_that_is_not_what_its_contract_says_is_refused_and_a_streams_run
     clicks.lab.sql(f"drop table {clicks.place.name('clicks')}")
     done = clicks.run()
     with pytest.raises(UsageError, match="only steps of web can be undone"):
-        undo(clicks.lab.workshop, {"web": clicks.declare()}, done.run)
+        undo(clicks.lab.runtime, {"web": clicks.declare()}, done.run)
     assert clicks.ids() == ["e1"]
 
 
@@ -265,7 +265,7 @@ def test_maintain_keeps_the_snapshots_that_a_reading_stream_still_needs(clicks):
     second = clicks.declare(table=clicks.table("copies"), name="copies", options={})
     clicks.run(second)
     # Before its second batch is known nothing is expired at all
-    (done,) = maintain(clicks.lab.workshop, [first], keep=timedelta(0))
+    (done,) = maintain(clicks.lab.runtime, [first], keep=timedelta(0))
     assert done.remarks == ["snapshots kept: the stream web.copies has begun to read it"]
     clicks.source = landed
     clicks.deliver(click(2))
@@ -274,7 +274,7 @@ def test_maintain_keeps_the_snapshots_that_a_reading_stream_still_needs(clicks):
     clicks.deliver(click(3))
     clicks.run(first)
     # When everything old is expired, and compacted
-    (done,) = maintain(clicks.lab.workshop, [first], keep=timedelta(0))
+    (done,) = maintain(clicks.lab.runtime, [first], keep=timedelta(0))
     assert any("the stream web.copies reads it" in remark for remark in done.remarks)
     # Then the reader still finds what it has not read
     clicks.run(second)

@@ -34,7 +34,7 @@ def again(clicks, pipeline, first, end):
     """Replay batches of the only query."""
     ledger = clicks.lab.ledger.streams
     batches = ledger.batches("web", "clicks", numbers=(first, end))
-    return replay(clicks.lab.workshop, pipeline, pipeline.find_stream(None), clicks.lab.config.checkpoints, batches)
+    return replay(clicks.lab.runtime, pipeline, pipeline.find_stream(None), clicks.lab.config.checkpoints, batches)
 
 
 @pytest.mark.full

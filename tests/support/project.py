@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from twice import Day, Table
 from twice import config as configuration
 from twice.api import run
-from twice.engine.run import Workshop
+from twice.engine.run import Runtime
 from twice.engine.stores import Stores
 from twice.ledger import Ledger
 
@@ -165,9 +165,9 @@ class Lab:
         return int(self.spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs())
 
     @property
-    def workshop(self) -> Workshop:
+    def runtime(self) -> Runtime:
         """What the runs of this process share."""
-        return Workshop(self.spark, Stores(self.config), self.ledger, self.config.lease)
+        return Runtime(self.spark, Stores(self.config), self.ledger, self.config.lease)
 
     def run(self, pipeline: Pipeline, unit: object = None, **how: Any) -> RunResult:
         """Run a pipeline in this process."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.support.stores import Place
     from twice import Grain
     from twice.engine.attempt.job import StepResult
-    from twice.store.protocol import Abilities, Stage, Store
+    from twice.store.protocol import Abilities, StagedRows, Store
 
 
 def extracting(
@@ -123,14 +123,14 @@ class StoreTables:
         return [(o.scope, o.rows, o.digest, o.files) for o in self.lab.ledger.outputs(self.place.name(name))]
 
     def store(self, table: Table) -> Store:
-        return self.lab.workshop.stores.source(table)  # type: ignore[return-value]
+        return self.lab.runtime.stores.source(table)  # type: ignore[return-value]
 
     def rows(self, *columns: str, **where: object) -> list[tuple[Any, ...]]:
         return self.place.rows("t", *columns, where=where)
 
     def opened(
         self, feed: Feed, label: str, token: int, *rows: tuple[object, ...], to: str = "", **dimensions: str
-    ) -> tuple[Store, Stage, Target]:
+    ) -> tuple[Store, StagedRows, Target]:
         """Open a stage for a partition (or those up to `to`), as the engine does, and write the day's rows into it."""
         feed.put(label, *rows)
         target = self.target(feed, label, to, **dimensions)
@@ -151,6 +151,6 @@ class StoreTables:
         return Target.of(feed.table, Scope.of(window, dimensions), zone)
 
     def published(self, feed: Feed, label: str, token: int, *rows: tuple[object, ...], **how: Any) -> str:
-        """Stage rows and publish them; return the new version."""
+        """StagedRows rows and publish them; return the new version."""
         store, stage, target = self.opened(feed, label, token, *rows, **how)
         return store.publish(self.lab.spark, stage, target.partitions, {}, {})

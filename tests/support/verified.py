@@ -91,4 +91,4 @@ class Verified:
         assert isinstance(pipeline, Pipeline)
         with Sandbox.open(self.lab.config, self.lab.spark, self.lab.folder / "sandbox") as sandbox:
             window = pipeline.grain.unit(DAY, pipeline.zone)
-            yield prepared(self.lab.workshop, sandbox, pipeline, Request(window, place=place, **how))
+            yield prepared(self.lab.runtime, sandbox, pipeline, Request(window, place=place, **how))

@@ -52,7 +52,7 @@ class World:
         """Copy what the pipeline reads."""
         day = how.pop("day", DAY)
         asked = Request(pipeline.grain.unit(day, pipeline.zone), **{"command": (pipeline.name, "--for", day), **how})
-        return prepared(self.lab.workshop, self.sandbox, pipeline, asked)
+        return prepared(self.lab.runtime, self.sandbox, pipeline, asked)
 
     def check(self, name: str, pipeline: Pipeline, **how: Any) -> Outcome:
         """Make one check."""

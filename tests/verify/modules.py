@@ -67,7 +67,7 @@ class Modules:
     def trial(self, sandbox: Sandbox, pipeline: Any, **how: Any) -> Trial:
         """Copy what the pipeline reads."""
         asked = {"command": ("sales", "--for", DAY), "place": f"{self.name}:sales", **how}
-        return prepared(self.lab.workshop, sandbox, pipeline, Request(pipeline.grain.unit(DAY, pipeline.zone), **asked))
+        return prepared(self.lab.runtime, sandbox, pipeline, Request(pipeline.grain.unit(DAY, pipeline.zone), **asked))
 
     def made(self, trial: Trial, name: str = "run-twice") -> Outcome:
         """Make one check, which finds a difference."""

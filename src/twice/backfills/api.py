@@ -1,4 +1,4 @@
-"""Start or continue a backfill in an open workshop."""
+"""Start or continue a backfill in an open runtime."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from twice.backfills.execution import Crew
+from twice.backfills.execution import Executor
 from twice.backfills.notes import Note, Tell
 from twice.backfills.planning import Plan, Planner
 from twice.backfills.presence import beginning
@@ -16,11 +16,11 @@ from twice.backfills.weighing import weigh
 from twice.engine.attempt.fingerprint import fingerprint
 from twice.engine.chunks.separability import separability
 from twice.engine.operations.shadowing import begin, shadowed, shadows_of
-from twice.engine.status.table_state import Live
+from twice.engine.status.table_state import TableState
 from twice.errors import UsageError
 
 if TYPE_CHECKING:
-    from twice.engine.run import Workshop
+    from twice.engine.run import Runtime
     from twice.ledger import BackfillInfo
     from twice.model.pipelines import Pipeline
 
@@ -33,20 +33,20 @@ def silent(_note: Note) -> None:
 class Project:
     """What all backfills of one pipeline in one process share."""
 
-    workshop: Workshop
+    runtime: Runtime
     pipeline: Pipeline
     tell: Tell = silent
     command: str = ""
 
     def planner(self, request: Request) -> Planner:
         """Return a planner that asks the tables and Spark, without starting a Spark job."""
-        live = Live(self.workshop)
+        live = TableState(self.runtime)
         return Planner(
-            self.workshop.ledger,
+            self.runtime.ledger,
             self.pipeline,
             request,
-            judge=lambda stage: separability(self.workshop, self.pipeline, stage),
-            weigh=lambda stage: weigh(self.workshop, self.pipeline, stage),
+            judge=lambda stage: separability(self.runtime, self.pipeline, stage),
+            weigh=lambda stage: weigh(self.runtime, self.pipeline, stage),
             live=live.outputs,
             sources=live,
         )
@@ -59,14 +59,14 @@ class Project:
         plan = planner.plan()
         if plan.nothing_to_do:
             return BackfillResult.of_nothing(plan)
-        backfill = self.workshop.ledger.start_backfill(
+        backfill = self.runtime.ledger.start_backfill(
             self.pipeline.name,
             request.scope,
             [step.writes.name for step in planner.steps],
             request=request.to_json(),
             code=code_of(self.pipeline, request),
             parallel=request.parallel,
-            ttl=self.workshop.lease,
+            ttl=self.runtime.lease,
             command=self.command,
         )
         self.tell(Note("started", backfill))
@@ -97,11 +97,11 @@ class Project:
 
     def on_shadows(self, request: Request, mark: str) -> Project:
         """Return the same project on shadows of the tables that the steps write."""
-        shadows = shadows_of(self.workshop.stores, chosen(self.pipeline, request), mark)
+        shadows = shadows_of(self.runtime.stores, chosen(self.pipeline, request), mark)
         return replace(self, pipeline=shadowed(self.pipeline, shadows, mark))
 
     def _start_shadow(self, request: Request) -> BackfillResult:
-        ledger = self.workshop.ledger
+        ledger = self.runtime.ledger
         request = self.shadow_request(request)
         mark = ledger.new_backfill_id()
         unseen = self.on_shadows(request, mark)
@@ -113,7 +113,7 @@ class Project:
             request=request.to_json(),
             code=code_of(self.pipeline, request),
             parallel=request.parallel,
-            ttl=self.workshop.lease,
+            ttl=self.runtime.lease,
             command=self.command,
             id_=mark,
         )
@@ -124,9 +124,9 @@ class Project:
         """Let the shadows begin, and make what they lack."""
         steps = chosen(self.pipeline, request)
         tables = {step.shadow_of.writes.name: step.writes.name for step in steps if step.shadow_of}
-        with beginning(self.workshop, backfill):
-            self.workshop.ledger.begin_shadow(backfill, tables)
-            begin(self.workshop, self.pipeline, steps, backfill, request.scope)
+        with beginning(self.runtime, backfill):
+            self.runtime.ledger.begin_shadow(backfill, tables)
+            begin(self.runtime, self.pipeline, steps, backfill, request.scope)
         return self._work(self.planner(request), backfill, None)
 
     def go_on(self, info: BackfillInfo, *, new_code: bool = False, restart: bool = False) -> BackfillResult:
@@ -135,17 +135,17 @@ class Project:
         now = code_of(self.pipeline, request)
         if (changed := changed_steps(info, now)) and not (new_code or restart):
             raise code_changed(info, changed)
-        self.workshop.ledger.join_backfill(info.id, ttl=self.workshop.lease, code=now, restart=restart)
+        self.runtime.ledger.join_backfill(info.id, ttl=self.runtime.lease, code=now, restart=restart)
         self.tell(Note("started", info.id))
         if request.shadow:
             return self.on_shadows(request, info.id).build_shadows(request, info.id)
         return self._work(self.planner(request), info.id, None)
 
     def _work(self, planner: Planner, backfill: str, plan: Plan | None) -> BackfillResult:
-        self.workshop.stores.start_catalogs(self.workshop.spark, self.pipeline.tables())
-        crew = Crew(self.workshop, planner, backfill, self.tell, plan=plan, command=self.command)
+        self.runtime.stores.start_catalogs(self.runtime.spark, self.pipeline.tables())
+        crew = Executor(self.runtime, planner, backfill, self.tell, plan=plan, command=self.command)
         status = crew.work()
-        return summarise(self.workshop.ledger, self.pipeline, planner.request, backfill, status)
+        return summarise(self.runtime.ledger, self.pipeline, planner.request, backfill, status)
 
 
 def code_of(pipeline: Pipeline, request: Request) -> dict[str, str]:

@@ -13,7 +13,7 @@ from twice.model.patterns import InsertOnly, Merge, Whole
 
 if TYPE_CHECKING:
     from twice.backfills.request import Request
-    from twice.engine.plan import Stage
+    from twice.engine.plan import PlannedStep
     from twice.model.steps import Step
 
 
@@ -36,8 +36,8 @@ class Batching:
         cls,
         step: Step,
         request: Request,
-        probe: Stage | None,
-        judge: Callable[[Stage], Separability],
+        probe: PlannedStep | None,
+        judge: Callable[[PlannedStep], Separability],
         rows_each: Callable[[], float | None],
         *,
         early: bool = False,
@@ -74,7 +74,9 @@ def _fixed(step: Step) -> Batching | None:
     return Batching(True, why, size=None, in_order=True)
 
 
-def _judged(step: Step, probe: Stage, judge: Callable[[Stage], Separability], *, early: bool) -> Separability:
+def _judged(
+    step: Step, probe: PlannedStep, judge: Callable[[PlannedStep], Separability], *, early: bool
+) -> Separability:
     if step.kind == "extract" and step.separable is None:
         return Separability(False, "an extract fetches one window at a time")
     try:

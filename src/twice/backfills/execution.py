@@ -24,7 +24,7 @@ from twice.model.windows import Window
 
 if TYPE_CHECKING:
     from twice.backfills.planning import Plan, Planner, StepPlan
-    from twice.engine.run import Workshop
+    from twice.engine.run import Runtime
     from twice.model.steps import Step
 
 # How often the ledger is asked for the wishes of others.
@@ -33,13 +33,13 @@ _POLL = 1.0
 _PATIENCE = 60.0
 
 
-class Crew:
+class Executor:
     """Works on one backfill until it ends, is cancelled or interrupted."""
 
     def __init__(
-        self, workshop: Workshop, planner: Planner, backfill: str, tell: Tell, *, plan: Plan | None = None, command: str
+        self, runtime: Runtime, planner: Planner, backfill: str, tell: Tell, *, plan: Plan | None = None, command: str
     ) -> None:
-        self._workshop, self._ledger, self._planner = workshop, workshop.ledger, planner
+        self._runtime, self._ledger, self._planner = runtime, runtime.ledger, planner
         self._id, self._tell = backfill, tell
         self._hands: set[int] = set()
         self._threads = 0
@@ -49,8 +49,8 @@ class Crew:
         self._changed = threading.Event()
         self._over = threading.Event()
         self._abandoning = False
-        made_with = environment(workshop, planner.pipeline)
-        self._worker = Worker(workshop, planner, command, abandoned=lambda: self._abandoning, environment=made_with)
+        made_with = environment(runtime, planner.pipeline)
+        self._worker = Worker(runtime, planner, command, abandoned=lambda: self._abandoning, environment=made_with)
         self._notes: dict[int, Mapping[str, Any]] = {}
         self._meter = Meter({step.step.name: step.partitions for step in plan.steps} if plan else None)
         self._plan = plan
@@ -222,12 +222,12 @@ class Crew:
         self._abandoning = True
         end = time.monotonic() + _PATIENCE
         while self._hands and time.monotonic() < end:
-            apart(*(partial(cancel_run, self._workshop.spark, run) for run in list(self._worker.runs.values())))
+            apart(*(partial(cancel_run, self._runtime.spark, run) for run in list(self._worker.runs.values())))
             self._changed.wait(0.2)
             self._changed.clear()
 
     def _beat(self) -> None:
-        ttl = self._workshop.lease
+        ttl = self._runtime.lease
         while not self._over.wait(ttl.total_seconds() / 4):
             with contextlib.suppress(LedgerError):  # the next beat may get through
                 self._ledger.beat_backfill(self._id, ttl)

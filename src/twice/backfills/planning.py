@@ -14,7 +14,7 @@ from twice.backfills.request import Request, chosen, producers
 from twice.backfills.sizing import cut
 from twice.backfills.spans import neighbours, touches, union
 from twice.engine.chunks.separability import Separability
-from twice.engine.plan import Stage
+from twice.engine.plan import PlannedStep
 from twice.engine.status import status
 from twice.model.patterns import Whole
 from twice.model.scopes import Scope
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from twice.model.pipelines import Pipeline
     from twice.model.steps import Step
 
-Judge = Callable[[Stage], Separability]
-Weigh = Callable[[Stage], float | None]
+Judge = Callable[[PlannedStep], Separability]
+Weigh = Callable[[PlannedStep], float | None]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class StepPlan:
     step: Step
     units: tuple[Unit, ...]
     needed: tuple[Unit, ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[PlannedStep, ...]
     batching: Batching
     # Units whose input was not made, with the reason.
     blocked: tuple[tuple[Unit, str], ...] = ()
@@ -250,10 +250,10 @@ class Planner:
         parallel = self.request.parallel if self.request.chunk is None else 1
         return [piece for group in groups for piece in cut(group, size, parallel)]
 
-    def stage(self, step: Step, windows: Sequence[Window]) -> Stage:
+    def stage(self, step: Step, windows: Sequence[Window]) -> PlannedStep:
         """Return one step for neighbouring windows."""
         scope = Scope.of(Window(windows[0].start, windows[-1].end), self.request.dimensions)
-        return Stage(step, scope, Target.of(step.writes, scope, self.pipeline.zone))
+        return PlannedStep(step, scope, Target.of(step.writes, scope, self.pipeline.zone))
 
 
 def _reads_from(pipeline: Pipeline, step: Step, unit: Unit, moving: Mapping[str, Sequence[Window]]) -> bool:

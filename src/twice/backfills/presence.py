@@ -12,18 +12,18 @@ from twice.engine.spark.interrupts import plain_interrupts
 from twice.errors import Interrupted, LedgerError
 
 if TYPE_CHECKING:
-    from twice.engine.run import Workshop
+    from twice.engine.run import Runtime
 
 
 @contextmanager
-def heard_of(workshop: Workshop, backfill: str) -> Iterator[None]:
+def heard_of(runtime: Runtime, backfill: str) -> Iterator[None]:
     """Send a heartbeat four times per lease while this process works on a backfill, until the block ends."""
-    over, ttl = threading.Event(), workshop.lease
+    over, ttl = threading.Event(), runtime.lease
 
     def beat() -> None:
         while not over.wait(ttl.total_seconds() / 4):
             with contextlib.suppress(LedgerError):  # the next beat may get through
-                workshop.ledger.beat_backfill(backfill, ttl)
+                runtime.ledger.beat_backfill(backfill, ttl)
 
     heart = threading.Thread(target=beat, name=f"twice-backfill-{backfill}", daemon=True)
     heart.start()
@@ -35,14 +35,14 @@ def heard_of(workshop: Workshop, backfill: str) -> Iterator[None]:
 
 
 @contextmanager
-def beginning(workshop: Workshop, backfill: str) -> Iterator[None]:
+def beginning(runtime: Runtime, backfill: str) -> Iterator[None]:
     """Frame what comes before the first chunk: if it fails, the backfill is left, and can be resumed."""
     try:
-        with plain_interrupts(), heard_of(workshop, backfill):
+        with plain_interrupts(), heard_of(runtime, backfill):
             yield
     except BaseException as error:
         with contextlib.suppress(LedgerError):  # then its silence tells
-            workshop.ledger.leave_backfill(backfill, interrupted=True)
+            runtime.ledger.leave_backfill(backfill, interrupted=True)
         if isinstance(error, KeyboardInterrupt):
             raise Interrupted(
                 f"backfill {backfill} was interrupted before its first chunk",

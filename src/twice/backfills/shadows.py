@@ -17,11 +17,11 @@ from twice.engine.operations.shadowing import remove, shadows_of
 from twice.engine.operations.swapping import Swap, built, superseded, swap
 from twice.engine.run import job_of
 from twice.engine.spark.interrupts import plain_interrupts
-from twice.engine.status.table_state import Live
+from twice.engine.status.table_state import TableState
 from twice.errors import Interrupted, ScopeHeld, UsageError
 
 if TYPE_CHECKING:
-    from twice.engine.run import Workshop
+    from twice.engine.run import Runtime
     from twice.ledger import BackfillInfo, Shadow
     from twice.model.pipelines import Pipeline
 
@@ -61,7 +61,7 @@ class Swapped:
 class ShadowOf:
     """The shadow of one backfill; `pipeline` is the one on the tables themselves."""
 
-    workshop: Workshop
+    runtime: Runtime
     pipeline: Pipeline
     info: BackfillInfo
 
@@ -77,7 +77,7 @@ class ShadowOf:
                 unchanged="nothing was changed",
                 next_step=f"take up the code that it was built with, or twice backfill drop {self.info.id}",
             )
-        made = shadows_of(self.workshop.stores, steps, self.info.id)
+        made = shadows_of(self.runtime.stores, steps, self.info.id)
         names = {name: table for table, name in shadow.tables.items()}
         return [Swap(self.pipeline, step, made[step.writes.name], request.scope, names, self.info.id) for step in steps]
 
@@ -85,23 +85,23 @@ class ShadowOf:
         """Compare every table with its shadow; what is not built yet is compared as it is."""
         require_comparable(self.info)
         for wanted in self.swaps:
-            yield _difference(self.workshop, wanted)
+            yield _difference(self.runtime, wanted)
 
     def swap(self, *, force: bool = False, tell: Callable[[str], None] = lambda _text: None) -> list[Swapped]:
         """Replace every table with its shadow, one by one; a swap killed between two tables continues there."""
-        ledger, info = self.workshop.ledger, self.info
+        ledger, info = self.runtime.ledger, self.info
         require_finished(info)
         if _shadow(info).state == "swapped":  # killed before it could clean up
             self._remove()
             return []
         for wanted in self.swaps:
-            if not superseded(self.workshop, wanted):
-                built(self.workshop, wanted)
+            if not superseded(self.runtime, wanted):
+                built(self.runtime, wanted)
                 if not force:
                     self._require_untouched(wanted)
-        shadow = ledger.begin_swap(info.id, ttl=self.workshop.lease)
+        shadow = ledger.begin_swap(info.id, ttl=self.runtime.lease)
         try:
-            with heard_of(self.workshop, info.id):
+            with heard_of(self.runtime, info.id):
                 done = self._swap_all(shadow, force=force, tell=tell)
         finally:
             ledger.leave_swap(info.id)
@@ -112,7 +112,7 @@ class ShadowOf:
         return done
 
     def _swap_all(self, shadow: Shadow, *, force: bool, tell: Callable[[str], None]) -> list[Swapped]:
-        ledger, info, scope = self.workshop.ledger, self.info, self.swaps[0].scope
+        ledger, info, scope = self.runtime.ledger, self.info, self.swaps[0].scope
         command = f"twice backfill swap {info.id}"
         tags = {**Request.from_json(info.request).tags, "backfill": info.id, "swap": info.id}
         run = ledger.start_run(self.pipeline.name, scope, command=command, tags=tags)
@@ -143,49 +143,49 @@ class ShadowOf:
 
     def _suppress(self, wanted: Swap, run: str, tell: Callable[[str], None]) -> None:
         """Record the effects of what is published now as suppressed: a person may send them."""
-        for result in pay(self.workshop, self.pipeline, wanted.stage, run, suppress="all"):
+        for result in pay(self.runtime, self.pipeline, wanted.stage, run, suppress="all"):
             for error in result.errors:
                 tell(f"effect {result.effect}, {result.scope}: {error.message}")
 
     def _swap(self, wanted: Swap, run: str, *, force: bool) -> Swapped:
         """Swap one table; one that readers see a later state of than the range has nothing to be swapped."""
         table = wanted.step.writes.name
-        if superseded(self.workshop, wanted):
+        if superseded(self.runtime, wanted):
             return Swapped(table, "superseded", 0, "")
         again = partial(self._require_untouched, wanted) if not force else _nothing
-        shown = partial(self.workshop.ledger.show_shadow, self.info.id)
-        finding = swap(self.workshop, wanted, run, again, shown)
+        shown = partial(self.runtime.ledger.show_shadow, self.info.id)
+        finding = swap(self.runtime, wanted, run, again, shown)
         return Swapped(table, finding.status, finding.rows, finding.version or "")
 
     def drop(self, *, force: bool = False) -> None:
         """Remove the shadow and everything that it held; what a swap has put in place stays."""
         require_droppable(self.info, force=force)
-        self.workshop.ledger.begin_drop(self.info.id)
+        self.runtime.ledger.begin_drop(self.info.id)
         self._remove()
 
     @property
     def is_removed(self) -> bool:
         """Whether nothing is left of the shadow itself."""
-        shadow = self.workshop.ledger.shadow(self.info.id)
+        shadow = self.runtime.ledger.shadow(self.info.id)
         return shadow is None or shadow.removed
 
     def _remove(self) -> None:
         for table in _shadow(self.info).tables:
-            remove(self.workshop, table, self.info.id)
-        self.workshop.ledger.end_shadow(self.info.id)
+            remove(self.runtime, table, self.info.id)
+        self.runtime.ledger.end_shadow(self.info.id)
 
     def _require_untouched(self, wanted: Swap) -> None:
         """Refuse to replace what another run or process wrote after the shadow began."""
         shadow, table, target = _shadow(self.info), wanted.step.writes, wanted.stage.target
         if shadow.begun_at is None or table.name in shadow.swapped:
             return
-        newer = self.workshop.ledger.changed_since(table.name, target.scope.window, shadow.begun_at)
+        newer = self.runtime.ledger.changed_since(table.name, target.scope.window, shadow.begun_at)
         # A swap that was killed before it could say so has published its own rows.
-        mine = {output.scope: output.digest for output in built(self.workshop, wanted).values()}
+        mine = {output.scope: output.digest for output in built(self.runtime, wanted).values()}
         newer = [each for each in newer if each.scope.overlaps(target.scope) and mine.get(each.scope) != each.digest]
         changed = {target.name(each.scope): f"by run {each.run}" for each in newer}
-        known = {each.scope: each.files for each in self.workshop.ledger.outputs(table.name, target.scope.window)}
-        for partition, files in Live(self.workshop).outputs(target).items():
+        known = {each.scope: each.files for each in self.runtime.ledger.outputs(table.name, target.scope.window)}
+        for partition, files in TableState(self.runtime).outputs(target).items():
             recorded = files in ("", known.get(partition), shadow.odd.get(table.name, {}).get(target.name(partition)))
             if not recorded:
                 changed.setdefault(target.name(partition), "by hand")
@@ -261,11 +261,11 @@ def require_finished(info: BackfillInfo) -> None:
         )
 
 
-def _difference(workshop: Workshop, wanted: Swap) -> TableDifference:
-    job = job_of(workshop, wanted.pipeline, wanted.stage, f"diff-{wanted.step.name}")
+def _difference(runtime: Runtime, wanted: Swap) -> TableDifference:
+    job = job_of(runtime, wanted.pipeline, wanted.stage, f"diff-{wanted.step.name}")
     table, store, target = wanted.step.writes, job.store, job.target
     there = store.exists(job.session, wanted.shadow)
-    if not there or superseded(workshop, wanted):
+    if not there or superseded(runtime, wanted):
         return TableDifference(wanted.step.name, table.name, {}, len(target.partitions))
     try:
         new = store.read(job.session, wanted.shadow, store.version(job.session, wanted.shadow))

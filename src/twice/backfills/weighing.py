@@ -15,14 +15,14 @@ from twice.errors import TwiceError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from twice.engine.plan import Stage
-    from twice.engine.run import Workshop
+    from twice.engine.plan import PlannedStep
+    from twice.engine.run import Runtime
     from twice.model.pipelines import Pipeline
     from twice.model.tables import Table
     from twice.model.windows import Window
 
 
-def weigh(workshop: Workshop, pipeline: Pipeline, stage: Stage) -> float | None:
+def weigh(runtime: Runtime, pipeline: Pipeline, stage: PlannedStep) -> float | None:
     """Return the rows of the windowed inputs of a stage; None where a table cannot be counted."""
     total: float | None = None
     assert stage.scope.window is not None  # noqa: S101 - a stage of a backfill has a window
@@ -31,7 +31,7 @@ def weigh(workshop: Workshop, pipeline: Pipeline, stage: Stage) -> float | None:
         if read.mode != "window" or cut.partitions is None:
             continue
         try:
-            found = expected_rows(_read(workshop, pipeline, read.table, cut.partitions))
+            found = expected_rows(_read(runtime, pipeline, read.table, cut.partitions))
         except (TwiceError, Py4JError, PySparkException):
             return None
         if found is None:
@@ -40,8 +40,8 @@ def weigh(workshop: Workshop, pipeline: Pipeline, stage: Stage) -> float | None:
     return total
 
 
-def _read(workshop: Workshop, pipeline: Pipeline, table: Table, window: Window) -> DataFrame:
-    activate(workshop.spark)
-    source = workshop.stores.source(table)
-    rows = source.read(workshop.spark, table, source.version(workshop.spark, table))
+def _read(runtime: Runtime, pipeline: Pipeline, table: Table, window: Window) -> DataFrame:
+    activate(runtime.spark)
+    source = runtime.stores.source(table)
+    rows = source.read(runtime.spark, table, source.version(runtime.spark, table))
     return rows.where(partitions_between(table, window, pipeline.zone))

@@ -38,8 +38,8 @@ from twice.model.windows import Window
 if TYPE_CHECKING:
     from twice.backfills.planning import Planner
     from twice.engine.attempt.job import StepResult
-    from twice.engine.plan import Stage
-    from twice.engine.run import Workshop
+    from twice.engine.plan import PlannedStep
+    from twice.engine.run import Runtime
     from twice.model.steps import Step
 
 # What may be wrong with one partition only: a chunk that raises it is halved until that one is alone.
@@ -76,7 +76,7 @@ class Outcome:
 class Worker:
     """Runs chunks; several threads share it."""
 
-    workshop: Workshop
+    runtime: Runtime
     planner: Planner
     command: str
     # Runs at work, by chunk: what a cancel cancels.
@@ -91,7 +91,7 @@ class Worker:
 
     def run(self, chunk: Chunk, *, check: bool, skip_fresh: bool) -> Outcome:
         """Run one chunk to its end, whatever that is."""
-        ledger, pipeline, request = self.workshop.ledger, self.planner.pipeline, self.planner.request
+        ledger, pipeline, request = self.runtime.ledger, self.planner.pipeline, self.planner.request
         step = pipeline.find(chunk.step)
         one_by_one = self._is_one_by_one(chunk)
         if one_by_one and len(alone := self.alone(chunk)) > 1:
@@ -106,9 +106,9 @@ class Worker:
         ledger.name_run(chunk, run)
         self.runs[chunk.id] = run
         try:
-            self.workshop.stores.of(step.writes)
+            self.runtime.stores.of(step.writes)
             result = run_stage(
-                self.workshop,
+                self.runtime,
                 pipeline,
                 stage,
                 run,
@@ -134,10 +134,10 @@ class Worker:
         owed = [error.message for effect in effects for error in effect.errors]
         return self._done(chunk, run, result, check=check, owed=owed)
 
-    def _effects(self, stage: Stage, run: str) -> Sequence[EffectResult]:
+    def _effects(self, stage: PlannedStep, run: str) -> Sequence[EffectResult]:
         request = self.planner.request
         return pay(
-            self.workshop,
+            self.runtime,
             self.planner.pipeline,
             stage,
             run,
@@ -146,13 +146,13 @@ class Worker:
             abandoned=self.abandoned,
         )
 
-    def stage(self, chunk: Chunk) -> Stage:
+    def stage(self, chunk: Chunk) -> PlannedStep:
         """Return the stage that a chunk is."""
         assert chunk.scope.window is not None  # noqa: S101 - a chunk has a window
         return self.planner.stage(self.planner.pipeline.find(chunk.step), [chunk.scope.window])
 
     def _done(self, chunk: Chunk, run: str, result: StepResult, *, check: bool, owed: Sequence[str] = ()) -> Outcome:
-        ledger, units = self.workshop.ledger, self._units(chunk)
+        ledger, units = self.runtime.ledger, self._units(chunk)
         first = next(iter(result.refused.values()), "")
         end_run(ledger, run, "failed" if result.refused or owed else "done", first or next(iter(owed), ""))
         vouch = self.vouches.get(chunk.stage)
@@ -174,7 +174,7 @@ class Worker:
         return Outcome("done", text, result.rows, result.seconds, len(result.refused))
 
     def _failed(self, chunk: Chunk, step: Step, run: str, error: TwiceError, *, of_one: bool = False) -> Outcome:
-        ledger = self.workshop.ledger
+        ledger = self.runtime.ledger
         held = isinstance(error, ScopeHeld)
         if self.abandoned():
             end_run(ledger, run, "interrupted", "the backfill was stopped")
@@ -214,12 +214,12 @@ class Worker:
         return NewChunk(stage.scope, count)
 
     def _is_broken(self, chunk: Chunk) -> bool:
-        ended = self.workshop.ledger.chunks(chunk.backfill, stage=chunk.stage, states=("done", "failed"))
+        ended = self.runtime.ledger.chunks(chunk.backfill, stage=chunk.stage, states=("done", "failed"))
         failed = [each for each in ended if each.state == "failed"]
         return len(failed) >= _BROKEN and len(failed) == len(ended)
 
     def _is_one_by_one(self, chunk: Chunk) -> bool:
-        return bool(self.workshop.ledger.stage_note(chunk.backfill, chunk.stage).get("one_by_one"))
+        return bool(self.runtime.ledger.stage_note(chunk.backfill, chunk.stage).get("one_by_one"))
 
     def alone(self, chunk: Chunk) -> list[NewChunk]:
         """Cut a chunk into one job for each unit."""
@@ -228,11 +228,11 @@ class Worker:
 
     def _is_claimed_by_window(self, step: Step) -> bool:
         """Return whether a part of a chunk may be free while another is held."""
-        return step.writes.partition is not None and self.workshop.stores.of(step.writes).abilities.side_by_side
+        return step.writes.partition is not None and self.runtime.stores.of(step.writes).abilities.side_by_side
 
     def _adapt(self, chunk: Chunk, seconds: float) -> None:
         """Cut the waiting chunks again if they turn out to be much too short or too long."""
-        request, ledger = self.planner.request, self.workshop.ledger
+        request, ledger = self.planner.request, self.runtime.ledger
         better = min(MOST, adapted(chunk.partitions, seconds))
         if request.chunk is not None or better == chunk.partitions:
             return
@@ -257,6 +257,6 @@ def _may_be_of_one(error: TwiceError) -> bool:
     return isinstance(error, _OF_ONE) and not isinstance(error.__cause__, LedgerError)
 
 
-def _witness(stage: Stage) -> Scope:
+def _witness(stage: PlannedStep) -> Scope:
     """Choose the partition that is computed alone: one from the middle, with neighbours on both sides."""
     return stage.target.partitions[len(stage.target.partitions) // 2]

@@ -140,10 +140,10 @@ def start(
         _plan(settings, found, request, as_json=as_json)
         return
     check(found, request, settings.ledger_if_any())
-    with told(settings, as_json=as_json) as tell, settings.workshop(_details(settings, as_json=as_json)) as workshop:
+    with told(settings, as_json=as_json) as tell, settings.runtime(_details(settings, as_json=as_json)) as runtime:
         from twice.backfills.api import Project
 
-        summary = Project(workshop, found, tell, settings.command).start(request)
+        summary = Project(runtime, found, tell, settings.command).start(request)
     report_end(settings, summary, as_json=as_json)
 
 
@@ -197,9 +197,9 @@ def resume(settings: Settings, backfill_id: str, new_code: bool, restart: bool, 
         new_code, restart, option = answer == "new-code", answer == "restart", f"--{answer}"
     if info.workers and changed:
         raise at_work(info.id, info.workers, option)
-    with told(settings, as_json=as_json) as tell, settings.workshop(_details(settings, as_json=as_json)) as workshop:
+    with told(settings, as_json=as_json) as tell, settings.runtime(_details(settings, as_json=as_json)) as runtime:
         command = settings.command
-        summary = Project(workshop, found, tell, command).go_on(info, new_code=new_code, restart=restart)
+        summary = Project(runtime, found, tell, command).go_on(info, new_code=new_code, restart=restart)
     report_end(settings, summary, as_json=as_json)
 
 
@@ -247,10 +247,10 @@ def _tell_hook(settings: Settings, summary: BackfillResult) -> None:
 
 
 def _plan(settings: Settings, pipeline: Pipeline, request: Request, *, as_json: bool) -> None:
-    with settings.workshop() as workshop:
+    with settings.runtime() as runtime:
         from twice.backfills.api import Project
 
-        project = Project(workshop, pipeline)
+        project = Project(runtime, pipeline)
         if request.shadow:
             request = project.shadow_request(request)
             project = project.on_shadows(request, "shadow")

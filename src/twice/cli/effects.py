@@ -175,7 +175,7 @@ def send(
     window, dimensions = units(found, for_, None, None)[0], pairs(sets, "--set")
     stages = [stage for stage in plan(found, window, dimensions=dimensions) if found.effects_after(stage.step.writes)]
     results: list[EffectResult] = []
-    with settings.workshop() as shop:
+    with settings.runtime() as shop:
         from twice.effects.paying import pay
 
         with recorded_run(shop.ledger, found.name, stages[0].scope, command=settings.command) as run:

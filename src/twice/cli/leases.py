@@ -13,7 +13,7 @@ from twice.model.names import TableName
 from twice.model.tables import Table
 
 if TYPE_CHECKING:
-    from twice.engine.run import Workshop
+    from twice.engine.run import Runtime
     from twice.ledger import Abandoned
 
 
@@ -68,7 +68,7 @@ def release(settings: Settings, table: str, token: int, as_json: bool) -> None:
     if ledger is None:
         raise UsageError(f"lease {token} of {name}: there is no such lease", next_step="twice leases")
     abandoned = ledger.take_over(name, token)
-    with settings.workshop() as shop:
+    with settings.runtime() as shop:
         landed = fence(shop, abandoned)
     text = released(abandoned, landed)
     if as_json:
@@ -77,11 +77,11 @@ def release(settings: Settings, table: str, token: int, as_json: bool) -> None:
         print_text(text)
 
 
-def fence(workshop: Workshop, abandoned: Abandoned) -> str | None:
+def fence(runtime: Runtime, abandoned: Abandoned) -> str | None:
     """Stop a taken claim for good and settle it; return the version that it had published, if any."""
     table = Table(abandoned.table)
-    landed = workshop.stores.of(table).fence(workshop.spark, table, abandoned.token)
-    workshop.ledger.settle(abandoned, landed=landed is not None, version=landed)
+    landed = runtime.stores.of(table).fence(runtime.spark, table, abandoned.token)
+    runtime.ledger.settle(abandoned, landed=landed is not None, version=landed)
     return landed
 
 

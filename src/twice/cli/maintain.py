@@ -46,7 +46,7 @@ def maintain(
     wanted = [str(TableName.parse(table)) for table in tables]
     if strangers := [table for table in wanted if table not in known]:
         raise UsageError(f"no pipeline writes {', '.join(strangers)}; they write: {', '.join(sorted(known))}")
-    with settings.workshop() as shop:
+    with settings.runtime() as shop:
         from twice.engine.operations.maintain import maintain as work
 
         done = work(shop, found, keep=kept, tables=wanted or None, compact=not no_compact, dry_run=dry_run)

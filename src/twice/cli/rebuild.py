@@ -50,7 +50,7 @@ def rebuild(settings: Settings, table: str, yes: bool, dry_run: bool, as_json: b
                 next_step=f"twice rebuild {step.writes.name} --yes",
             )
         click.confirm(f"Rebuild {plan.text}?", abort=True, err=True)
-    with settings.workshop() as shop:
+    with settings.runtime() as shop:
         result = work(shop, plan, command=settings.command)
     print_json(result.to_json()) if as_json else print_text(result.text)
 

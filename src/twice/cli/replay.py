@@ -64,7 +64,7 @@ def _compute(settings: Settings, plan: Plan, rows: int) -> Report:
     from twice.replay.running import replay as work
 
     names = [step.step.name for step in plan.steps if isinstance(step, Recorded)]
-    with progress(settings, names) as listener, settings.workshop(listener) as shop:
+    with progress(settings, names) as listener, settings.runtime(listener) as shop:
         return work(shop, plan, rows=rows)
 
 

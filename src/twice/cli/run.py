@@ -16,13 +16,13 @@ from twice.cli.problems import report_error
 from twice.cli.progress import progress
 from twice.cli.settings import Settings, pass_settings
 from twice.engine.attempt.accepted_gates import accepted_gates
-from twice.engine.plan import Stage, plan
+from twice.engine.plan import PlannedStep, plan
 from twice.errors import TwiceError, UsageError
 from twice.loading import find_pipeline
 
 if TYPE_CHECKING:
     from twice.engine.attempt.job import StepResult
-    from twice.engine.run import RunResult, Workshop
+    from twice.engine.run import RunResult, Runtime
     from twice.model.pipelines import Pipeline
 
 log = logging.getLogger("twice")
@@ -35,7 +35,7 @@ class Request:
     settings: Settings
     place: str
     pipeline: Pipeline
-    plans: Sequence[Sequence[Stage]]
+    plans: Sequence[Sequence[PlannedStep]]
     steps: Sequence[str]
     dimensions: Mapping[str, str]
     tags: Mapping[str, str]
@@ -165,18 +165,18 @@ def _explain(request: Request, *, as_json: bool) -> None:
             print_text(f"  {number}. {stage.text}")
 
 
-def execute_all(request: Request, *, as_json: bool, workshop: Workshop | None = None) -> int:
+def execute_all(request: Request, *, as_json: bool, runtime: Runtime | None = None) -> int:
     """Run every unit, oldest first, until one fails; return the exit code."""
     results: list[RunResult] = []
     error: TwiceError | None = None
     names = [stage.step.name for stage in request.plans[0]]
     try:
         with progress(request.settings, names) as listener:
-            if workshop is None:
-                with request.settings.workshop(listener) as opened:
+            if runtime is None:
+                with request.settings.runtime(listener) as opened:
                     error = _loop(request, opened, results)
             else:
-                error = _loop(request, workshop, results)
+                error = _loop(request, runtime, results)
     except TwiceError as problem:
         if isinstance(problem, UsageError):
             raise
@@ -214,12 +214,12 @@ def _accepted(step: StepResult) -> str:
     return f", accepted: {'; '.join(gates)}" if gates else ""
 
 
-def _loop(request: Request, workshop: Workshop, results: list[RunResult]) -> TwiceError | None:
+def _loop(request: Request, runtime: Runtime, results: list[RunResult]) -> TwiceError | None:
     from twice.engine.run import execute
 
     for stages in request.plans:
         result = execute(
-            workshop,
+            runtime,
             request.pipeline,
             stages,
             skip_fresh=request.skip_fresh,
@@ -232,14 +232,14 @@ def _loop(request: Request, workshop: Workshop, results: list[RunResult]) -> Twi
         results.append(result)
         if result.error:
             if result.status == "failed":
-                _tell_hook(request, _as_recorded(workshop, result), result.error)
+                _tell_hook(request, _as_recorded(runtime, result), result.error)
             return result.error
     return None
 
 
-def _as_recorded(workshop: Workshop, result: RunResult) -> Mapping[str, object]:
+def _as_recorded(runtime: Runtime, result: RunResult) -> Mapping[str, object]:
     try:
-        return workshop.ledger.run(result.run).to_json()
+        return runtime.ledger.run(result.run).to_json()
     except TwiceError:  # the ledger itself may be what failed
         return {"id": result.run, "status": result.status, "attempts": []}
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from twice.engine.events import Listener
-    from twice.engine.run import Workshop
+    from twice.engine.run import Runtime
     from twice.ledger import Ledger
 
 
@@ -89,13 +89,13 @@ class Settings:
         return find_ledger(self.config.ledger)
 
     @contextmanager
-    def workshop(self, listener: Listener | None = None) -> Iterator[Workshop]:
+    def runtime(self, listener: Listener | None = None) -> Iterator[Runtime]:
         """Start Spark and open the ledger."""
         require_pyspark()
-        from twice.api import workshop
+        from twice.api import runtime
         from twice.engine.events import ignore
 
-        with workshop(self.config, listener=listener or ignore) as shop:
+        with runtime(self.config, listener=listener or ignore) as shop:
             yield shop
 
 

@@ -106,8 +106,8 @@ def _shadow(settings: Settings, info: BackfillInfo) -> Iterator[ShadowOf]:
     from twice.backfills.shadows import ShadowOf
 
     pipeline = find_pipeline(settings.config, Request.from_json(info.request).place)
-    with settings.workshop() as workshop:
-        yield ShadowOf(workshop, pipeline, info)
+    with settings.runtime() as runtime:
+        yield ShadowOf(runtime, pipeline, info)
 
 
 def _swapped(each: Swapped) -> str:

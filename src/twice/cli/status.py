@@ -60,8 +60,8 @@ def status(
     for each in pipelines:
         bounds(each, from_, to)
     if live:
-        with settings.workshop() as shop:
-            found = collect(shop.ledger, pipelines, from_, to, only_stale=only_stale, workshop=shop)
+        with settings.runtime() as shop:
+            found = collect(shop.ledger, pipelines, from_, to, only_stale=only_stale, runtime=shop)
     else:
         found = collect(settings.ledger_if_any(), pipelines, from_, to, only_stale=only_stale)
     if as_json:

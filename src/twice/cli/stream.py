@@ -69,7 +69,7 @@ def run(
     wanted = found.find_stream(name)
     kept_tags = tags_of(tags, settings.secrets)
     # PySpark takes Ctrl-C for itself when Spark starts, so it is asked for after that.
-    with _told(settings, as_json=as_json) as tell, settings.workshop() as shop, stopping() as stop:
+    with _told(settings, as_json=as_json) as tell, settings.runtime() as shop, stopping() as stop:
         from twice.streams.control import Request, run_stream
 
         request = Request(available_now, resume_from_table, settings.command, kept_tags, stop, tell)
@@ -173,7 +173,7 @@ def replay(
     if dry_run:
         _list(batches, as_json=as_json)
         return
-    with settings.workshop() as shop:
+    with settings.runtime() as shop:
         from twice.streams.replay import replay as work
 
         def tell(each: object) -> None:

@@ -47,7 +47,7 @@ def undo(
                 next_step=shlex.join(["twice", *settings.arguments, "--yes"]),
             )
         click.confirm(f"Undo run {info.id} of {info.pipeline}, {info.scope}?", abort=True, err=True)
-    with settings.workshop() as shop:
+    with settings.runtime() as shop:
         from twice.engine.operations.undo import undo as work
 
         done = work(shop, pipelines, info.id, steps=steps, tables=tables, dry_run=dry_run)

@@ -24,7 +24,7 @@ from twice.errors import EnvironmentProblem, Interrupted, TwiceError, UsageError
 from twice.loading import find_pipeline
 
 if TYPE_CHECKING:
-    from twice.engine.run import Workshop
+    from twice.engine.run import Runtime
     from twice.model.pipelines import Pipeline
     from twice.model.windows import Window
     from twice.verify.running import Report
@@ -194,14 +194,14 @@ def _refuse(order: Order) -> None:
             raise UsageError(f"{option} {file}: {folder} cannot be written to", unchanged="nothing was run")
 
 
-def verify_all(order: Order, *, as_json: bool, workshop: Workshop | None = None) -> int:
+def verify_all(order: Order, *, as_json: bool, runtime: Runtime | None = None) -> int:
     """Verify, print what was found, write the files that were asked for; return the exit code."""
     from twice.verify.running import Report
 
     done = Done(Report(order.pipeline.name, order.unit, order.seed))
     try:
         with watching(order.settings, [check.name for check in order.checks]) as watcher:
-            _verify(order, done, watcher, workshop)
+            _verify(order, done, watcher, runtime)
     except (KeyboardInterrupt, Interrupted):
         _print(order, done, as_json=as_json)
         raise Interrupted(
@@ -233,7 +233,7 @@ class _CannotRun(Exception):
         self.error = error
 
 
-def _verify(order: Order, done: Done, watcher: Watcher, workshop: Workshop | None) -> None:
+def _verify(order: Order, done: Done, watcher: Watcher, runtime: Runtime | None) -> None:
     from twice.verify.report.texts import plain
     from twice.verify.running import Request
     from twice.verify.running import verify as work
@@ -248,7 +248,7 @@ def _verify(order: Order, done: Done, watcher: Watcher, workshop: Workshop | Non
     config, place = order.settings.config, order.settings.config.pipelines.get(order.name, order.name)
     request = Request(order.window, order.steps, names, False, order.sample, order.seed, order.words, place,
                       watcher.tell, seen)  # fmt: skip
-    with _opened(order, workshop) as shop, Sandbox.open(config, shop.spark, _new_folder(order.sandbox)) as sandbox:
+    with _opened(order, runtime) as shop, Sandbox.open(config, shop.spark, _new_folder(order.sandbox)) as sandbox:
         try:
             report = work(shop, sandbox, order.pipeline, request)
         except TwiceError as error:
@@ -263,12 +263,12 @@ def _verify(order: Order, done: Done, watcher: Watcher, workshop: Workshop | Non
 
 
 @contextlib.contextmanager
-def _opened(order: Order, workshop: Workshop | None) -> Iterator[Workshop]:
+def _opened(order: Order, runtime: Runtime | None) -> Iterator[Runtime]:
     """Start Spark as the project says; production's ledger is neither read nor created."""
-    if workshop is not None:
-        yield workshop
+    if runtime is not None:
+        yield runtime
         return
-    from twice.api import workshop as opened
+    from twice.api import runtime as opened
     from twice.ledger import open_ledger
 
     if order.settings.config.spark.get("spark.master", "local").startswith("local"):

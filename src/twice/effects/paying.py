@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from twice.engine.attempt.job import Job
-    from twice.engine.plan import Stage
-    from twice.engine.run import Workshop
+    from twice.engine.plan import PlannedStep
+    from twice.engine.run import Runtime
     from twice.ledger import Output
     from twice.model.effects import Effect
     from twice.model.pipelines import Pipeline
@@ -82,9 +82,9 @@ class EffectResult:
 
 
 def pay(
-    workshop: Workshop,
+    runtime: Runtime,
     pipeline: Pipeline,
-    stage: Stage,
+    stage: PlannedStep,
     run: str,
     *,
     mode: Mode = "normal",
@@ -101,7 +101,7 @@ def pay(
     wanted = [each for each in pipeline.effects_after(stage.step.writes) if not names or each.name in names]
     if not wanted or stage.step.shadow_of is not None:
         return []
-    job = replace(job_of(workshop, pipeline, stage, run), abandoned=abandoned)
+    job = replace(job_of(runtime, pipeline, stage, run), abandoned=abandoned)
     known = cached(lambda: Tombstones.read(job.store.property(job.session, stage.step.writes, PROPERTY)))
     outputs = {output.scope: output for output in job.ledger.held(stage.step.writes.name, stage.target.scope)}
     return [

@@ -16,7 +16,7 @@ from twice.model.windows import Window
 
 
 @dataclass(frozen=True)
-class Stage:
+class PlannedStep:
     """One step for one scope."""
 
     step: Step
@@ -58,7 +58,7 @@ def plan(
     *,
     dimensions: Mapping[str, str] | None = None,
     steps: Sequence[str] | None = None,
-) -> list[Stage]:
+) -> list[PlannedStep]:
     """List the stages of one run, upstream first; bad parameters are refused here, before anything starts."""
     if not pipeline.steps:
         raise UsageError(f"pipeline {pipeline.name} has no steps")
@@ -75,7 +75,7 @@ def plan(
                     f"step {step.name} builds on its own past, so it runs one {pipeline.grain} at a time, not {window}",
                     next_step=f"twice run {pipeline.name} --from … --to … runs them one after the other",
                 )
-            stages.append(Stage(step, scope, Target.of(step.writes, scope, pipeline.zone)))
+            stages.append(PlannedStep(step, scope, Target.of(step.writes, scope, pipeline.zone)))
     return stages
 
 

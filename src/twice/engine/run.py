@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from twice.engine.attempt.accepted_gates import AcceptedGates
     from twice.engine.attempt.outputs import Finding
     from twice.engine.chunks.vouching import Vouch
-    from twice.engine.plan import Stage
+    from twice.engine.plan import PlannedStep
     from twice.engine.stores import Stores
     from twice.ledger import Ledger
     from twice.model.pipelines import Pipeline
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Workshop:
+class Runtime:
     """What every run of a process shares."""
 
     spark: SparkSession
@@ -69,7 +69,7 @@ class Effected(Protocol):
     def to_json(self) -> dict[str, object]: ...
 
 
-AfterStep = Callable[["Workshop", "Pipeline", "Stage", str], "Sequence[Effected]"]
+AfterStep = Callable[["Runtime", "Pipeline", "PlannedStep", str], "Sequence[Effected]"]
 
 
 @dataclass(repr=False)
@@ -115,9 +115,9 @@ class RunResult:
 
 
 def execute(
-    workshop: Workshop,
+    runtime: Runtime,
     pipeline: Pipeline,
-    stages: Sequence[Stage],
+    stages: Sequence[PlannedStep],
     *,
     skip_fresh: bool = False,
     wait: float = 0.0,
@@ -131,14 +131,14 @@ def execute(
     `accept` names gates that may fail in this run, with the reason.
     """
     scope = stages[0].scope
-    made_with = environment(workshop, pipeline)
-    run = workshop.ledger.start_run(pipeline.name, scope, command=command, tags=tags, environment=made_with)
+    made_with = environment(runtime, pipeline)
+    run = runtime.ledger.start_run(pipeline.name, scope, command=command, tags=tags, environment=made_with)
     result = RunResult(run, pipeline.name, str(scope))
     one_step = partial(run_stage, skip_fresh=skip_fresh, wait=wait, accept_late=accept_late)
-    _tell(workshop, result, "started")
+    _tell(runtime, result, "started")
     try:
         with plain_interrupts():
-            _run_steps(workshop, pipeline, stages, result, one_step, accept or {})
+            _run_steps(runtime, pipeline, stages, result, one_step, accept or {})
             # An effect that fails stops no step: what it is about is published.
             result.raise_owed()
         result.status = "done"
@@ -154,38 +154,38 @@ def execute(
         result.error = error
     except BaseException as error:
         # Of a store, of Spark or of our own: it is for the caller, and the run has ended.
-        end_failed_run(workshop.ledger, run, error)
-        _tell(workshop, result, "failed", str(error))
+        end_failed_run(runtime.ledger, run, error)
+        _tell(runtime, result, "failed", str(error))
         raise
     error_text = str(result.error) if result.error else ""
-    end_run(workshop.ledger, run, result.status, error_text)
-    _tell(workshop, result, "finished" if result.status == "done" else "failed", error_text)
+    end_run(runtime.ledger, run, result.status, error_text)
+    _tell(runtime, result, "finished" if result.status == "done" else "failed", error_text)
     return result
 
 
 def _run_steps(
-    workshop: Workshop,
+    runtime: Runtime,
     pipeline: Pipeline,
-    stages: Sequence[Stage],
+    stages: Sequence[PlannedStep],
     result: RunResult,
     one_step: Callable[..., StepResult],
     accept: AcceptedGates,
 ) -> None:
     """Run the steps one after the other, each followed by its effects."""
     for stage in stages:  # a pattern that a store cannot do is refused before the first step runs
-        workshop.stores.of(stage.step.writes)
+        runtime.stores.of(stage.step.writes)
     for stage in stages:
-        done = one_step(workshop, pipeline, stage, result.run, accept=accept.get(stage.step.name, {}))
+        done = one_step(runtime, pipeline, stage, result.run, accept=accept.get(stage.step.name, {}))
         result.steps.append(done)
         # A superseded run published nothing: what the table holds is about a later window.
-        if workshop.after_step is not None and done.status != "superseded":
-            result.effects += workshop.after_step(workshop, pipeline, stage, result.run)
+        if runtime.after_step is not None and done.status != "superseded":
+            result.effects += runtime.after_step(runtime, pipeline, stage, result.run)
 
 
 def run_stage(
-    workshop: Workshop,
+    runtime: Runtime,
     pipeline: Pipeline,
-    stage: Stage,
+    stage: PlannedStep,
     run: str,
     *,
     skip_fresh: bool,
@@ -207,7 +207,7 @@ def run_stage(
     `accept_late` lets a closed partition of a table with `late="fail"` be rebuilt; `anew` rebuilds it also where
     another run that was waited for seems to have made it; once it is `abandoned`, no source is called any more.
     """
-    job = job_of(workshop, pipeline, stage, run)
+    job = job_of(runtime, pipeline, stage, run)
     job = dataclasses.replace(job, skip_fresh=skip_fresh, wait=wait, accept_late=accept_late, anew=anew)
     job = dataclasses.replace(job, abandoned=abandoned, accepted_gates=accept or {})
     return run_step(dataclasses.replace(job, partial=partial, solo=solo, vouch=vouch or job.vouch, pool=pool))
@@ -274,7 +274,7 @@ def run_step(job: Job, try_once: Callable[[Job], Finding] = recorded_attempt) ->
     )
 
 
-def job_of(workshop: Workshop, pipeline: Pipeline, stage: Stage, run: str) -> Job:
+def job_of(runtime: Runtime, pipeline: Pipeline, stage: PlannedStep, run: str) -> Job:
     """Return the job of a stage, in a Spark session of its own."""
     return Job(
         pipeline=pipeline,
@@ -283,13 +283,13 @@ def job_of(workshop: Workshop, pipeline: Pipeline, stage: Stage, run: str) -> Jo
         target=stage.target,
         run=run,
         code=fingerprint(stage.step),
-        session=fresh(workshop.spark, pipeline.zone.key),
-        stores=workshop.stores,
-        ledger=workshop.ledger,
-        lease=workshop.lease,
-        listener=workshop.listener,
+        session=fresh(runtime.spark, pipeline.zone.key),
+        stores=runtime.stores,
+        ledger=runtime.ledger,
+        lease=runtime.lease,
+        listener=runtime.listener,
     )
 
 
-def _tell(workshop: Workshop, result: RunResult, state: State, detail: str = "") -> None:
-    workshop.listener(Event(state, result.run, result.pipeline, result.scope, detail=detail))
+def _tell(runtime: Runtime, result: RunResult, state: State, detail: str = "") -> None:
+    runtime.listener(Event(state, result.run, result.pipeline, result.scope, detail=detail))

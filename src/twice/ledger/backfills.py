@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from twice.errors import LedgerError, UsageError
 from twice.ledger.backfill_infos import BACKFILL_ENDS, OPEN_STATES, BackfillInfo, shadow_of
-from twice.ledger.book import Book
+from twice.ledger.book import LedgerPart
 from twice.ledger.chunks import tallies
 from twice.ledger.dialect import insert_new
 from twice.ledger.encoding import scope_columns, scope_of, storable, to_text
@@ -27,7 +27,7 @@ from twice.ledger.workers import forget_worker, live_workers, register
 from twice.model.scopes import Scope
 
 
-class Backfills(Book):
+class Backfills(LedgerPart):
     """The part of the ledger that follows backfills."""
 
     def start_backfill(

@@ -19,7 +19,7 @@ from twice.ledger.schema import environments, input_sets, runs, tokens
 from twice.ledger.values import InputRecord
 
 
-class Book:
+class LedgerPart:
     """A database and a clock."""
 
     def __init__(self, database: Database, clock: Clock) -> None:

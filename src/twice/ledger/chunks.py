@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from twice.errors import UsageError
 from twice.ledger.backfill_infos import CHUNK_ENDS, Chunk, NewChunk, Tally
-from twice.ledger.book import Book
+from twice.ledger.book import LedgerPart
 from twice.ledger.encoding import scope_columns, scope_of, storable, to_text
 from twice.ledger.schema import backfills, chunks
 from twice.ledger.stage_notes import add_to_note, note_of, note_split
@@ -24,7 +24,7 @@ from twice.ledger.values import Owner
 from twice.ledger.workers import live_workers
 
 
-class Chunks(Book):
+class Chunks(LedgerPart):
     """The part of the ledger that hands out the chunks of a backfill."""
 
     def lay_out(

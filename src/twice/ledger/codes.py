@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 import sqlalchemy as sa
 
-from twice.ledger.book import Book
+from twice.ledger.book import LedgerPart
 from twice.ledger.dialect import insert_missing
 from twice.ledger.encoding import to_text
 from twice.ledger.schema import codes
 
 
-class Codes(Book):
+class Codes(LedgerPart):
     """The part of the ledger that knows the parts of a code."""
 
     def keep_code(self, code: str, parts: Mapping[str, str]) -> None:

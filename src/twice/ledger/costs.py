@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from twice.ledger.book import Book
+from twice.ledger.book import LedgerPart
 from twice.ledger.runs import PART
 from twice.ledger.schema import attempts, runs
 
@@ -39,7 +39,7 @@ class Cost:
         }
 
 
-class Costs(Book):
+class Costs(LedgerPart):
     """The part of the ledger that adds up what things cost."""
 
     def costs(self, by: str, *, since: timedelta | None = None, pipeline: str | None = None) -> list[Cost]:

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from twice.errors import LedgerBusy, UsageError
-from twice.ledger.book import Book
+from twice.ledger.book import LedgerPart
 from twice.ledger.dialect import insert_missing
 from twice.ledger.effect_records import (
     CONFIRMED,
@@ -43,7 +43,7 @@ _WAITS = (0.2, 1.0, 3.0)
 _LOCK_ORDER = (effects.c.subject, effects.c.generation)
 
 
-class Effects(Book):
+class Effects(LedgerPart):
     """The part of the ledger that knows which calls to the outside world were made."""
 
     def claim(

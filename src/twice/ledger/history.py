@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from twice.ledger.book import Book, load_inputs
+from twice.ledger.book import LedgerPart, load_inputs
 from twice.ledger.encoding import scope_of
 from twice.ledger.schema import attempts, runs
 from twice.ledger.values import InputRecord
@@ -42,7 +42,7 @@ class Merged:
     inputs: tuple[InputRecord, ...]
 
 
-class History(Book):
+class History(LedgerPart):
     """The part of the ledger that planners ask."""
 
     def past(self, pipeline: str, step: str, limit: int = 30) -> list[Past]:

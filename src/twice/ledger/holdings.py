@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from twice.ledger.book import Book
+from twice.ledger.book import LedgerPart
 from twice.ledger.outputs import touching
 from twice.ledger.runs import ACCEPTED_GATES
 from twice.ledger.schema import CURRENT, attempts, input_sets, outputs
@@ -53,7 +53,7 @@ def _second(column: sa.Column[datetime]) -> sa.ColumnElement[str]:
     return sa.func.substr(sa.type_coerce(column, sa.String), 1, 19)
 
 
-class Holdings(Book):
+class Holdings(LedgerPart):
     """The part of the ledger that lists partitions by the hundred thousand."""
 
     def holdings(self, table: str, window: Window | None = None) -> list[Holding]:

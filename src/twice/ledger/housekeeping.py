@@ -9,7 +9,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from twice.errors import UsageError
-from twice.ledger.book import Book
+from twice.ledger.book import LedgerPart
 from twice.ledger.clock import SystemClock
 from twice.ledger.effect_records import CONFIRMED, SUPPRESSED
 from twice.ledger.files import new_file, not_written
@@ -34,7 +34,7 @@ from twice.ledger.schema import (
 _BATCH = 2_000
 
 
-class Housekeeping(Book):
+class Housekeeping(LedgerPart):
     """The part of the ledger that keeps it small and safe."""
 
     def prune(self, keep: timedelta, *, dry_run: bool = False, batch: int = _BATCH) -> PruneReport:

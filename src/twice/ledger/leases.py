@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from twice.errors import LeaseLost, ScopeHeld, UsageError
-from twice.ledger.book import Book, lock_table, saw, store_inputs
+from twice.ledger.book import LedgerPart, lock_table, saw, store_inputs
 from twice.ledger.encoding import scopes_of, scopes_text
 from twice.ledger.infos import LeaseInfo
 from twice.ledger.outputs import adopt, forget
@@ -23,7 +23,7 @@ from twice.ledger.values import Abandoned, Claim, InputRecord, Owner
 from twice.model.scopes import Scope
 
 
-class Leases(Book):
+class Leases(LedgerPart):
     """The part of the ledger that hands out claims and takes them back."""
 
     def claim(

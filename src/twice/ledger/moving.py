@@ -16,7 +16,7 @@ from typing import IO, Any
 import sqlalchemy as sa
 
 from twice.errors import UsageError
-from twice.ledger.book import Book
+from twice.ledger.book import LedgerPart
 from twice.ledger.files import new_file
 from twice.ledger.schema import REVISIONS, Instant, instant_of, instant_text, metadata
 
@@ -38,7 +38,7 @@ class MoveReport:
         return {"file": str(self.file), "rows": dict(self.rows), "changed": self.changed}
 
 
-class Moving(Book):
+class Moving(LedgerPart):
     """The part of the ledger that writes all of it to a file, and reads it back."""
 
     def export_to(

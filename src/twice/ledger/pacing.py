@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import sqlalchemy as sa
 
-from twice.ledger.book import Book
+from twice.ledger.book import LedgerPart
 from twice.ledger.dialect import insert_missing
 from twice.ledger.schema import rates
 
 
-class Pacing(Book):
+class Pacing(LedgerPart):
     """The part of the ledger that spreads calls over time."""
 
     def next_call(self, name: str, apart: timedelta) -> float:

@@ -9,7 +9,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from twice.errors import UsageError
-from twice.ledger.book import Book, lock_table, saw, store_inputs
+from twice.ledger.book import LedgerPart, lock_table, saw, store_inputs
 from twice.ledger.encoding import scope_text, to_text
 from twice.ledger.leases import keep
 from twice.ledger.outputs import (
@@ -29,7 +29,7 @@ from twice.model.scopes import Scope
 from twice.model.windows import Window
 
 
-class Publishing(Book):
+class Publishing(LedgerPart):
     """The part of the ledger that knows what every partition holds."""
 
     def prepare(

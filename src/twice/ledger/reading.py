@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from twice.errors import UsageError
-from twice.ledger.book import Book, load_inputs
+from twice.ledger.book import LedgerPart, load_inputs
 from twice.ledger.encoding import scope_of
 from twice.ledger.infos import AttemptInfo, RunInfo
 from twice.ledger.outputs import touching
@@ -37,7 +37,7 @@ _WITH_CLAIM = (
 )
 
 
-class Reading(Book):
+class Reading(LedgerPart):
     """The part of the ledger that returns what happened."""
 
     def runs(self, *, pipeline: str | None = None, limit: int = 50) -> list[RunInfo]:

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 import sqlalchemy as sa
 
 from twice.errors import LedgerError, UsageError
-from twice.ledger.book import Book, saw, store_environment, store_inputs
+from twice.ledger.book import LedgerPart, saw, store_environment, store_inputs
 from twice.ledger.dialect import insert_new
 from twice.ledger.encoding import details_text, scope_columns, storable, to_text
 from twice.ledger.redaction import redacted_pairs
@@ -32,7 +32,7 @@ _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 _EPOCH = datetime(2020, 1, 1, tzinfo=timezone.utc)
 
 
-class Runs(Book):
+class Runs(LedgerPart):
     """The part of the ledger that follows runs and attempts."""
 
     def start_run(

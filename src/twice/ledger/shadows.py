@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from twice.errors import ScopeHeld, UsageError
 from twice.ledger.backfill_infos import OPEN_STATES, Shadow, shadow_of
-from twice.ledger.book import Book, lock_table, store_inputs
+from twice.ledger.book import LedgerPart, lock_table, store_inputs
 from twice.ledger.encoding import scope_of, scope_text, to_text
 from twice.ledger.outputs import current_outputs, output_row, touching
 from twice.ledger.overlaps import refuse_overlap
@@ -23,7 +23,7 @@ from twice.ledger.workers import forget_worker, live_workers, register
 from twice.model.windows import Window
 
 
-class Shadows(Book):
+class Shadows(LedgerPart):
     """The part of the ledger that follows shadows."""
 
     def begin_shadow(self, backfill: str, tables: Mapping[str, str]) -> Shadow:

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from twice.errors import UsageError
-from twice.ledger.book import Book, saw
+from twice.ledger.book import LedgerPart, saw
 from twice.ledger.dialect import insert_missing
 from twice.ledger.schema import stream_batches, streams
 
@@ -61,7 +61,7 @@ class BatchInfo:
         return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in shown.items()}
 
 
-class Streams(Book):
+class Streams(LedgerPart):
     """The part of the ledger that knows streams."""
 
     def begin(self, info: Mapping[str, object]) -> None:

@@ -21,14 +21,14 @@ from twice.replay.pinning import is_readable, pin_again
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from twice.engine.run import Workshop
+    from twice.engine.run import Runtime
     from twice.replay.recorded import Recorded
 
 
-def job_of(workshop: Workshop, recorded: Recorded) -> tuple[Job, list[str]]:
+def job_of(runtime: Runtime, recorded: Recorded) -> tuple[Job, list[str]]:
     """Return the job of a recorded step, and the settings of its run that cannot be put back."""
     run, step, pipeline = recorded.run, recorded.step, recorded.pipeline
-    session = fresh(workshop.spark, pipeline.zone.key)
+    session = fresh(runtime.spark, pipeline.zone.key)
     refused = put_back(session, run.environment)
     job = Job(
         pipeline=pipeline,
@@ -39,12 +39,12 @@ def job_of(workshop: Workshop, recorded: Recorded) -> tuple[Job, list[str]]:
         run=f"replay-{run.id}",
         code=recorded.attempt.code,
         session=session,
-        stores=workshop.stores,
-        ledger=workshop.ledger,
-        lease=workshop.lease,
+        stores=runtime.stores,
+        ledger=runtime.ledger,
+        lease=runtime.lease,
         # The partitions of a chunk see their inputs as if each were computed alone.
         partial="backfill" in run.tags and isinstance(step.writes.write, Overwrite),
-        listener=workshop.listener,
+        listener=runtime.listener,
     )
     return job, refused
 

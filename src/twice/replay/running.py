@@ -22,31 +22,31 @@ if TYPE_CHECKING:
 
     from twice.engine.attempt.job import Job
     from twice.engine.events import State
-    from twice.engine.run import Workshop
+    from twice.engine.run import Runtime
     from twice.replay.recorded import Plan
 
 _UNRECORDED = "the run did not record its versions and settings: those of now were used"
 
 
-def replay(workshop: Workshop, plan: Plan, *, rows: int = LIMIT) -> Report:
+def replay(runtime: Runtime, plan: Plan, *, rows: int = LIMIT) -> Report:
     """Rebuild the steps of a plan one after the other and compare them; nothing is published or recorded.
 
     `rows` is how many of the rows that differ are shown for each step.
     """
-    steps = [_tried(workshop, step, rows) if isinstance(step, Recorded) else step for step in plan.steps]
+    steps = [_tried(runtime, step, rows) if isinstance(step, Recorded) else step for step in plan.steps]
     tried = next((step for step in plan.steps if isinstance(step, Recorded)), None)
     if tried is None:
         return Report(plan.run, steps)
     made_with = plan.run.environment
-    remarks = changed_software(made_with, environment(workshop, tried.pipeline)) if made_with else [_UNRECORDED]
+    remarks = changed_software(made_with, environment(runtime, tried.pipeline)) if made_with else [_UNRECORDED]
     return Report(plan.run, steps, remarks)
 
 
-def _tried(workshop: Workshop, recorded: Recorded, rows: int) -> StepReplay:
+def _tried(runtime: Runtime, recorded: Recorded, rows: int) -> StepReplay:
     started = time.monotonic()
-    _report(workshop, recorded, "computing")
+    _report(runtime, recorded, "computing")
     try:
-        found = _rebuilt(workshop, recorded, rows)
+        found = _rebuilt(runtime, recorded, rows)
     except TransientError:
         raise  # transient: the same command may succeed later
     except TwiceError as error:
@@ -54,12 +54,12 @@ def _tried(workshop: Workshop, recorded: Recorded, rows: int) -> StepReplay:
         found = cannot(recorded.attempt, why, error.next_step if isinstance(error, StoreRefused) else "")
     took = {"seconds": time.monotonic() - started}
     counted = {"rows": found.rebuilt_rows} if found.rebuilt_rows is not None else {}
-    _report(workshop, recorded, found.status, found.why if found.status != "same" else "", {**counted, **took})
+    _report(runtime, recorded, found.status, found.why if found.status != "same" else "", {**counted, **took})
     return found
 
 
-def _rebuilt(workshop: Workshop, recorded: Recorded, rows: int) -> StepReplay:
-    job, refused = job_of(workshop, recorded)
+def _rebuilt(runtime: Runtime, recorded: Recorded, rows: int) -> StepReplay:
+    job, refused = job_of(runtime, recorded)
     try:
         with grouped(job):
             found = compare(job, recorded, rebuild(job, recorded), limit=rows)
@@ -68,7 +68,7 @@ def _rebuilt(workshop: Workshop, recorded: Recorded, rows: int) -> StepReplay:
     except Exception as error:
         raise _of_ours(job, error) from error
     finally:
-        workshop.stores.release(job.session)
+        runtime.stores.release(job.session)
     return replace(found, remarks=[*found.remarks, *refused]) if refused else found
 
 
@@ -82,7 +82,7 @@ def _of_ours(job: Job, error: Exception) -> TwiceError:
 
 
 def _report(
-    workshop: Workshop, recorded: Recorded, state: State, detail: str = "", data: Mapping[str, object] | None = None
+    runtime: Runtime, recorded: Recorded, state: State, detail: str = "", data: Mapping[str, object] | None = None
 ) -> None:
     run, step = recorded.run, recorded.step.name
-    workshop.listener(Event(state, run.id, run.pipeline, str(recorded.attempt.scope), step, detail, data or {}))
+    runtime.listener(Event(state, run.id, run.pipeline, str(recorded.attempt.scope), step, detail, data or {}))

@@ -85,7 +85,7 @@ class Stray:
 
 
 @dataclass
-class Stage:
+class StagedRows:
     """Rows of one claim, written but not published.
 
     `unique`: the plan that made the rows proves that no key occurs twice in a partition. `written`: how many rows
@@ -184,30 +184,30 @@ class Store(Source, Protocol):
         table that was created for attempts of which none succeeded then goes with the last one, where the store can.
         """
 
-    def open(self, session: SparkSession, target: Target, token: int) -> Stage:
+    def open(self, session: SparkSession, target: Target, token: int) -> StagedRows:
         """Make an empty stage: from here on the token can be fenced."""
 
-    def stage(self, session: SparkSession, stage: Stage, rows: DataFrame, *, first: bool = True) -> None:
+    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame, *, first: bool = True) -> None:
         """Write rows into the stage; `first` replaces the scope there, later calls add to it."""
 
     def stage_changes(
-        self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
+        self, session: SparkSession, stage: StagedRows, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
     ) -> None:
         """Upsert rows into the stage by the table's key.
 
         `instead_of`: rows that carry this mark in `_twice_window` go, and the given ones come in their place.
         """
 
-    def staged(self, session: SparkSession, stage: Stage) -> DataFrame:
+    def staged(self, session: SparkSession, stage: StagedRows) -> DataFrame:
         """Read the scope as it would be after the publish."""
 
-    def stray_rows(self, session: SparkSession, stage: Stage, limit: int) -> list[Mapping[str, object]]:
+    def stray_rows(self, session: SparkSession, stage: StagedRows, limit: int) -> list[Mapping[str, object]]:
         """Read a few of the staged rows that lie outside the scope."""
 
     def publish(
         self,
         session: SparkSession,
-        stage: Stage,
+        stage: StagedRows,
         partitions: Sequence[Scope],
         notes: Mapping[str, str],
         remember: Mapping[str, str],
@@ -217,7 +217,7 @@ class Store(Source, Protocol):
         `notes` go with the version, `remember` stays with the table.
         """
 
-    def discard(self, session: SparkSession, stage: Stage, remember: Mapping[str, str]) -> None:
+    def discard(self, session: SparkSession, stage: StagedRows, remember: Mapping[str, str]) -> None:
         """Drop a stage that changes nothing; LeaseLost if it was fenced, Conflict if the scope has changed."""
 
 
@@ -231,7 +231,7 @@ class Shadowing(Protocol):
     def fork(self, session: SparkSession, table: Table, shadow: Table) -> None:
         """Begin a shadow with what the table holds now; one that has begun stays as it is."""
 
-    def adopt(self, session: SparkSession, stage: Stage, shadow: Table) -> None:
+    def adopt(self, session: SparkSession, stage: StagedRows, shadow: Table) -> None:
         """Fill a stage of the table with what its shadow holds of the scope."""
 
     def shadow_schema(self, session: SparkSession, target: Target) -> StructType:

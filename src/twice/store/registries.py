@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from twice.store.protocol import Stage
+from twice.store.protocol import StagedRows
 
-StageT = TypeVar("StageT", bound=Stage)
+StageT = TypeVar("StageT", bound=StagedRows)
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 

@@ -14,16 +14,16 @@ from twice.streams.checkpoints import Checkpoint
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from twice.engine.run import Workshop
+    from twice.engine.run import Runtime
     from twice.model.streams import Stream
 
 _UNCHANGED = "nothing was read, the table is as it was"
 
 
-def has_own_offsets(workshop: Workshop, stream: Stream) -> bool:
+def has_own_offsets(runtime: Runtime, stream: Stream) -> bool:
     """Return whether offsets say by themselves what was read; of files and generated rows the checkpoint keeps more."""
     if isinstance(stream.reads, Table):
-        return workshop.stores.source(stream.reads).abilities.kind in ("iceberg", "delta")
+        return runtime.stores.source(stream.reads).abilities.kind in ("iceberg", "delta")
     return isinstance(stream.reads, KafkaSource)
 
 
@@ -31,7 +31,7 @@ def has_own_offsets(workshop: Workshop, stream: Stream) -> bool:
 class Admission:
     """A stream that wants to run: what it declares, and the checkpoint that it would continue from."""
 
-    workshop: Workshop
+    runtime: Runtime
     session: SparkSession
     stream: Stream
     checkpoint: Checkpoint
@@ -53,12 +53,12 @@ class Admission:
 
     def _mark(self, table: Table | None) -> StreamMark | None:
         """Return which batch a table holds; None without a table, or if no stream has written it."""
-        if table is None or not (store := self.workshop.stores.of(table)).exists(self.session, table):
+        if table is None or not (store := self.runtime.stores.of(table)).exists(self.session, table):
             return None
         return StreamMark.read(store.property(self.session, table, STREAM_MARK))
 
     def _require_same_source(self, query: str | None) -> None:
-        known = self.workshop.ledger.streams.find(self.stream.pipeline, self.stream.name)
+        known = self.runtime.ledger.streams.find(self.stream.pipeline, self.stream.name)
         if known is None or query is None or known.query != query or known.source == self.stream.source_text:
             return
         raise self._refused(
@@ -71,7 +71,7 @@ class Admission:
         stream = self.stream
         if query is None:
             return
-        known = self.workshop.ledger.streams.batches(stream.pipeline, stream.name, query=query)
+        known = self.runtime.ledger.streams.batches(stream.pipeline, stream.name, query=query)
         if done := [batch for batch in known if batch.ended_at is not None and batch.rows_out]:
             raise StreamRefused(
                 f"the checkpoint {self.checkpoint.path} has read up to batch {done[0].batch}, but {stream.writes.name} "
@@ -100,7 +100,7 @@ class Admission:
                 "the query would read its source from the beginning"
             )
         if query != mark.query:
-            known = self.workshop.ledger.streams.find(self.stream.pipeline, self.stream.name)
+            known = self.runtime.ledger.streams.find(self.stream.pipeline, self.stream.name)
             if known is None or known.query != query:
                 raise self._refused(
                     f"the checkpoint {path} is of query {query}, but {table} has the batches up to {mark.batch} of "
@@ -146,7 +146,7 @@ class Admission:
             )
 
     def _require_same_key(self, table: Table) -> None:
-        rows = self.workshop.stores.of(table).read(self.session, table, None)
+        rows = self.runtime.stores.of(table).read(self.session, table, None)
         if (found := set(rows.columns) - FRAMEWORK_COLUMNS) != set(table.key):
             raise StreamRefused(
                 f"{table.name} holds keys of {', '.join(sorted(found))}, but the stream distinguishes events by "
@@ -166,7 +166,7 @@ class Admission:
 
     def _resume(self, mark: StreamMark | None, seen: StreamMark | None, aside: str) -> None:
         """Make a checkpoint that continues with what the table holds."""
-        stream, ledger = self.stream, self.workshop.ledger.streams
+        stream, ledger = self.stream, self.runtime.ledger.streams
         if mark is None:
             raise StreamRefused(
                 f"{stream.writes.name} holds no batch of a stream that could be continued",
@@ -194,7 +194,7 @@ class Admission:
         same = known is not None and known.source == stream.source_text and mark.stream == stream.full_name
         recorded = ledger.batch(stream.pipeline, stream.name, mark.query, mark.batch)
         self.checkpoint.set_aside(aside)
-        if same and recorded is not None and has_own_offsets(self.workshop, stream):
+        if same and recorded is not None and has_own_offsets(self.runtime, stream):
             # Later batches are read again, under their numbers and perhaps with other offsets.
             ledger.forget(stream.pipeline, stream.name, mark.query, after=mark.batch)
             self.checkpoint.begin(mark.query, (mark.batch, recorded.offsets))

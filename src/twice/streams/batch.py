@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
     from twice.engine.attempt.job import Job, StepResult
     from twice.model.streams import Stream
-    from twice.store.protocol import Stage
+    from twice.store.protocol import StagedRows
 
 # Stages rows, and says what came of them.
-StageRows = Callable[["Job", "Stage", "DataFrame"], Counts]
+StageRows = Callable[["Job", "StagedRows", "DataFrame"], Counts]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def take(job: Job, batch: Batch) -> StepResult:
     try:
         number = events.count()
 
-        def counted(its_job: Job, stage: Stage, rows: DataFrame) -> Counts:
+        def counted(its_job: Job, stage: StagedRows, rows: DataFrame) -> Counts:
             done = stage_rows(its_job, stage, rows)
             return replace(done, rows_in=number)
 
@@ -104,7 +104,7 @@ def _process(job: Job, batch: Batch, dedup: Process) -> StepResult:
         # As many as had no key before; of a batch that is repeated they are kept already.
         number = kept.rows if kept is not None and kept.status != "fresh" else new.count()
 
-        def write_events(its_job: Job, stage: Stage, rows: DataFrame) -> Counts:
+        def write_events(its_job: Job, stage: StagedRows, rows: DataFrame) -> Counts:
             stage_rows = partial(_again, order=None) if batch.again else plain.stage_all
             return replace(stage_rows(its_job, stage, rows), rows_in=one.copies, duplicates=one.copies - number)
 
@@ -113,11 +113,11 @@ def _process(job: Job, batch: Batch, dedup: Process) -> StepResult:
         one.release()
 
 
-def _new(job: Job, stage: Stage, rows: DataFrame, *, order: str | None) -> Counts:
+def _new(job: Job, stage: StagedRows, rows: DataFrame, *, order: str | None) -> Counts:
     return write.stage_new(job, stage, rows, order)
 
 
-def _again(job: Job, stage: Stage, rows: DataFrame, *, order: str | None) -> Counts:
+def _again(job: Job, stage: StagedRows, rows: DataFrame, *, order: str | None) -> Counts:
     return write.stage_again(job, stage, rows, order)
 
 

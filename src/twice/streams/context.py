@@ -15,7 +15,7 @@ from twice.model.targets import Target
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from twice.engine.run import Workshop
+    from twice.engine.run import Runtime
     from twice.model.pipelines import Pipeline
     from twice.model.streams import Stream
     from twice.model.tables import Table
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Context:
     """A stream, its checkpoint, and the run that works on it."""
 
-    workshop: Workshop
+    runtime: Runtime
     pipeline: Pipeline
     stream: Stream
     checkpoint: Checkpoint
@@ -47,11 +47,11 @@ class Context:
             run=self.run,
             code=fingerprint(step),
             session=session,
-            stores=self.workshop.stores,
-            ledger=self.workshop.ledger,
-            lease=self.workshop.lease,
+            stores=self.runtime.stores,
+            ledger=self.runtime.ledger,
+            lease=self.runtime.lease,
             # Another run of the table has its turn, then this one has.
             wait=timedelta(days=7).total_seconds(),
-            listener=self.workshop.listener,
+            listener=self.runtime.listener,
             abandoned=self.stopping.is_set,
         )

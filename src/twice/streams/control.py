@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from twice.engine.run import Workshop
+    from twice.engine.run import Runtime
     from twice.ledger import BatchInfo, StreamInfo
     from twice.model.pipelines import Pipeline
     from twice.model.streams import Stream
@@ -57,31 +57,31 @@ class Request:
 
 
 def run_stream(
-    workshop: Workshop, pipeline: Pipeline, stream: Stream, checkpoints: str, request: Request
+    runtime: Runtime, pipeline: Pipeline, stream: Stream, checkpoints: str, request: Request
 ) -> StreamResult:
     """Run a stream until it is stopped, or with `available_now` until everything that is there now has been read."""
-    workshop.stores.of(stream.writes)  # a pattern that the store cannot do is refused before anything is read
-    master = workshop.spark.sparkContext.master or ""
+    runtime.stores.of(stream.writes)  # a pattern that the store cannot do is refused before anything is read
+    master = runtime.spark.sparkContext.master or ""
     folder = folder_of(checkpoints, stream.full_name, master)
     with (
-        recorded_run(workshop.ledger, pipeline.name, Scope(None), command=request.command, tags=request.tags) as run,
-        alone(workshop, stream, run) as lost,
+        recorded_run(runtime.ledger, pipeline.name, Scope(None), command=request.command, tags=request.tags) as run,
+        alone(runtime, stream, run) as lost,
     ):
-        session = _session(workshop, pipeline, stream)
+        session = _session(runtime, pipeline, stream)
         checkpoint = Checkpoint(session, folder)
-        Admission(workshop, session, stream, checkpoint).admit(resume=request.resume, aside=f"before-{run}")
-        context = Context(workshop, pipeline, stream, checkpoint, run, session)
+        Admission(runtime, session, stream, checkpoint).admit(resume=request.resume, aside=f"before-{run}")
+        context = Context(runtime, pipeline, stream, checkpoint, run, session)
         late.complete(context)
         return Running(context).until_it_ends(request, lost)
 
 
 @contextmanager
-def alone(workshop: Workshop, stream: Stream, run: str) -> Iterator[threading.Event]:
+def alone(runtime: Runtime, stream: Stream, run: str) -> Iterator[threading.Event]:
     """Let one process at a time run a stream; the event is set when another one has taken over."""
-    name, ledger, lost = f"stream {stream.full_name}", workshop.ledger, threading.Event()
+    name, ledger, lost = f"stream {stream.full_name}", runtime.ledger, threading.Event()
     try:
         replace_dead_holders(ledger, name, Scope(None), run)
-        claim = ledger.claim(name, [Scope(None)], ttl=workshop.lease, run=run)
+        claim = ledger.claim(name, [Scope(None)], ttl=runtime.lease, run=run)
     except ScopeHeld as held:
         raise ScopeHeld(
             f"the stream {stream.full_name} is already running: {held.message}",
@@ -90,7 +90,7 @@ def alone(workshop: Workshop, stream: Stream, run: str) -> Iterator[threading.Ev
         ) from None
     for abandoned in claim.abandoned:  # it has no stage: nothing can have landed
         ledger.settle(abandoned, landed=False, version=None)
-    with Heartbeat(ledger, claim, workshop.lease, on_lost=lost.set):
+    with Heartbeat(ledger, claim, runtime.lease, on_lost=lost.set):
         try:
             yield lost
         finally:
@@ -98,8 +98,8 @@ def alone(workshop: Workshop, stream: Stream, run: str) -> Iterator[threading.Ev
                 ledger.release(claim)
 
 
-def _session(workshop: Workshop, pipeline: Pipeline, stream: Stream) -> SparkSession:
-    session = fresh(workshop.spark, pipeline.zone.key)
+def _session(runtime: Runtime, pipeline: Pipeline, stream: Stream) -> SparkSession:
+    session = fresh(runtime.spark, pipeline.zone.key)
     if isinstance(stream.dedup, Windowed):
         session.conf.set("spark.sql.streaming.stateStore.providerClass", _ROCKSDB)
     return session
@@ -110,7 +110,7 @@ class Running:
 
     def __init__(self, context: Context) -> None:
         self._context, self.stream = context, context.stream
-        self._ledger = context.workshop.ledger.streams
+        self._ledger = context.runtime.ledger.streams
         self.result = StreamResult(context.run, self.stream.full_name, self.stream.writes.name)
         self._info: StreamInfo | None = None
         self._ready = threading.Event()
@@ -166,7 +166,7 @@ class Running:
                 return
 
     def _start(self, request: Request) -> StreamingQuery:
-        rows = sources.events(self._context.session, self._context.workshop.stores, self.stream)
+        rows = sources.events(self._context.session, self._context.runtime.stores, self.stream)
         if isinstance(self.stream.dedup, Windowed):
             rows = sources.windowed(rows, self.stream, self.stream.dedup)
         writer = rows.writeStream.queryName(f"{self.stream.full_name}-{self._context.run}").foreachBatch(self._on_batch)

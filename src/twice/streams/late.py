@@ -28,7 +28,7 @@ def complete(context: Context) -> None:
     stream, query = context.stream, context.checkpoint.query
     if not isinstance(stream.dedup, Windowed) or query is None:
         return
-    ledger = context.workshop.ledger.streams
+    ledger = context.runtime.ledger.streams
     newest = ledger.batches(stream.pipeline, stream.name, query=query, limit=_UNTOLD)
     for info in sorted(newest, key=lambda each: each.batch):
         if info.ended_at is not None and info.late is None and stream.dedup.late is not None:

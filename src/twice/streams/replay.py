@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from twice.engine.attempt.job import StepResult
-    from twice.engine.run import Workshop
+    from twice.engine.run import Runtime
     from twice.ledger import BatchInfo
     from twice.model.pipelines import Pipeline
     from twice.model.streams import Stream
@@ -58,7 +58,7 @@ class Replayed:
 
 
 def replay(
-    workshop: Workshop,
+    runtime: Runtime,
     pipeline: Pipeline,
     stream: Stream,
     checkpoints: str,
@@ -70,15 +70,15 @@ def replay(
     """Read batches again and replace what they wrote, oldest first; the stream may run meanwhile."""
     if not batches:
         raise UsageError(f"no batch of the stream {stream.full_name} was recorded in that range")
-    folder = folder_of(checkpoints, stream.full_name, workshop.spark.sparkContext.master or "")
+    folder = folder_of(checkpoints, stream.full_name, runtime.spark.sparkContext.master or "")
     found = []
-    with recorded_run(workshop.ledger, pipeline.name, Scope(None), command=command) as run:
-        session = fresh(workshop.spark, pipeline.zone.key)
-        context = Context(workshop, pipeline, stream, Checkpoint(session, folder), run, session)
+    with recorded_run(runtime.ledger, pipeline.name, Scope(None), command=command) as run:
+        session = fresh(runtime.spark, pipeline.zone.key)
+        context = Context(runtime, pipeline, stream, Checkpoint(session, folder), run, session)
         for info in sorted(batches, key=lambda each: (each.started_at, each.batch)):
             done = _replay(context, info)
             found.append(done)
-            workshop.ledger.streams.note(info, {}, replayed=True)
+            runtime.ledger.streams.note(info, {}, replayed=True)
             tell(done)
     return found
 
@@ -132,7 +132,7 @@ def read_again(context: Context, info: BatchInfo, use: Callable[[DataFrame], Non
     quiet_callbacks()
     _require_files(context, info, before)
     with _copy(context, info, before) as folder:
-        rows = sources.events(context.session, context.workshop.stores, stream)
+        rows = sources.events(context.session, context.runtime.stores, stream)
         query: Any = (
             rows.writeStream.queryName(f"{stream.full_name}-replay-{info.batch}-{secrets.token_hex(3)}")
             .foreachBatch(on_batch)
@@ -159,7 +159,7 @@ def read_again(context: Context, info: BatchInfo, use: Callable[[DataFrame], Non
 def _require_files(context: Context, info: BatchInfo, before: str) -> None:
     """Refuse a batch some of whose files are gone."""
     source = context.stream.reads
-    if not isinstance(source, Table) or context.workshop.stores.source(source).abilities.kind != "files":
+    if not isinstance(source, Table) or context.runtime.stores.source(source).abilities.kind != "files":
         return
     offsets = Offsets.read(info.offsets), Offsets.read(before) if before else None
     if gone := context.checkpoint.missing_files(*offsets):
@@ -183,7 +183,7 @@ def _before(context: Context, info: BatchInfo) -> str:
     """Return the offsets where a batch begins; empty for the first one of a query."""
     if info.batch == 0:
         return ""
-    found = context.workshop.ledger.streams.batch(info.pipeline, info.stream, info.query, info.batch - 1)
+    found = context.runtime.ledger.streams.batch(info.pipeline, info.stream, info.query, info.batch - 1)
     if found is None:
         raise StreamRefused(
             f"where batch {info.batch} of the stream {info.pipeline}.{info.stream} begins is not recorded any more",
@@ -196,7 +196,7 @@ def _before(context: Context, info: BatchInfo) -> str:
 @contextmanager
 def _copy(context: Context, info: BatchInfo, before: str) -> Iterator[str]:
     """Make a checkpoint in which one batch is still to be done."""
-    if info.query != context.checkpoint.query and not has_own_offsets(context.workshop, context.stream):
+    if info.query != context.checkpoint.query and not has_own_offsets(context.runtime, context.stream):
         raise StreamRefused(
             f"batch {info.batch} is of query {info.query}, and what it read is known to that query's checkpoint alone",
             unchanged="the table is as it was",

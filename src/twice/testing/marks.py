@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from twice.engine.run import Workshop
+from twice.engine.run import Runtime
 from twice.engine.stores import Stores, spark_settings
 from twice.errors import TwiceError
 from twice.ledger import open_ledger
@@ -136,7 +136,7 @@ class Trials:
         sandbox.spark = self.spark.newSession()
         self._stack.enter_context(active(sandbox.spark))
         ledger = open_ledger(f"sqlite:///{sandbox.folder / 'production.db'}")
-        production = Workshop(sandbox.spark, Stores(config), ledger, config.lease)
+        production = Runtime(sandbox.spark, Stores(config), ledger, config.lease)
         name, place = _known_as(self.config, pipeline)
         command = (name, "--for", test.date, *(word for step in test.steps for word in ("--step", step)))
         request = Request(unit, steps=test.steps, command=command if name else (), place=place)

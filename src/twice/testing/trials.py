@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 
 from twice.config import Config, StoreConfig
-from twice.engine.run import Workshop
+from twice.engine.run import Runtime
 from twice.engine.stores import Stores
 from twice.errors import UsageError, did_you_mean
 from twice.ledger import open_ledger
@@ -61,7 +61,7 @@ def trial_of(
         stores = Stores(config, opened={table.id.store: source for table in pipeline.tables()})
         ledger = open_ledger(f"sqlite:///{sandbox.folder / 'given.db'}")
         request = Request(unit, steps=given.steps)
-        production = Workshop(sandbox.spark, stores, ledger, config.lease)
+        production = Runtime(sandbox.spark, stores, ledger, config.lease)
         yield prepared(production, sandbox, given.without_producers(), request)
 
 

@@ -17,7 +17,7 @@ from twice.model.framework import FRAMEWORK_COLUMNS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from twice.engine.run import RunResult, Workshop
+    from twice.engine.run import RunResult, Runtime
     from twice.model.pipelines import Pipeline
     from twice.model.tables import Table
     from twice.model.windows import Window
@@ -36,7 +36,7 @@ class Case:
     pipeline: Pipeline
     # By the name of a table in production: its name in this case.
     names: Mapping[str, str]
-    workshop: Workshop
+    runtime: Runtime
     source: CopiedSource
     recorder: Recorder
     # What its tables hold, of a case that others are compared with.
@@ -53,7 +53,7 @@ class Case:
     def try_run(self, window: Window, *, steps: Sequence[str] | None = None, wait: float = 0.0) -> RunResult:
         """Run the pipeline for a window; its error is part of the result."""
         return execute(
-            self.workshop, self.pipeline, plan(self.pipeline, window, steps=steps), wait=wait, accept_late=True
+            self.runtime, self.pipeline, plan(self.pipeline, window, steps=steps), wait=wait, accept_late=True
         )
 
     @property
@@ -74,8 +74,8 @@ class Case:
 
     def rows(self, name: str, session: SparkSession | None = None) -> DataFrame | None:
         """Read a written table past the engine, without the framework's columns; None if it does not exist."""
-        table, spark = self.tables[name], session or fresh(self.workshop.spark, self.pipeline.zone.key)
-        store = self.workshop.stores.of(table)
+        table, spark = self.tables[name], session or fresh(self.runtime.spark, self.pipeline.zone.key)
+        store = self.runtime.stores.of(table)
         if not store.exists(spark, table):
             return None
         found = store.read(spark, table, store.version(spark, table))
@@ -95,5 +95,5 @@ class Case:
 
     def versions(self) -> dict[str, str | None]:
         """Return the version of each table that its readers see."""
-        spark = self.workshop.spark
-        return {name: self.workshop.stores.of(table).version(spark, table) for name, table in self.tables.items()}
+        spark = self.runtime.spark
+        return {name: self.runtime.stores.of(table).version(spark, table) for name, table in self.tables.items()}

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from twice.content.rows import column, row_hashes
 from twice.engine.attempt.inputs import cut_rows
-from twice.engine.plan import Stage
+from twice.engine.plan import PlannedStep
 from twice.engine.run import job_of
 from twice.engine.spark.session import fresh
 from twice.errors import UsageError
@@ -30,7 +30,7 @@ from twice.store.protocol import Cutting
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from twice.engine.run import Workshop
+    from twice.engine.run import Runtime
     from twice.model.pipelines import Pipeline
     from twice.model.steps import Step
     from twice.model.tables import Read, Table
@@ -59,7 +59,7 @@ class Inputs:
 class Preparing:
     """Copies inputs for a window."""
 
-    production: Workshop
+    production: Runtime
     sandbox: Sandbox
     pipeline: Pipeline
     window: Window
@@ -176,9 +176,9 @@ class Preparing:
         self.found.folders[table.name] = folder
         self.found.rows[table.name] = kept.sparkSession.read.parquet(folder).count()
 
-    def _stage(self, step: Step) -> Stage:
+    def _stage(self, step: Step) -> PlannedStep:
         scope = Scope.of(self.window)
-        return Stage(step, scope, Target.of(step.writes, scope, self.pipeline.zone))
+        return PlannedStep(step, scope, Target.of(step.writes, scope, self.pipeline.zone))
 
     def _no_data(self, steps: Sequence[Step]) -> UsageError:
         """Return the error that there is nothing to check, with units that have rows."""

@@ -24,7 +24,7 @@ from twice.verify.preparing import Inputs, Preparing
 from twice.verify.trial import Finding, NotRun, Outcome, Trial
 
 if TYPE_CHECKING:
-    from twice.engine.run import Workshop
+    from twice.engine.run import Runtime
     from twice.model.pipelines import Pipeline
     from twice.model.steps import Step
     from twice.verify.sandbox import Sandbox
@@ -89,7 +89,7 @@ class Report:
         }
 
 
-def verify(production: Workshop, sandbox: Sandbox, pipeline: Pipeline, request: Request) -> Report:
+def verify(production: Runtime, sandbox: Sandbox, pipeline: Pipeline, request: Request) -> Report:
     """Make the checks; a pipeline that cannot run at all is reported once, by raising what stops it."""
     started = time.monotonic()
     checks = chosen(request.checks, quick=request.quick)
@@ -114,7 +114,7 @@ def make_all(checks: Sequence[Check], trial: Trial, request: Request) -> Report:
     return report
 
 
-def prepared(production: Workshop, sandbox: Sandbox, pipeline: Pipeline, request: Request) -> Trial:
+def prepared(production: Runtime, sandbox: Sandbox, pipeline: Pipeline, request: Request) -> Trial:
     """Copy what the chosen steps read."""
     trial = on_copies(sandbox, pipeline, request, Inputs())
     request.tell("copying inputs")

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 
 from twice.config import Config, StoreConfig
 from twice.effects.paying import pay
-from twice.engine.run import Workshop
+from twice.engine.run import Runtime
 from twice.engine.stores import Stores, spark_settings
 from twice.errors import ConfigError, StoreRefused, TwiceError
 from twice.ledger import open_ledger
@@ -127,8 +127,8 @@ class Sandbox:
         source = CopiedSource({found.names.get(name, name): path for name, path in folders.items()})
         ledger = open_ledger(f"sqlite:///{self._ledger(mark)}")
         stores = Stores(replace(self.config, stores=self._stores(mark)), opened={INPUTS: source})
-        workshop = Workshop(self.spark, stores, ledger, self.config.lease, after_step=pay)
-        return Case(mark, found.pipeline, found.names, workshop, source, recorder)
+        runtime = Runtime(self.spark, stores, ledger, self.config.lease, after_step=pay)
+        return Case(mark, found.pipeline, found.names, runtime, source, recorder)
 
     def _moved(
         self, pipeline: Pipeline, mark: str, folders: Mapping[str, str], steps: frozenset[str], recorder: Recorder

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from twice.engine.plan import Stage
+from twice.engine.plan import PlannedStep
 from twice.errors import UsageError, did_you_mean
 
 # The reason for each accepted gate, by step and by the gate's name.
 AcceptedGates = Mapping[str, Mapping[str, str]]
 
 
-def accepted_gates(stages: Sequence[Stage], names: Sequence[str], because: str) -> AcceptedGates:
+def accepted_gates(stages: Sequence[PlannedStep], names: Sequence[str], because: str) -> AcceptedGates:
     """Find the gates of a run by their names; `STEP: GATE` where several steps have one of that name."""
     because = because.strip()
     if names and not because:
@@ -28,7 +28,7 @@ def accepted_gates(stages: Sequence[Stage], names: Sequence[str], because: str) 
     return found
 
 
-def _find(stages: Sequence[Stage], name: str) -> tuple[str, str]:
+def _find(stages: Sequence[PlannedStep], name: str) -> tuple[str, str]:
     gates = [(stage.step.name, gate.text) for stage in stages for gate in stage.step.writes.gates]
     matches = [(step, gate) for step, gate in gates if name in (gate, f"{step}: {gate}")]
     if not matches:

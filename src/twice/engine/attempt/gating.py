@@ -23,7 +23,7 @@ from twice.model import gates as g
 if TYPE_CHECKING:
     from twice.engine.attempt.job import Job
     from twice.model.scopes import Scope
-    from twice.store.protocol import Stage
+    from twice.store.protocol import StagedRows
 
 _ENOUGH = 3
 # As many failures as a message names.
@@ -59,7 +59,7 @@ class Failure:
     samples: Sequence[Mapping[str, object]] = ()
 
 
-def refuse_strays(job: Job, stage: Stage) -> None:
+def refuse_strays(job: Job, stage: StagedRows) -> None:
     """Refuse a stage that holds rows outside the scope."""
     if not stage.strays:
         return

@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from twice.ledger import Claim
     from twice.model.scopes import Scope
     from twice.model.tables import Table
-    from twice.store.protocol import Stage
+    from twice.store.protocol import StagedRows
 
 
 @dataclass
 class Staged:
     """A stage, and what was found out on the way: whether anything is in it, and counts."""
 
-    stage: Stage
+    stage: StagedRows
     changed: bool = True
     counts: Mapping[str, int] = field(default_factory=dict)
     source: Verdict | None = None
@@ -79,7 +79,7 @@ def stage(job: Job, claim: Claim, row: int, heartbeat: Heartbeat, inputs: list[P
     return staged
 
 
-def _stage_changes(job: Job, stage: Stage, parts: list[DataFrame]) -> Staged:
+def _stage_changes(job: Job, stage: StagedRows, parts: list[DataFrame]) -> Staged:
     source = parts[0]
     for part in parts[1:]:
         source = source.unionByName(part)
@@ -178,7 +178,7 @@ def _one_row_per_key(job: Job, source: DataFrame, matched: list[str]) -> DataFra
     return reduced
 
 
-def _require_unique_target(job: Job, stage: Stage, target: DataFrame) -> None:
+def _require_unique_target(job: Job, stage: StagedRows, target: DataFrame) -> None:
     """Refuse a table that already holds a key twice, unless these very files were checked before."""
     files = job.store.files(job.session, job.target, stage.base)
     known = {output.scope: output.files for output in job.ledger.held(job.step.writes.name, job.target.scope)}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from twice.engine.attempt.job import Job
     from twice.ledger import Claim, Output
     from twice.model.scopes import Scope
-    from twice.store.protocol import Stage
+    from twice.store.protocol import StagedRows
 
 
 def attempt(job: Job, row: int) -> Finding:
@@ -123,7 +123,7 @@ def commit_stage(
     claim: Claim,
     row: int,
     heartbeat: Heartbeat,
-    stage: Stage,
+    stage: StagedRows,
     changed: Sequence[Scope],
     remember: Mapping[str, str],
     expected: Sequence[Output] = (),

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from twice.engine.attempt.job import Job
-    from twice.engine.plan import Stage
-    from twice.engine.run import Workshop
+    from twice.engine.plan import PlannedStep
+    from twice.engine.run import Runtime
     from twice.model.pipelines import Pipeline
     from twice.model.steps import Step
     from twice.model.tables import Read
@@ -50,7 +50,7 @@ class Separability:
     reason: str
 
 
-def separability(workshop: Workshop, pipeline: Pipeline, stage: Stage) -> Separability:
+def separability(runtime: Runtime, pipeline: Pipeline, stage: PlannedStep) -> Separability:
     """Decide without a Spark job: declared, or proven from the plan of this very stage."""
     step = stage.step
     if reason := _never(step):
@@ -59,7 +59,7 @@ def separability(workshop: Workshop, pipeline: Pipeline, stage: Stage) -> Separa
         return Separability(step.separable, f"declared separable={step.separable}")
     if reason := _by_contract(pipeline, step):
         return Separability(ok=False, reason=reason)
-    reason = _proven(replace(job_of(workshop, pipeline, stage, run="plan"), attempt=next(_numbers)))
+    reason = _proven(replace(job_of(runtime, pipeline, stage, run="plan"), attempt=next(_numbers)))
     return Separability(not reason, reason or "proven from its plan")
 
 

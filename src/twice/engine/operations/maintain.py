@@ -24,7 +24,7 @@ from twice.store.iceberg import maintenance
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from twice.engine.run import Workshop
+    from twice.engine.run import Runtime
     from twice.ledger import Ledger, Output, StreamInfo
     from twice.model.pipelines import Pipeline
     from twice.model.tables import Table
@@ -58,7 +58,7 @@ class TableMaintenance:
 
 
 def maintain(
-    workshop: Workshop,
+    runtime: Runtime,
     pipelines: Sequence[Pipeline],
     *,
     keep: timedelta,
@@ -68,7 +68,7 @@ def maintain(
 ) -> list[TableMaintenance]:
     """Maintain every table that the pipelines write; `keep` is how far back `twice undo` still reaches."""
     return [
-        _maintain(workshop, pipeline, table, keep, compact=compact, dry_run=dry_run)
+        _maintain(runtime, pipeline, table, keep, compact=compact, dry_run=dry_run)
         for pipeline in pipelines
         for table in pipeline.written()
         if tables is None or table.name in tables
@@ -76,11 +76,11 @@ def maintain(
 
 
 def _maintain(
-    workshop: Workshop, pipeline: Pipeline, table: Table, keep: timedelta, *, compact: bool, dry_run: bool
+    runtime: Runtime, pipeline: Pipeline, table: Table, keep: timedelta, *, compact: bool, dry_run: bool
 ) -> TableMaintenance:
     result = TableMaintenance(table.name, dry_run=dry_run)
-    session = fresh(workshop.spark, "UTC")
-    store, ledger = workshop.stores.of(table), workshop.ledger
+    session = fresh(runtime.spark, "UTC")
+    store, ledger = runtime.stores.of(table), runtime.ledger
     if not store.exists(session, table):
         result.remarks.append("it does not exist yet")
         return result
@@ -89,12 +89,12 @@ def _maintain(
         result.branches_dropped = len(set(store.stages(session, table)) - held)
         return result
     try:
-        claim = ledger.claim(table.name, [Scope(None)], ttl=workshop.lease, floor=store.token(session, table))
+        claim = ledger.claim(table.name, [Scope(None)], ttl=runtime.lease, floor=store.token(session, table))
     except ScopeHeld as held:
         result.remarks.append(f"left alone: {held.message}")
         return result
     try:
-        with Heartbeat(ledger, claim, workshop.lease, on_lost=workshop.spark.sparkContext.cancelAllJobs):
+        with Heartbeat(ledger, claim, runtime.lease, on_lost=runtime.spark.sparkContext.cancelAllJobs):
             for abandoned in claim.abandoned:
                 landed = store.fence(session, table, abandoned.token)
                 ledger.settle(abandoned, landed=landed is not None, version=landed)
@@ -104,20 +104,20 @@ def _maintain(
             result.branches_dropped = len(leftovers)
             if store.abilities.kind == "iceberg":
                 if compact:
-                    result.files_compacted = _compact(workshop, session, pipeline, table)
-                _expire(workshop, session, table, keep, result)
+                    result.files_compacted = _compact(runtime, session, pipeline, table)
+                _expire(runtime, session, table, keep, result)
     finally:
         ledger.release(claim)
     return result
 
 
-def _compact(workshop: Workshop, session: SparkSession, pipeline: Pipeline, table: Table) -> int:
-    store, ledger = workshop.stores.of(table), workshop.ledger
+def _compact(runtime: Runtime, session: SparkSession, pipeline: Pipeline, table: Table) -> int:
+    store, ledger = runtime.stores.of(table), runtime.ledger
     outputs = ledger.outputs(table.name)
-    before = _files(workshop, session, pipeline, table, outputs)
+    before = _files(runtime, session, pipeline, table, outputs)
     rewritten = maintenance.compact(session, table)
     if rewritten:
-        after = _files(workshop, session, pipeline, table, outputs)
+        after = _files(runtime, session, pipeline, table, outputs)
         same = {output.scope for output in outputs if output.files == before.get(output.scope)}
         files = {scope: fingerprint for scope, fingerprint in after.items() if scope in same}
         ledger.rerecord(table.name, files, store.version(session, table))
@@ -125,10 +125,10 @@ def _compact(workshop: Workshop, session: SparkSession, pipeline: Pipeline, tabl
 
 
 def _files(
-    workshop: Workshop, session: SparkSession, pipeline: Pipeline, table: Table, outputs: Sequence[Output]
+    runtime: Runtime, session: SparkSession, pipeline: Pipeline, table: Table, outputs: Sequence[Output]
 ) -> Mapping[Scope, str]:
     """Fingerprint the files of every recorded partition, in as few looks as there are dimension values."""
-    store = workshop.stores.of(table)
+    store = runtime.stores.of(table)
     version = store.version(session, table)
     found: dict[Scope, str] = {}
     for dimensions in {output.scope.dimensions for output in outputs}:
@@ -140,8 +140,8 @@ def _files(
     return found
 
 
-def _expire(workshop: Workshop, session: SparkSession, table: Table, keep: timedelta, result: TableMaintenance) -> None:
-    ledger = workshop.ledger
+def _expire(runtime: Runtime, session: SparkSession, table: Table, keep: timedelta, result: TableMaintenance) -> None:
+    ledger = runtime.ledger
     for lease in ledger.leases():
         if lease.state != "live" or lease.run is None:
             continue

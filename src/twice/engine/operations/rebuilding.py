@@ -23,7 +23,7 @@ from twice.engine.attempt.samples import LIMIT, rows_text
 from twice.engine.attempt.staging import Staged, judge_source
 from twice.engine.attempt.verbs import publish, record, recover
 from twice.engine.operations.recorded_run import recorded_run
-from twice.engine.plan import Stage
+from twice.engine.plan import PlannedStep
 from twice.engine.run import job_of
 from twice.engine.spark.environment import environment
 from twice.engine.spark.interrupts import plain_interrupts
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from twice.engine.attempt.outputs import Finding
-    from twice.engine.run import Workshop
+    from twice.engine.run import Runtime
     from twice.ledger import Ledger
     from twice.model.pipelines import Pipeline
     from twice.model.steps import Step
@@ -117,16 +117,16 @@ def plan_rebuild(ledger: Ledger | None, pipeline: Pipeline, step: Step) -> Rebui
     return Rebuild(pipeline, step, tuple(pipeline.grain.partitions(hull, pipeline.zone)))
 
 
-def rebuild(workshop: Workshop, plan: Rebuild, *, command: str = "") -> RebuildResult:
+def rebuild(runtime: Runtime, plan: Rebuild, *, command: str = "") -> RebuildResult:
     """Compute every window again, and replace the table with the result in one commit."""
     pipeline, step = plan.pipeline, plan.step
     scope = Scope(plan.hull)
     tags = {"rebuild": step.writes.name}
-    made_with = environment(workshop, pipeline)
-    recorded = recorded_run(workshop.ledger, pipeline.name, scope, command=command, tags=tags, environment=made_with)
+    made_with = environment(runtime, pipeline)
+    recorded = recorded_run(runtime.ledger, pipeline.name, scope, command=command, tags=tags, environment=made_with)
     with recorded as run, plain_interrupts():
-        stage = Stage(step, scope, Target.of(step.writes, scope, pipeline.zone))
-        with noted(job_of(workshop, pipeline, stage, run)) as job:
+        stage = PlannedStep(step, scope, Target.of(step.writes, scope, pipeline.zone))
+        with noted(job_of(runtime, pipeline, stage, run)) as job:
             finding = _replace(job, plan)
     return RebuildResult(run, step.writes.name, len(plan.windows), finding.status, finding.rows, finding.version)
 

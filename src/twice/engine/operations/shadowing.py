@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from twice.engine.attempt.claiming import replace_dead_holders
 from twice.engine.attempt.heartbeat import Heartbeat
-from twice.engine.status.table_state import Live
+from twice.engine.status.table_state import TableState
 from twice.errors import ScopeHeld, StoreRefused, UsageError
 from twice.failpoints import fail_point
 from twice.model.patterns import InsertOnly, Merge
@@ -22,7 +22,7 @@ from twice.model.windows import Window
 from twice.store.protocol import Shadowing
 
 if TYPE_CHECKING:
-    from twice.engine.run import Workshop
+    from twice.engine.run import Runtime
     from twice.engine.stores import Stores
     from twice.ledger import Output
     from twice.model.pipelines import Pipeline
@@ -66,58 +66,56 @@ def _shadow_step(step: Step, shadows: Mapping[str, Table]) -> Step:
     return replace(step, reads=reads, writes=shadows[step.writes.name], shadow_of=step)
 
 
-def begin(workshop: Workshop, pipeline: Pipeline, steps: Sequence[Step], backfill: str, scope: Scope) -> None:
+def begin(runtime: Runtime, pipeline: Pipeline, steps: Sequence[Step], backfill: str, scope: Scope) -> None:
     """Let every shadow begin with what its table holds now; one that has begun stays as it is."""
-    ledger = workshop.ledger
+    ledger = runtime.ledger
 
     def going() -> bool:
         return ledger.backfill_state(backfill)[0] in ("running", "paused")
 
     for step in steps:
-        if _has_begun(workshop, step, backfill):
+        if _has_begun(runtime, step, backfill):
             continue
         try:
-            with _claimed(workshop, step.writes, going, fences=False) as heartbeat:
-                if not _has_begun(workshop, step, backfill):
-                    _begin(workshop, pipeline, step, backfill, scope, heartbeat)
+            with _claimed(runtime, step.writes, going, fences=False) as heartbeat:
+                if not _has_begun(runtime, step, backfill):
+                    _begin(runtime, pipeline, step, backfill, scope, heartbeat)
         except ScopeHeld:
             if going():
                 raise
             return  # somebody has ended it
 
 
-def _has_begun(workshop: Workshop, step: Step, backfill: str) -> bool:
+def _has_begun(runtime: Runtime, step: Step, backfill: str) -> bool:
     assert step.shadow_of is not None  # noqa: S101 - a step of a shadowed pipeline
-    shadow = workshop.ledger.shadow(backfill)
+    shadow = runtime.ledger.shadow(backfill)
     return shadow is not None and step.shadow_of.writes.name in shadow.odd
 
 
-def _begin(
-    workshop: Workshop, pipeline: Pipeline, step: Step, backfill: str, scope: Scope, heartbeat: Heartbeat
-) -> None:
+def _begin(runtime: Runtime, pipeline: Pipeline, step: Step, backfill: str, scope: Scope, heartbeat: Heartbeat) -> None:
     """Fork one table and write down what its shadow began with."""
     assert step.shadow_of is not None  # noqa: S101 - a step of a shadowed pipeline
-    table, ledger = step.shadow_of.writes, workshop.ledger
-    shadowing = _shadowing(workshop.stores, table)
+    table, ledger = step.shadow_of.writes, runtime.ledger
+    shadowing = _shadowing(runtime.stores, table)
     # A process that was killed here has left a shadow of what the table held at that time.
-    shadowing.drop_shadow(workshop.spark, table, step.writes)
+    shadowing.drop_shadow(runtime.spark, table, step.writes)
     known = {output.scope: output for output in ledger.outputs(table.name)}
-    shadowing.fork(workshop.spark, table, step.writes)
+    shadowing.fork(runtime.spark, table, step.writes)
     fail_point("shadow.forked")
     heartbeat.require()
     try:
-        _inherit(workshop, pipeline, step, known, backfill, scope)
+        _inherit(runtime, pipeline, step, known, backfill, scope)
     except UsageError:  # dropped meanwhile, by somebody who could not see this one
-        shadowing.drop_shadow(workshop.spark, table, step.writes)
+        shadowing.drop_shadow(runtime.spark, table, step.writes)
         raise
 
 
 def _inherit(
-    workshop: Workshop, pipeline: Pipeline, step: Step, known: Mapping[Scope, Output], backfill: str, scope: Scope
+    runtime: Runtime, pipeline: Pipeline, step: Step, known: Mapping[Scope, Output], backfill: str, scope: Scope
 ) -> None:
     """Record what is around the range as the shadow's own, and what in the range no run has recorded."""
     assert step.shadow_of is not None  # noqa: S101 - a step of a shadowed pipeline
-    table, live = step.shadow_of.writes, Live(workshop)
+    table, live = step.shadow_of.writes, TableState(runtime)
     mine = Target.of(table, scope, pipeline.zone)
     odd = {
         mine.name(partition): files
@@ -135,31 +133,31 @@ def _inherit(
             for each, output in known.items()
             if before.get(each) == output.files and not each.overlaps(mine.scope)
         ]
-    workshop.ledger.inherit(backfill, table.name, around, odd)
+    runtime.ledger.inherit(backfill, table.name, around, odd)
 
 
-def remove(workshop: Workshop, name: str, mark: str) -> None:
+def remove(runtime: Runtime, name: str, mark: str) -> None:
     """Remove the shadow of a table and everything that only it held; what it changed of the table, under a claim."""
     table = Table(name)
-    shadowing = workshop.stores.source(table)
+    shadowing = runtime.stores.source(table)
     assert isinstance(shadowing, Shadowing)  # noqa: S101 - it has made the shadow
     shadow = table.named(shadowing.shadow(table.id, mark))
-    if shadowing.drop_shadow(workshop.spark, table, shadow):
+    if shadowing.drop_shadow(runtime.spark, table, shadow):
         deadline = time.monotonic() + PATIENCE
-        with _claimed(workshop, table, lambda: time.monotonic() < deadline):
-            shadowing.undo_shadow(workshop.spark, table, shadow)
+        with _claimed(runtime, table, lambda: time.monotonic() < deadline):
+            shadowing.undo_shadow(runtime.spark, table, shadow)
 
 
 @contextmanager
 def _claimed(
-    workshop: Workshop, table: Table, patient: Callable[[], bool], *, fences: bool = True
+    runtime: Runtime, table: Table, patient: Callable[[], bool], *, fences: bool = True
 ) -> Iterator[Heartbeat]:
     """Keep other runs out of a table, once they have released it; without `fences`, out of one that has no rows."""
-    ledger, store = workshop.ledger, cast("Store", workshop.stores.source(table))
+    ledger, store = runtime.ledger, cast("Store", runtime.stores.source(table))
     while True:
         try:
-            floor = store.token(workshop.spark, table)
-            claim = ledger.claim(table.name, [Scope(None)], ttl=workshop.lease, floor=floor)
+            floor = store.token(runtime.spark, table)
+            claim = ledger.claim(table.name, [Scope(None)], ttl=runtime.lease, floor=floor)
             break
         except ScopeHeld:
             if replace_dead_holders(ledger, table.name, Scope(None)):
@@ -168,9 +166,9 @@ def _claimed(
                 raise
             time.sleep(1)
     try:
-        with Heartbeat(ledger, claim, workshop.lease, on_lost=lambda: None) as heartbeat:
+        with Heartbeat(ledger, claim, runtime.lease, on_lost=lambda: None) as heartbeat:
             for abandoned in claim.abandoned:
-                landed = store.fence(workshop.spark, table, abandoned.token) if fences else None
+                landed = store.fence(runtime.spark, table, abandoned.token) if fences else None
                 ledger.settle(abandoned, landed=landed is not None, version=landed)
             yield heartbeat
     finally:

@@ -14,7 +14,7 @@ from twice.engine.attempt.gating import Verdict, profiled
 from twice.engine.attempt.holding import held, noted
 from twice.engine.attempt.staging import Staged
 from twice.engine.attempt.verbs import commit, record, recover
-from twice.engine.plan import Stage
+from twice.engine.plan import PlannedStep
 from twice.engine.run import job_of
 from twice.engine.spark.metrics import priced
 from twice.errors import StoreRefused
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from twice.engine.attempt.holding import Held
     from twice.engine.attempt.job import Job
     from twice.engine.attempt.outputs import Finding
-    from twice.engine.run import Workshop
+    from twice.engine.run import Runtime
     from twice.ledger import Output
     from twice.model.pipelines import Pipeline
     from twice.model.steps import Step
@@ -47,17 +47,17 @@ class Swap:
     mark: str
 
     @property
-    def stage(self) -> Stage:
+    def stage(self) -> PlannedStep:
         """What is replaced: the range, and for a table that is written as a whole its newest unit."""
         scope = self.scope
         if isinstance(self.step.writes.write, Whole) and scope.window is not None:
             last = list(self.pipeline.grain.partitions(scope.window, self.pipeline.zone))[-1]
             scope = replace(scope, window=last)
-        return Stage(self.step, scope, Target.of(self.step.writes, scope, self.pipeline.zone))
+        return PlannedStep(self.step, scope, Target.of(self.step.writes, scope, self.pipeline.zone))
 
 
 def swap(
-    workshop: Workshop,
+    runtime: Runtime,
     wanted: Swap,
     run: str,
     look_again: Callable[[], None] = lambda: None,
@@ -67,7 +67,7 @@ def swap(
 
     `look_again` is called once no other run can publish, and may refuse the swap; `at_last` right before the commit.
     """
-    job = job_of(workshop, wanted.pipeline, wanted.stage, run)
+    job = job_of(runtime, wanted.pipeline, wanted.stage, run)
     table = job.step.writes
     job.store.check(job.session, table)
     # Not the code of the step: what a swap ends as says nothing about the partitions, and status leaves it out.
@@ -78,19 +78,19 @@ def swap(
     return finding
 
 
-def superseded(workshop: Workshop, wanted: Swap) -> bool:
+def superseded(runtime: Runtime, wanted: Swap) -> bool:
     """Return whether a table written as a whole was newer than the range when its turn came: nothing was made."""
     table, window = wanted.step.writes, wanted.stage.scope.window
     if not isinstance(table.write, Whole) or window is None:
         return False
-    newest = workshop.stores.of(table).property(workshop.spark, wanted.shadow, NEWEST)
+    newest = runtime.stores.of(table).property(runtime.spark, wanted.shadow, NEWEST)
     return newest is not None and datetime.fromisoformat(newest) > window.start
 
 
-def built(workshop: Workshop, wanted: Swap) -> dict[Scope, Output]:
+def built(runtime: Runtime, wanted: Swap) -> dict[Scope, Output]:
     """Return what the ledger says of every partition of a shadow; one that was never made is refused."""
     target = wanted.stage.target
-    known = {output.scope: output for output in workshop.ledger.outputs(wanted.shadow.name, target.scope.window)}
+    known = {output.scope: output for output in runtime.ledger.outputs(wanted.shadow.name, target.scope.window)}
     missing = [target.name(partition) for partition in target.partitions if partition not in known]
     if missing:
         raise StoreRefused(

@@ -25,7 +25,7 @@ from twice.model.targets import Target
 
 if TYPE_CHECKING:
     from twice.engine.attempt.outputs import Finding
-    from twice.engine.run import Workshop
+    from twice.engine.run import Runtime
     from twice.ledger import AttemptInfo, Output
     from twice.model.pipelines import Pipeline
 
@@ -59,7 +59,7 @@ class UndoResult:
 
 
 def undo(
-    workshop: Workshop,
+    runtime: Runtime,
     pipelines: Mapping[str, Pipeline],
     run_id: str,
     *,
@@ -72,7 +72,7 @@ def undo(
     All scopes are checked before the first one is touched: a scope that has changed since, or
     whose earlier version has expired, is refused. What is left out is reported as it stays.
     """
-    info = workshop.ledger.run(run_id)
+    info = runtime.ledger.run(run_id)
     if info.pipeline not in pipelines:
         raise UsageError(f"run {info.id} belongs to the pipeline {info.pipeline}, which is not configured here")
     pipeline = pipelines[info.pipeline]
@@ -86,7 +86,7 @@ def undo(
             next_step=f"a stream's batches are restated: twice stream replay {pipeline.name} --from A --to B",
         )
     published.sort(key=lambda attempt: list(pipeline.steps).index(attempt.step), reverse=True)
-    jobs = [(_job(workshop, pipeline, attempt, info.id), attempt) for attempt in published]
+    jobs = [(_job(runtime, pipeline, attempt, info.id), attempt) for attempt in published]
     jobs, left = _chosen(jobs, info.id, steps, tables)
     _require_history([job for job, _ in jobs], info.id)
     # An undo that was killed halfway goes on where it stopped.
@@ -99,7 +99,7 @@ def undo(
     if dry_run:
         return [_result(job, attempt, "would go back", _rows_before(job, attempt)) for job, attempt in jobs] + left
     command, tags = f"twice undo {info.id}", {"undo": info.id}
-    with recorded_run(workshop.ledger, pipeline.name, info.scope, command=command, tags=tags) as run:
+    with recorded_run(runtime.ledger, pipeline.name, info.scope, command=command, tags=tags) as run:
         done = [_restore(replace(job, run=run), attempt, info.id) for job, attempt in jobs]
     return done + left
 
@@ -135,7 +135,7 @@ def _no_history(job: Job) -> str:
     return "" if abilities.history else f"a {abilities.kind} store keeps no earlier versions"
 
 
-def _job(workshop: Workshop, pipeline: Pipeline, attempt: AttemptInfo, run: str) -> Job:
+def _job(runtime: Runtime, pipeline: Pipeline, attempt: AttemptInfo, run: str) -> Job:
     step = pipeline.find(attempt.step)
     return Job(
         pipeline=pipeline,
@@ -144,11 +144,11 @@ def _job(workshop: Workshop, pipeline: Pipeline, attempt: AttemptInfo, run: str)
         target=Target.of(step.writes, attempt.scope, pipeline.zone),
         run=run,
         code=f"undo:{run}",
-        session=fresh(workshop.spark, pipeline.zone.key),
-        stores=workshop.stores,
-        ledger=workshop.ledger,
-        lease=workshop.lease,
-        listener=workshop.listener,
+        session=fresh(runtime.spark, pipeline.zone.key),
+        stores=runtime.stores,
+        ledger=runtime.ledger,
+        lease=runtime.lease,
+        listener=runtime.listener,
     )
 
 

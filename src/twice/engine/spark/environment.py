@@ -26,7 +26,7 @@ from twice.engine.spark.session import fresh
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from twice.engine.run import Workshop
+    from twice.engine.run import Runtime
     from twice.model.pipelines import Pipeline
 
 # What user-defined functions compute with, as a rule.
@@ -46,11 +46,11 @@ _LEGACY = "spark.sql.legacy."
 _known: dict[tuple[str, str], dict[str, object]] = {}
 
 
-def environment(workshop: Workshop, pipeline: Pipeline) -> dict[str, object]:
+def environment(runtime: Runtime, pipeline: Pipeline) -> dict[str, object]:
     """Describe what a run of a pipeline is made with now; no Spark job is started."""
     found: dict[str, object] = {}
     with suppress(Py4JError, OSError):  # a Spark that is gone is for the run itself to report
-        found |= _of_spark(workshop.spark, pipeline.zone.key)
+        found |= _of_spark(runtime.spark, pipeline.zone.key)
     if commit := commit_at(_folder(pipeline)):
         found |= {"commit": commit.id, "dirty": commit.dirty}
     return found

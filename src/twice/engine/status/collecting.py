@@ -11,7 +11,7 @@ from twice.engine.status.values import PipelineStatus, Status
 from twice.errors import UsageError
 
 if TYPE_CHECKING:
-    from twice.engine.run import Workshop
+    from twice.engine.run import Runtime
     from twice.ledger import Ledger
     from twice.model.pipelines import Pipeline
 
@@ -23,18 +23,18 @@ def collect(
     to: str | None = None,
     *,
     only_stale: bool = False,
-    workshop: Workshop | None = None,
+    runtime: Runtime | None = None,
 ) -> Status:
-    """Return the status of several pipelines; with a workshop, their tables and inputs are looked at too.
+    """Return the status of several pipelines; with a runtime, their tables and inputs are looked at too.
 
     A project that never ran has no ledger.
     """
     ends = [bounds(pipeline, from_, to) for pipeline in pipelines]
     live = None
-    if workshop is not None:
-        from twice.engine.status.table_state import Live
+    if runtime is not None:
+        from twice.engine.status.table_state import TableState
 
-        live = Live(workshop)
+        live = TableState(runtime)
     outputs = live.outputs if live else None
     found = []
     for pipeline, (start, end) in zip(pipelines, ends, strict=True):

@@ -12,7 +12,7 @@ from twice.engine.spark.session import fresh
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from twice.engine.run import Workshop
+    from twice.engine.run import Runtime
     from twice.model.scopes import Scope
     from twice.model.tables import Table
     from twice.model.targets import Target
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from twice.store.protocol import Source
 
 
-class Live:
+class TableState:
     """The written tables and the inputs, as `status` asks for them."""
 
-    def __init__(self, workshop: Workshop) -> None:
-        self._workshop = workshop
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._lock = threading.Lock()
         self._sessions: dict[str, SparkSession] = {}
 
     def outputs(self, target: Target) -> Mapping[Scope, str]:
         """Fingerprint what each partition of a written table holds."""
-        return self._ask(self._workshop.stores.of(target.table), target)
+        return self._ask(self._runtime.stores.of(target.table), target)
 
     def files(self, target: Target) -> Mapping[Scope, str]:
         """Fingerprint what each partition of an input holds."""
-        return self._ask(self._workshop.stores.source(target.table), target)
+        return self._ask(self._runtime.stores.source(target.table), target)
 
     def seen(self, table: Table, event: Window, zone: ZoneInfo) -> str | None:
         """Fingerprint what an input without partitions holds of a window; None: the source has no fingerprint."""
-        source, session = self._workshop.stores.source(table), self._session(zone)
+        source, session = self._runtime.stores.source(table), self._session(zone)
         try:
             return source.seen(session, table, event, zone) if source.exists(session, table) else None
         finally:
@@ -57,5 +57,5 @@ class Live:
         """Return a session whose clock shows a pipeline's time, as its runs have."""
         with self._lock:
             if zone.key not in self._sessions:
-                self._sessions[zone.key] = fresh(self._workshop.spark, zone.key)
+                self._sessions[zone.key] = fresh(self._runtime.spark, zone.key)
             return self._sessions[zone.key]

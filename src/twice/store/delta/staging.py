@@ -1,4 +1,4 @@
-"""Stage: files go to the claim's own folder inside the table's, where no version refers to them."""
+"""StagedRows: files go to the claim's own folder inside the table's, where no version refers to them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from twice.store import strays
 from twice.store.delta import claims, history, jvm, tables
 from twice.store.delta.claims import Claims, Mark
 from twice.store.delta.layout import conditions, place
-from twice.store.protocol import Stage
+from twice.store.protocol import StagedRows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,7 +36,7 @@ _ZONE = "spark.sql.session.timeZone"
 
 
 @dataclass
-class DeltaStage(Stage):
+class DeltaStage(StagedRows):
     """A claim's folder, the version it started from, and the scope's files at that time."""
 
     log: Any = None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from twice.model.targets import Target
     from twice.model.windows import Window
     from twice.store.delta.settings import Settings
-    from twice.store.protocol import Stage
+    from twice.store.protocol import StagedRows
 
 
 class DeltaStore:
@@ -150,30 +150,30 @@ class DeltaStore:
         self._seen.put(base, staging.grouped(target, stage.base_files))
         return stage
 
-    def stage(self, session: SparkSession, stage: Stage, rows: DataFrame, *, first: bool = True) -> None:
+    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame, *, first: bool = True) -> None:
         """Write rows into the claim's folder."""
         staging.write(session, self.places, _mine(stage), rows, first=first)
 
     def stage_changes(
-        self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
+        self, session: SparkSession, stage: StagedRows, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
     ) -> None:
         """Write what an upsert by key changes into the claim's folder."""
         staging.write_changes(
             session, self.places, _mine(stage), changes, insert_only=insert_only, instead_of=instead_of
         )
 
-    def staged(self, session: SparkSession, stage: Stage) -> DataFrame:
+    def staged(self, session: SparkSession, stage: StagedRows) -> DataFrame:
         """Read the scope as it would be after the publish."""
         return staging.staged(session, _mine(stage))
 
-    def stray_rows(self, session: SparkSession, stage: Stage, limit: int) -> list[Mapping[str, object]]:
+    def stray_rows(self, session: SparkSession, stage: StagedRows, limit: int) -> list[Mapping[str, object]]:
         """Read a few staged rows that lie outside the scope."""
         return staging.stray_rows(session, _mine(stage), limit)
 
     def publish(
         self,
         session: SparkSession,
-        stage: Stage,
+        stage: StagedRows,
         partitions: Sequence[Scope],
         notes: Mapping[str, str],
         remember: Mapping[str, str],
@@ -183,7 +183,7 @@ class DeltaStore:
         self._stages.end(stage.target.table.name, stage.token)
         return version
 
-    def discard(self, session: SparkSession, stage: Stage, remember: Mapping[str, str]) -> None:
+    def discard(self, session: SparkSession, stage: StagedRows, remember: Mapping[str, str]) -> None:
         """Drop the files of a stage that changes nothing; it must still be ours to drop."""
         publishing.drop(session, _mine(stage), remember)
         self._stages.end(stage.target.table.name, stage.token)
@@ -196,8 +196,8 @@ class DeltaStore:
         """Clone the table without copying its files."""
         shadows.fork(session, self.places, table.id, shadow.id)
 
-    def adopt(self, session: SparkSession, stage: Stage, shadow: Table) -> None:
-        """Stage the shadow's rows of the scope."""
+    def adopt(self, session: SparkSession, stage: StagedRows, shadow: Table) -> None:
+        """StagedRows the shadow's rows of the scope."""
         rows = self.read(session, shadow, self.version(session, shadow)).where(scope_filter(stage.target))
         self.stage(session, stage, rows)
 
@@ -214,6 +214,6 @@ class DeltaStore:
         """Undo nothing: a shadow changes nothing of the table itself."""
 
 
-def _mine(stage: Stage) -> DeltaStage:
+def _mine(stage: StagedRows) -> DeltaStage:
     assert isinstance(stage, DeltaStage)  # noqa: S101 - a stage comes from the store that opened it
     return stage

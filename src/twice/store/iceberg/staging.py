@@ -1,4 +1,4 @@
-"""Stage: rows go to a branch of their own, where no reader looks."""
+"""StagedRows: rows go to a branch of their own, where no reader looks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from twice.model.framework import WINDOW_COLUMN
 from twice.model.names import quote, quote_text
 from twice.store.iceberg import grouping, jvm, listing
 from twice.store.iceberg.lines import SHADOW, STAGED, Line
-from twice.store.protocol import Stage, Stray
+from twice.store.protocol import StagedRows, Stray
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +28,7 @@ _MARKED = f"spark.sql.iceberg.snapshot-property.{STAGED}"
 
 
 @dataclass
-class IcebergStage(Stage):
+class IcebergStage(StagedRows):
     """A branch, and the snapshot it started from, which the branch keeps."""
 
     replaces: bool = True

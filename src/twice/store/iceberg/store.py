@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from twice.model.targets import Target
     from twice.model.windows import Window
     from twice.store.iceberg.catalog import CatalogDatabase
-    from twice.store.protocol import Stage
+    from twice.store.protocol import StagedRows
 
 
 class IcebergStore:
@@ -138,33 +138,33 @@ class IcebergStore:
         """Create the branch that is both stage and fence."""
         return staging.open_stage(session, target, token)
 
-    def stage(self, session: SparkSession, stage: Stage, rows: DataFrame, *, first: bool = True) -> None:
+    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame, *, first: bool = True) -> None:
         """Write rows to the branch."""
         staging.write(session, _mine(stage), rows, first=first)
         if stage.version is not None:  # the whole scope was replaced: what was added is all that is there
             self._memory.put(stage.target, stage.version, _mine(stage).fingerprints())
 
     def stage_changes(
-        self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
+        self, session: SparkSession, stage: StagedRows, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
     ) -> None:
         """Upsert rows on the branch by key."""
         staging.write_changes(session, _mine(stage), changes, insert_only=insert_only, instead_of=instead_of)
 
-    def staged(self, session: SparkSession, stage: Stage) -> DataFrame:
+    def staged(self, session: SparkSession, stage: StagedRows) -> DataFrame:
         """Read the scope from the branch, partition by partition where there are enough of them."""
         # To count by partition and key then needs no shuffle; to count by partition alone needs hardly any.
         counted = not stage.unique and pays(session, len(stage.target.partitions), _mine(stage).rows)
         self.group(session, on=counted)
         return session.table(_mine(stage).branch).where(scope_filter(stage.target))
 
-    def stray_rows(self, session: SparkSession, stage: Stage, limit: int) -> list[Mapping[str, object]]:
+    def stray_rows(self, session: SparkSession, stage: StagedRows, limit: int) -> list[Mapping[str, object]]:
         """Read a few staged rows that lie outside the scope."""
         return staging.stray_rows(session, _mine(stage), limit)
 
     def publish(
         self,
         session: SparkSession,
-        stage: Stage,
+        stage: StagedRows,
         partitions: Sequence[Scope],
         notes: Mapping[str, str],
         remember: Mapping[str, str],
@@ -175,7 +175,7 @@ class IcebergStore:
             self._memory.put(stage.target, version, _mine(stage).fingerprints())
         return version
 
-    def discard(self, session: SparkSession, stage: Stage, remember: Mapping[str, str]) -> None:
+    def discard(self, session: SparkSession, stage: StagedRows, remember: Mapping[str, str]) -> None:
         """Drop the branch of a stage that changes nothing; it must still be ours to drop."""
         publishing.drop(session, _mine(stage), remember)
 
@@ -187,7 +187,7 @@ class IcebergStore:
         """Branch off what readers see now."""
         shadows.fork(session, table, shadow)
 
-    def adopt(self, session: SparkSession, stage: Stage, shadow: Table) -> None:
+    def adopt(self, session: SparkSession, stage: StagedRows, shadow: Table) -> None:
         """Put the shadow's files on the stage's branch."""
         shadows.adopt(session, _mine(stage), shadow)
         if stage.version is not None:
@@ -206,6 +206,6 @@ class IcebergStore:
         shadows.undo(session, table, shadow)
 
 
-def _mine(stage: Stage) -> IcebergStage:
+def _mine(stage: StagedRows) -> IcebergStage:
     assert isinstance(stage, IcebergStage)  # noqa: S101 - a stage comes from the store that opened it
     return stage

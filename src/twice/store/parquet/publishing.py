@@ -17,7 +17,7 @@ from twice.failpoints import fail_point
 from twice.store.parquet import columns, listing, swap
 from twice.store.parquet.folder import Folder
 from twice.store.parquet.log import Move, State
-from twice.store.protocol import Stage
+from twice.store.protocol import StagedRows
 
 if TYPE_CHECKING:
     from twice.model.scopes import Scope
@@ -27,7 +27,7 @@ _ATTEMPTS = 60
 
 
 @dataclass
-class ParquetStage(Stage):
+class ParquetStage(StagedRows):
     """A claim's folder, the scope's files when it was made, and the columns that were written into it."""
 
     base_files: Mapping[Scope, str] = field(default_factory=dict)

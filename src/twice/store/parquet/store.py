@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from twice.model.tables import Table
     from twice.model.targets import Target
     from twice.model.windows import Window
-    from twice.store.protocol import Stage
+    from twice.store.protocol import StagedRows
 
 _TRIES = 5
 _REMEMBERED = 64
@@ -150,14 +150,14 @@ class ParquetStore:
         self._stages.add(stage)
         return stage
 
-    def stage(self, session: SparkSession, stage: Stage, rows: DataFrame, *, first: bool = True) -> None:
+    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame, *, first: bool = True) -> None:
         """Write rows into the claim's folder."""
         staging.write(session, self._folder(session, stage.target.table), _mine(stage), rows, first=first)
 
     def stage_changes(
         self,
         session: SparkSession,  # noqa: ARG002
-        stage: Stage,
+        stage: StagedRows,
         changes: DataFrame,  # noqa: ARG002
         *,
         insert_only: bool,  # noqa: ARG002
@@ -167,19 +167,19 @@ class ParquetStore:
         self.abilities.require(stage.target.table)
         raise AssertionError("a table that may be written is replaced by scope")
 
-    def staged(self, session: SparkSession, stage: Stage) -> DataFrame:
+    def staged(self, session: SparkSession, stage: StagedRows) -> DataFrame:
         """Read the scope from the claim's folder."""
         found = staging.staged(session, self._folder(session, stage.target.table), _mine(stage))
         return found.where(scope_filter(stage.target))
 
-    def stray_rows(self, session: SparkSession, stage: Stage, limit: int) -> list[Mapping[str, object]]:
+    def stray_rows(self, session: SparkSession, stage: StagedRows, limit: int) -> list[Mapping[str, object]]:
         """Read a few staged rows that lie outside the scope."""
         return staging.stray_rows(session, self._folder(session, stage.target.table), _mine(stage), limit)
 
     def publish(
         self,
         session: SparkSession,
-        stage: Stage,
+        stage: StagedRows,
         partitions: Sequence[Scope],
         notes: Mapping[str, str],
         remember: Mapping[str, str],
@@ -190,7 +190,7 @@ class ParquetStore:
         self._stages.end(stage.target.table.name, stage.token)
         return version
 
-    def discard(self, session: SparkSession, stage: Stage, remember: Mapping[str, str]) -> None:
+    def discard(self, session: SparkSession, stage: StagedRows, remember: Mapping[str, str]) -> None:
         """Drop the folder of a stage that changes nothing; it must still be ours to drop."""
         publishing.discard(self._folder(session, stage.target.table), _mine(stage), remember)
         self._stages.end(stage.target.table.name, stage.token)
@@ -224,6 +224,6 @@ class ParquetStore:
         )
 
 
-def _mine(stage: Stage) -> ParquetStage:
+def _mine(stage: StagedRows) -> ParquetStage:
     assert isinstance(stage, ParquetStage)  # noqa: S101 - a stage comes from the store that opened it
     return stage

@@ -1,4 +1,4 @@
-"""Stage: rows go to a staging table of the claim's own, beside the target, where no reader looks."""
+"""StagedRows: rows go to a staging table of the claim's own, beside the target, where no reader looks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from twice.content.filters import scope_filter
 from twice.content.rows import column as spark_column
 from twice.errors import Conflict, TransientError, TwiceError
 from twice.failpoints import fail_point
-from twice.store.protocol import Stage, Stray
+from twice.store.protocol import StagedRows, Stray
 from twice.store.sql import arrow, books, copying, places, prints, tables
 from twice.store.sql import rows as encoding
 from twice.store.sql.database import exact
@@ -33,7 +33,7 @@ _NAMED = 5
 
 
 @dataclass
-class SqlStage(Stage):
+class SqlStage(StagedRows):
     """A staging table, what the scope looked like when it was made, and the rows as Spark holds them."""
 
     prints: Mapping[Scope, str] = field(default_factory=dict)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from twice.model.tables import Cut, Table
     from twice.model.targets import Target
     from twice.model.windows import Window
-    from twice.store.protocol import Stage
+    from twice.store.protocol import StagedRows
     from twice.store.sql.database import Database
 
 
@@ -151,31 +151,31 @@ class SqlStore:
         self._stages.add(stage)
         return stage
 
-    def stage(self, session: SparkSession, stage: Stage, rows: DataFrame, *, first: bool = True) -> None:
+    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame, *, first: bool = True) -> None:
         """Write rows into the staging table."""
         staging.write(self.database, session, _mine(stage), rows, first=first)
 
     def stage_changes(
-        self, session: SparkSession, stage: Stage, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
+        self, session: SparkSession, stage: StagedRows, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
     ) -> None:
         """Write the rows that change the table into the staging table."""
         _mine(stage).instead_of = instead_of
         staging.write_changes(self.database, session, _mine(stage), changes, insert_only=insert_only)
 
-    def staged(self, session: SparkSession, stage: Stage) -> DataFrame:
+    def staged(self, session: SparkSession, stage: StagedRows) -> DataFrame:
         """Return the scope as it would be after the publish."""
         mine = _mine(stage)
         before = None if mine.replaces else self.read(session, mine.target.table, mine.base)
         return staging.staged(mine, before)
 
-    def stray_rows(self, session: SparkSession, stage: Stage, limit: int) -> list[Mapping[str, object]]:  # noqa: ARG002
+    def stray_rows(self, session: SparkSession, stage: StagedRows, limit: int) -> list[Mapping[str, object]]:  # noqa: ARG002
         """Return a few of the staged rows that lie outside the scope."""
         return staging.stray_rows(_mine(stage), limit)
 
     def publish(
         self,
         session: SparkSession,  # noqa: ARG002
-        stage: Stage,
+        stage: StagedRows,
         partitions: Sequence[Scope],
         notes: Mapping[str, str],
         remember: Mapping[str, str],
@@ -185,7 +185,7 @@ class SqlStore:
         self._stages.end(stage.target.table.name, stage.token)
         return version
 
-    def discard(self, session: SparkSession, stage: Stage, remember: Mapping[str, str]) -> None:  # noqa: ARG002
+    def discard(self, session: SparkSession, stage: StagedRows, remember: Mapping[str, str]) -> None:  # noqa: ARG002
         """Drop a stage that changes nothing; it must still be ours to drop."""
         publishing.discard(self.database, _mine(stage), remember)
         self._stages.end(stage.target.table.name, stage.token)
@@ -198,8 +198,8 @@ class SqlStore:
         """Copy the table, in one transaction of the database."""
         shadows.fork(self.database, table, shadow)
 
-    def adopt(self, session: SparkSession, stage: Stage, shadow: Table) -> None:
-        """Stage the shadow's rows of the scope."""
+    def adopt(self, session: SparkSession, stage: StagedRows, shadow: Table) -> None:
+        """StagedRows the shadow's rows of the scope."""
         rows = self.read(session, shadow, self.version(session, shadow)).where(scope_filter(stage.target))
         self.stage(session, stage, rows)
 
@@ -232,6 +232,6 @@ class SqlStore:
         return books.read_entry(connection, found, table.id) if books.exist(connection, found) else None
 
 
-def _mine(stage: Stage) -> SqlStage:
+def _mine(stage: StagedRows) -> SqlStage:
     assert isinstance(stage, SqlStage)  # noqa: S101 - a stage comes from the store that opened it
     return stage

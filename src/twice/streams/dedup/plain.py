@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from twice.engine.attempt.job import Job
-    from twice.store.protocol import Stage
+    from twice.store.protocol import StagedRows
 
 
-def stage_all(job: Job, stage: Stage, rows: DataFrame) -> Counts:
-    """Stage the rows of new events."""
+def stage_all(job: Job, stage: StagedRows, rows: DataFrame) -> Counts:
+    """StagedRows the rows of new events."""
     table = job.step.writes
     if isinstance(table.write, Merge):
         return stage_new(job, stage, rows, None)

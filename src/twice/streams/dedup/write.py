@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from twice.engine.attempt.job import Job
-    from twice.store.protocol import Stage
+    from twice.store.protocol import StagedRows
 
 
-def stage_new(job: Job, stage: Stage, rows: DataFrame, order: str | None) -> Counts:
-    """Stage the rows that the table does not hold yet, or whose version is newer than its own."""
+def stage_new(job: Job, stage: StagedRows, rows: DataFrame, order: str | None) -> Counts:
+    """StagedRows the rows that the table does not hold yet, or whose version is newer than its own."""
     table = job.step.writes
     key = matched_columns(table)
     pattern = table.write
@@ -42,20 +42,20 @@ def stage_new(job: Job, stage: Stage, rows: DataFrame, order: str | None) -> Cou
     return _compare_all(job, stage, rows, job.store.read(job.session, table, stage.base))
 
 
-def stage_keys(job: Job, stage: Stage, keys: DataFrame, *, count: int) -> Counts:
-    """Stage the keys that a table of keys does not hold yet; each occurs once."""
+def stage_keys(job: Job, stage: StagedRows, keys: DataFrame, *, count: int) -> Counts:
+    """StagedRows the keys that a table of keys does not hold yet; each occurs once."""
     return _missing(job, stage, keys, job.store.read(job.session, job.step.writes, stage.base), count)
 
 
-def _missing(job: Job, stage: Stage, rows: DataFrame, held: DataFrame, count: int) -> Counts:
+def _missing(job: Job, stage: StagedRows, rows: DataFrame, held: DataFrame, count: int) -> Counts:
     key = matched_columns(job.step.writes)
     new = without(rows, known_keys(held, rows, key), key)
     job.store.stage_changes(job.session, stage, new, insert_only=True)
     return Counts(count, stage.written, count - stage.written)
 
 
-def stage_again(job: Job, stage: Stage, rows: DataFrame, order: str | None) -> Counts:
-    """Stage the rows of a batch that is read again in the place of those that it wrote before."""
+def stage_again(job: Job, stage: StagedRows, rows: DataFrame, order: str | None) -> Counts:
+    """StagedRows the rows of a batch that is read again in the place of those that it wrote before."""
     table = job.step.writes
     key = matched_columns(table)
     held = job.store.read(job.session, table, stage.base)
@@ -80,7 +80,7 @@ def stage_again(job: Job, stage: Stage, rows: DataFrame, order: str | None) -> C
         one.release()
 
 
-def _compare_all(job: Job, stage: Stage, rows: DataFrame, held: DataFrame) -> Counts:
+def _compare_all(job: Job, stage: StagedRows, rows: DataFrame, held: DataFrame) -> Counts:
     """Compare every row: what differs under one key and version is refused, so nothing may be dropped before."""
     every = rows.persist()
     try:
@@ -91,7 +91,7 @@ def _compare_all(job: Job, stage: Stage, rows: DataFrame, held: DataFrame) -> Co
         every.unpersist()
 
 
-def _compared(job: Job, stage: Stage, rows: DataFrame, held: DataFrame, count: int) -> Counts:
+def _compared(job: Job, stage: StagedRows, rows: DataFrame, held: DataFrame, count: int) -> Counts:
     written, kinds = compare_by_key(job, rows, held)
     total = sum(kinds.get(kind, 0) for kind in changes.WRITTEN)
     if total:

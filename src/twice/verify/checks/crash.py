@@ -127,7 +127,7 @@ class _Deaths:
     def at(self, point: str, start: _Start, steps: Sequence[str]) -> None:
         """Kill some steps of a new case at a point, each time run again, then compare with a clean run."""
         case = start.ready(self.trial)
-        case.workshop = replace(case.workshop, listener=self._listen)
+        case.runtime = replace(case.runtime, listener=self._listen)
         torn: list[Finding] = []
         for step in _steps(case):
             for each in _ways(point) if step in steps else ():

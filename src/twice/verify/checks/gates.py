@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from twice.engine.attempt.job import Job
-    from twice.engine.plan import Stage
+    from twice.engine.plan import PlannedStep
     from twice.model.tables import Table
     from twice.verify.trial import Trial
 
@@ -54,7 +54,7 @@ class Gates:
             for gate in step.writes.gates:
                 count += 1
                 stage = stages[step.name]
-                job = job_of(case.workshop, case.pipeline, stage, "verify")
+                job = job_of(case.runtime, case.pipeline, stage, "verify")
                 rows = case.rows(step.writes.name, job.session)
                 assert rows is not None  # noqa: S101 - the clean run has ended
                 if rows.where(scope_filter(job.target)).isEmpty():
@@ -89,7 +89,7 @@ class Gates:
         return False
 
 
-def _with_gate(job: Job, stage: Stage, gate: g.Gate) -> Job:
+def _with_gate(job: Job, stage: PlannedStep, gate: g.Gate) -> Job:
     """Return the job of a table with no other gate and no key: what refuses its rows is this gate."""
     table = copy.copy(stage.step.writes)
     object.__setattr__(table, "gates", (gate,))
