@@ -124,13 +124,7 @@ def audit(
         parts, since=since, fix=fix, unsafe_fixes=unsafe_fixes, processes=processes, use_cache=not no_cache,
         progress=_progress(settings), shown_from=_shown_from(form),
     )  # fmt: skip
-    for path in outcome.skipped:
-        click.echo(f"left out {path}: it is not Python, SQL or a notebook", err=True)
-    if outcome.fixed:
-        click.echo(
-            f"repaired {outcome.fixed} in {outcome.fixed_files} files; review the changes before you commit them",
-            err=True,
-        )
+    _report_files(outcome)
     if write_baseline is not None:
         count = write_baseline_file(write_baseline, outcome.audited.findings, outcome.by_path)
         click.echo(
@@ -142,6 +136,17 @@ def audit(
     _tell(settings, outcome, fails, form, output, statistics=statistics, rank=rank)
     if any(one.severity >= fails for one in outcome.summary.findings):
         raise click.exceptions.Exit(1)
+
+
+def _report_files(outcome: Outcome) -> None:
+    """Print what was left out, and what was repaired."""
+    for path in outcome.skipped:
+        click.echo(f"left out {path}: it is not Python, SQL or a notebook", err=True)
+    if outcome.fixed:
+        click.echo(
+            f"repaired {outcome.fixed} in {outcome.fixed_files} files; review the changes before you commit them",
+            err=True,
+        )
 
 
 def _check_forms(form: str, *, statistics: bool, rank: bool) -> None:

@@ -135,11 +135,10 @@ def start(
         shadow=shadow,
         effects=effects,
     )
+    check(found, request, None if dry_run else settings.ledger_if_any())
     if dry_run:
-        check(found, request)
         _plan(settings, found, request, as_json=as_json)
         return
-    check(found, request, settings.ledger_if_any())
     with told(settings, as_json=as_json) as tell, settings.runtime(_details(settings, as_json=as_json)) as runtime:
         from twice.backfills.api import Project
 

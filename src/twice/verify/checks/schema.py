@@ -9,7 +9,8 @@ from pyspark.sql import functions as F
 from twice.content.profile import profile
 from twice.errors import SchemaRefused
 from twice.verify.evidence import compare
-from twice.verify.trial import Seen, cause_of
+from twice.verify.suspects import cause_of
+from twice.verify.trial import Seen
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
