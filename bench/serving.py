@@ -41,7 +41,7 @@ from twice.model.scopes import Scope
 from twice.model.targets import Target
 from twice.model.windows import Window
 from twice.store.protocol import Store
-from twice.store.sql import books, jdbc
+from twice.store.sql import bookkeeping, jdbc
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -166,7 +166,7 @@ def by_twice(bench: Bench, feed: str) -> None:
     bench.store.prepare(bench.spark, target.table, rows.schema)
     stage = bench.store.open(bench.spark, target, next(bench.tokens))
     bench.store.stage(bench.spark, stage, rows)
-    bench.require_unique(f'"{books.stage_name(target.table.id, stage.token)}"')
+    bench.require_unique(f'"{bookkeeping.stage_name(target.table.id, stage.token)}"')
     bench.store.publish(bench.spark, stage, target.partitions, {}, {})
 
 

@@ -35,7 +35,7 @@ def serving(folder: Path, number: int) -> None:
     """Stage version `number` of the day, and publish it."""
     from pyspark.sql.types import DateType, IntegerType, LongType, StructType
 
-    from twice.store.sql import books, publishing, staging, tables
+    from twice.store.sql import bookkeeping, publishing, staging, tables
 
     made = StructType().add("id", LongType()).add("n", IntegerType()).add("d", DateType())
 
@@ -47,7 +47,7 @@ def serving(folder: Path, number: int) -> None:
     there = database(folder)
     tables.prepare(there, TABLE, made)
     stage: Any = staging.open_stage(there, TARGET, number)
-    name = there.quoted(books.stage_name(TABLE.id, number))
+    name = there.quoted(bookkeeping.stage_name(TABLE.id, number))
     with there.settled() as connection:
         connection.exec_driver_sql(
             f"INSERT INTO {name} (id, n, d) VALUES (?, ?, ?)",

@@ -17,7 +17,7 @@ from tests.crash import embedded, tally
 from tests.support.project import FULL
 from tests.support.strace import needs_strace, traced
 from twice.ledger import open_ledger
-from twice.store.sql import books, publishing
+from twice.store.sql import bookkeeping, publishing
 
 CALLS = "pwrite64,write,ftruncate,fsync,fdatasync,unlink,unlinkat,rename,renameat,renameat2"
 # Of every so many system calls one; the full matrix takes them all.
@@ -64,10 +64,10 @@ def recovered_serving(folder: Path) -> None:
     embedded.serving(folder, 3)
     assert rows(folder) == [(3, 53)]
     with there.look() as connection:
-        found = books.books(there, embedded.TABLE.id)
-        assert books.read_entry(connection, found, embedded.TABLE.id).version == (3 if landed else 2)
-        assert books.stage_tokens(connection, embedded.TABLE.id, None) == []
-        assert books.open_tokens(connection, found, embedded.TABLE.id) == []
+        found = bookkeeping.books(there, embedded.TABLE.id)
+        assert bookkeeping.read_entry(connection, found, embedded.TABLE.id).version == (3 if landed else 2)
+        assert bookkeeping.stage_tokens(connection, embedded.TABLE.id, None) == []
+        assert bookkeeping.open_tokens(connection, found, embedded.TABLE.id) == []
 
 
 def recovered_ledger(folder: Path) -> None:

@@ -16,7 +16,7 @@ from twice.config import StoreConfig
 from twice.model.scopes import Scope
 from twice.model.targets import Target
 from twice.model.windows import Window
-from twice.store.sql import open_database, places, publishing, staging, tables
+from twice.store.sql import conditions, open_database, publishing, staging, tables
 from twice.store.sql.publishing import Publication
 
 if TYPE_CHECKING:
@@ -61,10 +61,10 @@ class SqlDatabase:
 
     def fill(self, stage: SqlStage, rows: list[tuple[object, ...]]) -> None:
         made = staging.stage_table(self.database, stage)
-        columns = [places.column(made, name) for name in stage.schema.names]
+        columns = [conditions.column(made, name) for name in stage.schema.names]
         with self.database.settled() as connection:
             for row in rows:
-                values = [places.encoded(value, self.database.dialect) for value in row]
+                values = [conditions.encoded(value, self.database.dialect) for value in row]
                 connection.execute(made.insert().values(dict(zip(columns, map(sa.literal, values), strict=True))))
         staging.look(self.database, stage)
 

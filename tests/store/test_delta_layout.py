@@ -21,7 +21,7 @@ from twice.model.scopes import Scope
 from twice.model.targets import Target
 from twice.store.delta.claims import application
 from twice.store.delta.layout import Layout, conditions, inside, literal, place
-from twice.store.delta.places import Places, folder
+from twice.store.delta.locations import Locations, folder
 from twice.store.delta.settings import Settings, read_settings
 
 UTC = timezone.utc
@@ -53,7 +53,7 @@ def test_a_scope_has_a_name_of_its_own_in_one_line(left, right):
 
 
 def test_no_table_lies_inside_another():
-    places = Places(Settings("/data"))
+    places = Locations(Settings("/data"))
     inner = places.path(TableName(("w", "a", "b", "c")))
     assert inner == "/data/a.b/c"
     assert not inner.startswith(places.path(TableName(("w", "a", "b"))) + "/")

@@ -18,7 +18,7 @@ from twice.engine.operations.undo import undo
 from twice.errors import Conflict, MergeRefused, OutOfScope, SchemaRefused, StoreRefused, TransientError
 from twice.model.names import TableName, quote
 from twice.store.delta import jvm
-from twice.store.delta.places import Places
+from twice.store.delta.locations import Locations
 from twice.store.delta.settings import Settings
 
 pytestmark = pytest.mark.spark
@@ -39,7 +39,7 @@ class DeltaTables:
 
     def __init__(self, lab) -> None:
         self.lab, self.spark = lab, lab.spark
-        self.places = Places(Settings(str(lab.config.root / "delta")))
+        self.places = Locations(Settings(str(lab.config.root / "delta")))
         self._query = rows_of(DAY, 0)
 
     def name(self, table: str = "t") -> str:

@@ -21,7 +21,7 @@ from twice.errors import (
     StoreRefused,
     TransientError,
 )
-from twice.store.sql import books, checks, database, open_database, publishing, tables
+from twice.store.sql import bookkeeping, checks, database, open_database, publishing, tables
 
 ROW = [(FIRST, 1, "a")]
 
@@ -182,7 +182,7 @@ def test_a_foreign_key_of_sqlite_is_noticed(tmp_path):
 def test_a_table_whose_entry_was_left_by_a_lost_run_is_dropped_again_if_nothing_is_published(place):
     # Given the entry of a run whose table was dropped by another one while it prepared to write it
     table = place.table()
-    books.ensure(place.database, table.id)
+    bookkeeping.ensure(place.database, table.id)
     # When the next run creates the table, and its attempt publishes nothing
     tables.prepare(place.database, table, COLUMNS)
     tables.drop_unpublished(place.database, table.id)

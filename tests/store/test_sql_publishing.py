@@ -15,7 +15,7 @@ from tests.support.counting import fetched
 from twice import InsertOnly, Merge, Table, Whole
 from twice.errors import Conflict, LeaseLost, TransientError
 from twice.model.scopes import Scope
-from twice.store.sql import books, places, prints, publishing, staging
+from twice.store.sql import bookkeeping, conditions, fingerprints, publishing, staging
 from twice.store.sql.database import begin_sqlite
 
 FEW = [(FIRST, 1, "a"), (FIRST, 2, "b"), (SECOND, 3, "c")]
@@ -27,8 +27,8 @@ def live(place, table, days=2):
     target = two_days(table, days)
     with place.database.look() as connection:
         described = place.database.table(table.id, place.database.columns(connection, table.id))
-        found = prints.live(connection, place.database, described, target, target.partitions)
-        known = books.known_partitions(connection, books.books(place.database, table.id), target)
+        found = fingerprints.live(connection, place.database, described, target, target.partitions)
+        known = bookkeeping.known_partitions(connection, bookkeeping.books(place.database, table.id), target)
     return list(staging.files_of(target, found, known).values())
 
 
@@ -172,7 +172,7 @@ def test_discard_keeps_the_version_and_remembers(place):
     stage = place.staged(table, 2, FEW)
     publishing.discard(place.database, stage, {"newest": "2026"})
     with place.database.look() as connection:
-        entry = books.read_entry(connection, books.books(place.database, table.id), table.id)
+        entry = bookkeeping.read_entry(connection, bookkeeping.books(place.database, table.id), table.id)
     assert (entry.version, entry.token, dict(entry.properties)) == (1, 1, {"newest": "2026"})
     assert place.left() == []
     with pytest.raises(LeaseLost):
@@ -323,7 +323,7 @@ def test_s07_an_answer_lost_together_with_the_database_is_left_to_the_next_run(p
     def unreachable(*_, **__):
         raise TransientError("unreachable")
 
-    broken.setattr(books, "claim_state", fail_after_first(books.claim_state, unreachable))
+    broken.setattr(bookkeeping, "claim_state", fail_after_first(bookkeeping.claim_state, unreachable))
     try:
         with pytest.raises(Conflict, match="got no answer") as found:
             place.publish(stage)
@@ -378,14 +378,14 @@ def seen(place, table: Table) -> dict[Scope, str]:
     with place.database.look() as connection:
         live = place.database.table(table.id, place.database.columns(connection, table.id))
         target = two_days(table)
-        inside = places.in_partitions(live, target, target.partitions, place.database.dialect)
-        return prints.by_content(connection, place.database, live, target, target.partitions, inside)
+        inside = conditions.in_partitions(live, target, target.partitions, place.database.dialect)
+        return fingerprints.by_content(connection, place.database, live, target, target.partitions, inside)
 
 
 @pytest.fixture
 def locked(tmp_path, monkeypatch):
     """A SQLite database that counts how many rows are hashed, in all and while its write lock is held."""
-    place, usual = sqlite_place(tmp_path), prints.Marks.step
+    place, usual = sqlite_place(tmp_path), fingerprints.Marks.step
     counts = {"rows": 0, "locked": 0}
 
     def step(marks, *row):
@@ -399,7 +399,7 @@ def locked(tmp_path, monkeypatch):
             probe.close()
         usual(marks, *row)
 
-    monkeypatch.setattr(prints.Marks, "step", step)
+    monkeypatch.setattr(fingerprints.Marks, "step", step)
     return place, counts
 
 
@@ -430,7 +430,7 @@ def test_a_merge_into_sqlite_looks_at_the_rows_it_replaces_under_the_lock_and_at
     place.publish(stage)
     assert counts["locked"] == 1
     assert known(place, table) == seen(place, table)
-    assert [prints.rows_of(text) for text in seen(place, table).values()] == [41, 1]
+    assert [fingerprints.rows_of(text) for text in seen(place, table).values()] == [41, 1]
 
 
 def test_a_commit_between_look_and_lock_is_seen(tmp_path):
@@ -467,7 +467,7 @@ def test_a_table_of_sqlite_with_a_trigger_is_fingerprinted_as_the_trigger_leaves
 def known(place, table: Table) -> dict[Scope, str]:
     """Return the fingerprints that the last publishes wrote down."""
     with place.database.look() as connection:
-        found = books.known_partitions(connection, books.books(place.database, table.id), two_days(table))
+        found = bookkeeping.known_partitions(connection, bookkeeping.books(place.database, table.id), two_days(table))
     return {partition: text for partition, (_, text) in found.items()}
 
 

@@ -18,7 +18,7 @@ from twice.model.names import TableName
 from twice.model.scopes import Scope
 from twice.model.targets import Target
 from twice.model.windows import Window
-from twice.store.sql import books, publishing, staging, tables
+from twice.store.sql import bookkeeping, publishing, staging, tables
 
 _numbers = itertools.count(1)
 # What a name of ours may hold; a database takes 63 bytes of it.
@@ -77,10 +77,10 @@ def test_a_staging_name_fits_and_tells_its_token_and_table(table, token):
         other = TableName(("s", "n", table + "x"))
     except DefinitionError:
         return
-    made = books.stage_name(name, token)
+    made = bookkeeping.stage_name(name, token)
     assert len(made.encode()) <= 63
-    assert made != books.stage_name(name, token + 1)
-    assert made != books.stage_name(other, token)
+    assert made != bookkeeping.stage_name(name, token + 1)
+    assert made != bookkeeping.stage_name(other, token)
     assert made.startswith(f"twice_stage_{token}_")
 
 
@@ -91,7 +91,7 @@ def test_two_partitions_never_share_a_row_of_the_books(tenants):
     names = set()
     for a, b in tenants:
         target = Target.of(table, Scope.of(window, {"a": a, "b": b}), databases.UTC)
-        names |= {books.part(target, partition) for partition in target.partitions}
+        names |= {bookkeeping.part(target, partition) for partition in target.partitions}
     assert len(names) == 4
     assert max(map(len, names)) <= 190
 

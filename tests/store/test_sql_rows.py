@@ -10,7 +10,7 @@ from tests.store.databases import two_days
 from twice import Day, InsertOnly, Merge, Overwrite, Pipeline, Table, Whole
 from twice.content.profile import profile
 from twice.errors import OutOfScope, SchemaRefused
-from twice.store.sql import SqlStore, books
+from twice.store.sql import SqlStore, bookkeeping
 
 pytestmark = pytest.mark.spark
 
@@ -185,4 +185,4 @@ def test_a_refused_first_result_leaves_no_table_and_no_stage(served):
         assert place.database.columns(connection, mart.id) == ()  # it was the first attempt: it leaves no table
     assert place.left() == []
     with place.database.look() as connection:
-        assert books.open_tokens(connection, books.books(place.database, mart.id), mart.id) == []
+        assert bookkeeping.open_tokens(connection, bookkeeping.books(place.database, mart.id), mart.id) == []

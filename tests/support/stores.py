@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from twice import Table
 from twice.model.names import TableName, quote
-from twice.store.delta.places import folder as delta_folder
+from twice.store.delta.locations import folder as delta_folder
 from twice.store.iceberg import jvm
 from twice.store.parquet import names
 

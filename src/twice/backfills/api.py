@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from twice.backfills.execution import Executor
+from twice.backfills.input_estimates import weigh
 from twice.backfills.notes import Note, Tell
 from twice.backfills.planning import Plan, Planner
 from twice.backfills.presence import beginning
 from twice.backfills.request import ONLY, Request, chosen
 from twice.backfills.summary import BackfillResult, summarise
-from twice.backfills.weighing import weigh
 from twice.engine.attempt.fingerprint import fingerprint
 from twice.engine.chunks.separability import separability
 from twice.engine.operations.shadowing import begin, shadowed, shadows_of

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from twice.config import StoreConfig
 
 EXTENSIONS = "io.delta.sql.DeltaSparkSessionExtension"
-# Places where a commit of Delta's log is atomic for writers in several processes without further set-up.
+# Locations where a commit of Delta's log is atomic for writers in several processes without further set-up.
 _ATOMIC = {"abfs", "abfss", "adl", "gs", "hdfs", "wasb", "wasbs"}
 
 

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from twice.model.names import TableName
-    from twice.store.delta.places import Places
+    from twice.store.delta.locations import Locations
 
 
-def fork(session: SparkSession, places: Places, table: TableName, shadow: TableName) -> None:
+def fork(session: SparkSession, places: Locations, table: TableName, shadow: TableName) -> None:
     """Clone a table; the shadow of an absent one is created by its first run."""
     if places.log(session, table) is None or places.log(session, shadow) is not None:
         return
@@ -22,7 +22,7 @@ def fork(session: SparkSession, places: Places, table: TableName, shadow: TableN
     session.sql(f"CREATE TABLE {places.sql(shadow)} SHALLOW CLONE {places.sql(table)}")
 
 
-def drop(session: SparkSession, places: Places, shadow: TableName) -> None:
+def drop(session: SparkSession, places: Locations, shadow: TableName) -> None:
     """Remove a shadow's files and log, and then its name: only by that the files are found."""
     named = places.path(shadow) is None and places.is_named(session, shadow)
     try:

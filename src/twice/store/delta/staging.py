@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from twice.model.scopes import Scope
     from twice.model.tables import Table
     from twice.model.targets import Target
-    from twice.store.delta.places import Places
+    from twice.store.delta.locations import Locations
 
 # The properties of a table that decide how its files are written.
 _WRITTEN_WITH = ("delta.columnMapping.", "delta.constraints.", "delta.dataSkipping", "delta.parquet.")
@@ -105,7 +105,7 @@ def grouped(target: Target, files: Sequence[jvm.FileInfo]) -> Mapping[Scope, str
     return {partition: jvm.fingerprint(inside) for partition, inside in found.items()}
 
 
-def open_stage(session: SparkSession, places: Places, target: Target, token: int) -> DeltaStage:
+def open_stage(session: SparkSession, places: Locations, target: Target, token: int) -> DeltaStage:
     """Leave the claim's mark, then look at what readers see now."""
     log = places.log(session, target.table.id)
     if log is None:
@@ -125,7 +125,7 @@ def open_stage(session: SparkSession, places: Places, target: Target, token: int
     )
 
 
-def write(session: SparkSession, places: Places, stage: DeltaStage, rows: DataFrame, *, first: bool) -> None:
+def write(session: SparkSession, places: Locations, stage: DeltaStage, rows: DataFrame, *, first: bool) -> None:
     """Write rows into the claim's folder."""
     if first:
         stage.added = []
@@ -135,7 +135,7 @@ def write(session: SparkSession, places: Places, stage: DeltaStage, rows: DataFr
 
 def write_changes(
     session: SparkSession,
-    places: Places,
+    places: Locations,
     stage: DeltaStage,
     changes: DataFrame,
     *,
@@ -192,7 +192,7 @@ def _rows(session: SparkSession, stage: DeltaStage, files: Sequence[jvm.FileInfo
     return jvm.rows_of(session, stage.log, snapshot, files)
 
 
-def _written(session: SparkSession, places: Places, stage: DeltaStage, rows: DataFrame) -> list[jvm.FileInfo]:
+def _written(session: SparkSession, places: Locations, stage: DeltaStage, rows: DataFrame) -> list[jvm.FileInfo]:
     """Write rows in the table's column order; a column that the step does not make stays null."""
     wanted = tables.evolved(session, places, stage.target.table, rows.schema, stage.snapshot)
     there = set(rows.columns)

@@ -12,7 +12,7 @@ from twice.errors import StoreRefused
 from twice.model.streams import STREAM_MARK
 from twice.store.delta import history, jvm, publishing, shadows, staging, tables
 from twice.store.delta.claims import Claims
-from twice.store.delta.places import Places
+from twice.store.delta.locations import Locations
 from twice.store.delta.staging import DeltaStage
 from twice.store.protocol import Abilities
 from twice.store.registries import OpenStages, Recent
@@ -39,7 +39,7 @@ class DeltaStore:
 
     def __init__(self, settings: Settings) -> None:
         self.abilities = Abilities("delta", side_by_side=settings.side_by_side)
-        self.places = Places(settings)
+        self.places = Locations(settings)
         # A version never changes, so what was fingerprinted once need not be looked at again.
         self._seen: Recent[tuple[str, str, Scope], Mapping[Scope, str]] = Recent(_REMEMBERED)
         self._stages: OpenStages[DeltaStage] = OpenStages()

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from twice.model.tables import Table
-    from twice.store.delta.places import Places
+    from twice.store.delta.locations import Locations
 
 # Delta names files' columns after the table's; these characters need names of their own in the files.
 _ODD = set(" ,;{}()\n\t=")
 
 
-def check(session: SparkSession, places: Places, table: Table) -> None:
+def check(session: SparkSession, places: Locations, table: Table) -> None:
     """Refuse a live table whose partitions are not the contract's scope columns, or that is closed to replacing."""
     log = places.log(session, table.id)
     if log is None:
@@ -51,7 +51,7 @@ def check(session: SparkSession, places: Places, table: Table) -> None:
         )
 
 
-def prepare(session: SparkSession, places: Places, table: Table, schema: T.StructType) -> None:
+def prepare(session: SparkSession, places: Locations, table: Table, schema: T.StructType) -> None:
     """Create the table for a result's schema; new columns of a live one come with the publish."""
     _check_columns(table, schema)
     log = places.log(session, table.id)
@@ -63,7 +63,9 @@ def prepare(session: SparkSession, places: Places, table: Table, schema: T.Struc
         evolved(session, places, table, schema, jvm.snapshot(session, log))
 
 
-def evolved(session: SparkSession, places: Places, table: Table, schema: T.StructType, snapshot: Any) -> T.StructType:
+def evolved(
+    session: SparkSession, places: Locations, table: Table, schema: T.StructType, snapshot: Any
+) -> T.StructType:
     """Return the live table's columns with the result's new ones; refuse every other change."""
     live = jvm.schema_of(snapshot.metadata())
     there = {field.name: field.dataType for field in live.fields}
@@ -118,7 +120,7 @@ def _check_columns(table: Table, schema: T.StructType) -> None:
     require_places(table, kinds)
 
 
-def _create(session: SparkSession, places: Places, table: Table, schema: T.StructType) -> None:
+def _create(session: SparkSession, places: Locations, table: Table, schema: T.StructType) -> None:
     nullable = T.StructType([T.StructField(field.name, plain(field.dataType), True) for field in schema.fields])
     properties = {
         **({"delta.columnMapping.mode": "name"} if any(_ODD & set(name) for name in nullable.names) else {}),
@@ -152,7 +154,7 @@ def _create(session: SparkSession, places: Places, table: Table, schema: T.Struc
 
 
 def _create_in_catalog(
-    session: SparkSession, places: Places, table: Table, schema: T.StructType, properties: dict[str, str]
+    session: SparkSession, places: Locations, table: Table, schema: T.StructType, properties: dict[str, str]
 ) -> None:
     session.sql(f"CREATE DATABASE IF NOT EXISTS spark_catalog.{quote(table.id.namespace[0])}")
     rows = session.createDataFrame([], schema)

@@ -16,7 +16,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 
 from twice.content.java import items_of
 from twice.store.iceberg import jvm
-from twice.store.iceberg.lines import ADOPTED, STAGED, Line
+from twice.store.iceberg.branches import ADOPTED, STAGED, Line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 from twice.errors import Conflict, LeaseLost
 from twice.failpoints import fail_point
 from twice.store.iceberg import discarding, jvm, listing
-from twice.store.iceberg.lines import SHADOW, TOKEN, UNPUBLISHED
+from twice.store.iceberg.branches import SHADOW, TOKEN, UNPUBLISHED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

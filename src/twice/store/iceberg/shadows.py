@@ -12,7 +12,7 @@ from twice.content.java import items_of
 from twice.content.rows import column
 from twice.errors import LeaseLost, StoreRefused
 from twice.store.iceberg import jvm, listing, staging
-from twice.store.iceberg.lines import ADOPTED, CREATED, SHADOW, STAGED, Line, added_by_others, shadows_in
+from twice.store.iceberg.branches import ADOPTED, CREATED, SHADOW, STAGED, Line, added_by_others, shadows_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ from twice.errors import Conflict, LeaseLost, StoreRefused
 from twice.model.framework import WINDOW_COLUMN
 from twice.model.names import quote, quote_text
 from twice.store.iceberg import grouping, jvm, listing
-from twice.store.iceberg.lines import SHADOW, STAGED, Line
+from twice.store.iceberg.branches import SHADOW, STAGED, Line
 from twice.store.protocol import StagedRows, Stray
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from twice.content.filters import scope_filter
 from twice.content.spreading import pays
 from twice.errors import StoreRefused
 from twice.store.iceberg import discarding, grouping, jvm, publishing, shadows, staging, tables
-from twice.store.iceberg.lines import Line
+from twice.store.iceberg.branches import Line
 from twice.store.iceberg.listing import FileInfo
 from twice.store.iceberg.memory import Memory
 from twice.store.iceberg.staging import IcebergStage

@@ -17,7 +17,7 @@ from twice.errors import SchemaRefused, StoreRefused
 from twice.model.names import quote
 from twice.model.patterns import Merge
 from twice.store.iceberg import jvm
-from twice.store.iceberg.lines import ADDED, CREATED, UNPUBLISHED, Line, added_by_others, shadows_at
+from twice.store.iceberg.branches import ADDED, CREATED, UNPUBLISHED, Line, added_by_others, shadows_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

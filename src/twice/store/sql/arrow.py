@@ -18,8 +18,8 @@ from pyspark.util import _load_from_socket
 
 from twice.content.rows import column
 from twice.store.sql import problems
+from twice.store.sql.checkpoint_size import Held, fitting
 from twice.store.sql.copying import Part
-from twice.store.sql.held import Held, fitting
 from twice.store.sql.types import is_array, is_json, json_text
 
 if TYPE_CHECKING:

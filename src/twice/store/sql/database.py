@@ -12,13 +12,13 @@ from sqlalchemy.sql.elements import quoted_name
 
 from twice.errors import ConfigError, StoreRefused, TwiceError
 from twice.store.sql import problems
-from twice.store.sql.prints import Marks
+from twice.store.sql.fingerprints import Marks
 from twice.store.sql.types import Column, Dialect
 
 if TYPE_CHECKING:
     from twice.config import StoreConfig
     from twice.model.names import TableName
-    from twice.store.sql.prints import Look
+    from twice.store.sql.fingerprints import Look
 
 # How long a statement waits for somebody else's lock before the attempt gives up and is tried again.
 _LOCK_SECONDS = 20

@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from twice.errors import SchemaRefused, TwiceError
 from twice.model.framework import FRAMEWORK_COLUMNS
 from twice.model.patterns import Merge
-from twice.store.sql import places
+from twice.store.sql import conditions
 from twice.store.sql.database import exact
 
 if TYPE_CHECKING:
@@ -134,8 +134,8 @@ class Changes:
     def write(self, version: int) -> int:
         """Write a message for each row that is new, different or gone; return how many."""
         live, before = self._live, self._before
-        same = sa.and_(*(places.column(live, name) == places.column(before, name) for name in self._key))
-        new = places.column(before, self._key[0]).is_(None)
+        same = sa.and_(*(conditions.column(live, name) == conditions.column(before, name) for name in self._key))
+        new = conditions.column(before, self._key[0]).is_(None)
         is_gone, was_gone = self._deleted(live), self._deleted(before)
         differs = sa.or_(
             _as_json(live, self._columns).is_distinct_from(_as_json(before, self._columns)),
@@ -149,7 +149,7 @@ class Changes:
         removed = (
             self._messages(sa.true(), before, version)
             .select_from(before.outerjoin(live, same))
-            .where(places.column(live, self._key[0]).is_(None), ~was_gone)
+            .where(conditions.column(live, self._key[0]).is_(None), ~was_gone)
         )
         found, written = outbox(self._database, self._table.id), 0
         for query in (removed, changed):
@@ -166,7 +166,7 @@ class Changes:
         parts = (schema, name, str(version), change, sa.cast(key, sa.Text), sa.cast(payload, sa.Text))
         text = sa.func.concat_ws(_BETWEEN, *parts)
         digest = sa.func.encode(sa.func.sha256(sa.func.convert_to(text, "UTF8")), "hex")
-        mine = [places.column(rows, column) for column in self._key]
+        mine = [conditions.column(rows, column) for column in self._key]
         return sa.select(sa.func.left(digest, 32), sa.literal(name), key, change, payload).order_by(*mine)
 
     def _deleted(self, rows: sa.Table) -> sa.ColumnElement[bool]:
@@ -174,7 +174,7 @@ class Changes:
         write = self._table.write
         if not isinstance(write, Merge) or write.tombstone is None:
             return sa.false()
-        return sa.func.coalesce(places.column(rows, write.tombstone), sa.false())
+        return sa.func.coalesce(conditions.column(rows, write.tombstone), sa.false())
 
 
 def _carried(table: Table, names: Sequence[str]) -> tuple[str, ...]:
@@ -188,7 +188,7 @@ def _carried(table: Table, names: Sequence[str]) -> tuple[str, ...]:
 def _as_json(rows: sa.Table, names: Sequence[str]) -> sa.ColumnElement[Any]:
     found: sa.ColumnElement[Any] = sa.func.jsonb_build_object(type_=JSONB)
     for start in range(0, len(names), _COLUMNS_AT_ONCE):
-        columns = [places.column(rows, name) for name in names[start : start + _COLUMNS_AT_ONCE]]
+        columns = [conditions.column(rows, name) for name in names[start : start + _COLUMNS_AT_ONCE]]
         pairs = [part for column in columns for part in (sa.cast(column.name, sa.Text), _as_value(column))]
         piece = sa.func.jsonb_build_object(*pairs, type_=JSONB)
         found = piece if start == 0 else found.op("||", return_type=JSONB())(piece)

@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 from twice.errors import Conflict, KeyViolation, TransientError, TwiceError
 from twice.failpoints import fail_point
 from twice.model.framework import WINDOW_COLUMN
-from twice.store.sql import books, outbox, places, prints, staging, tables
+from twice.store.sql import bookkeeping, conditions, fingerprints, outbox, staging, tables
 from twice.store.sql.database import CommitUnknown
 from twice.store.sql.statements import Move
 from twice.store.sql.types import described, read_schema
@@ -42,7 +42,7 @@ class Publication:
 
 def publish(database: Database, publication: Publication) -> str:
     """Make the staged partitions visible; return the new version."""
-    stage, look = publication.stage, prints.Look(database, publication.stage.target)
+    stage, look = publication.stage, fingerprints.Look(database, publication.stage.target)
     new = _new(database, publication)
     try:
         with database.change(look) as connection:
@@ -58,17 +58,17 @@ def publish(database: Database, publication: Publication) -> str:
 def discard(database: Database, stage: SqlStage, remember: Mapping[str, str]) -> None:
     """End a stage that changes nothing: the scope must be as it was, the claim ours; no version is made."""
     table = stage.target.table.id
-    found, look = books.books(database, table), prints.Look(database, stage.target)
+    found, look = bookkeeping.books(database, table), fingerprints.Look(database, stage.target)
     try:
         with database.change(look) as connection:
-            entry = books.lock_entry(connection, found, table)
-            if not books.drop_claim(connection, found, table, stage.token):
-                raise books.lost(stage.target, stage.token)
+            entry = bookkeeping.lock_entry(connection, found, table)
+            if not bookkeeping.drop_claim(connection, found, table, stage.token):
+                raise bookkeeping.lost(stage.target, stage.token)
             _require_unchanged(connection, look, stage)
             properties = _properties(entry, remember)
             if properties != entry.properties:
-                kept = books.Entry(entry.token, entry.version, entry.columns, properties)
-                books.write_entry(connection, found, table, kept)
+                kept = bookkeeping.Entry(entry.token, entry.version, entry.columns, properties)
+                bookkeeping.write_entry(connection, found, table, kept)
             if database.dialect != "other":
                 staging.drop_stage(connection, database, table, stage.token)
     except CommitUnknown as unknown:
@@ -82,20 +82,20 @@ def fence(database: Database, table: TableName, token: int, *, own: bool = False
 
     Our `own` claim loses its row; that of another holder says `fenced`, also for one that has not begun yet.
     """
-    found = books.books(database, table)
+    found = bookkeeping.books(database, table)
     with database.look() as connection:
-        if not books.exist(connection, found):
+        if not bookkeeping.exist(connection, found):
             return None
     with database.settled() as connection:
-        books.read_entry(connection, found, table, lock=True)
-        state = books.claim_state(connection, found, table, token, lock=True)
+        bookkeeping.read_entry(connection, found, table, lock=True)
+        state = bookkeeping.claim_state(connection, found, table, token, lock=True)
         if own:
-            books.drop_claim(connection, found, table, token)
+            bookkeeping.drop_claim(connection, found, table, token)
         elif state is None:
             # A holder that has not begun must not begin any more.
-            books.put_claim(connection, found, table, token, "fenced")
+            bookkeeping.put_claim(connection, found, table, token, "fenced")
         elif state[0] == "open":
-            books.end_claim(connection, found, table, token, "fenced")
+            bookkeeping.end_claim(connection, found, table, token, "fenced")
     drop_leftover(database, table, token)
     if state is not None and state[0] == "published":
         return str(state[1])
@@ -107,7 +107,7 @@ def fence(database: Database, table: TableName, token: int, *, own: bool = False
 def drop_leftover(database: Database, table: TableName, token: int) -> None:
     """Drop a staging table; one that is still being written to is dropped by a later claim."""
     with database.look() as connection:
-        if token not in books.stage_tokens(connection, table, database.schema(table)):
+        if token not in bookkeeping.stage_tokens(connection, table, database.schema(table)):
             return
     try:
         with database.settled() as connection:
@@ -124,27 +124,27 @@ def _new(database: Database, publication: Publication) -> dict[Scope, str]:
         return {}
     stage, table = publication.stage, publication.stage.target.table.id
     with database.look() as connection:
-        if stage.token not in books.stage_tokens(connection, table, database.schema(table)):
+        if stage.token not in bookkeeping.stage_tokens(connection, table, database.schema(table)):
             return {}  # somebody has taken over: the transaction finds out
         staged = staging.stage_table(database, stage)
-        return prints.live(connection, database, staged, stage.target, stage.target.partitions)
+        return fingerprints.live(connection, database, staged, stage.target, stage.target.partitions)
 
 
 def _publish(
     connection: sa.Connection,
     database: Database,
     publication: Publication,
-    look: prints.Look,
+    look: fingerprints.Look,
     new: Mapping[Scope, str],
 ) -> int:
     stage, target = publication.stage, publication.stage.target
     table = target.table.id
-    found = books.books(database, table)
+    found = bookkeeping.books(database, table)
     assert stage.schema is not None  # noqa: S101 - what is published was staged
-    entry = books.lock_entry(connection, found, table)
-    state = books.claim_state(connection, found, table, stage.token, lock=True)
+    entry = bookkeeping.lock_entry(connection, found, table)
+    state = bookkeeping.claim_state(connection, found, table, stage.token, lock=True)
     if state is None or state[0] != "open":
-        raise books.lost(target, stage.token)
+        raise bookkeeping.lost(target, stage.token)
     if database.dialect == "postgres":
         # Readers read on; another writer waits until this is over, so that what was checked stays true.
         database.run(connection, f"LOCK TABLE {database.relation(table)} IN SHARE ROW EXCLUSIVE MODE")
@@ -152,23 +152,23 @@ def _publish(
     version = entry.version + 1
     with _messages(connection, database, publication, version):
         after = _move(connection, database, publication, new)
-    books.write_partitions(connection, found, target, stage.token, after)
-    books.write_entry(
+    bookkeeping.write_partitions(connection, found, target, stage.token, after)
+    bookkeeping.write_entry(
         connection,
         found,
         table,
-        books.Entry(
+        bookkeeping.Entry(
             max(entry.token, stage.token),
             version,
             described(_known_after(connection, database, stage, entry)),
             _properties(entry, publication.remember),
         ),
     )
-    ended = books.end_claim(
+    ended = bookkeeping.end_claim(
         connection, found, table, stage.token, "published", version=version, notes=publication.notes
     )
     if not ended:
-        raise books.lost(target, stage.token)
+        raise bookkeeping.lost(target, stage.token)
     if database.dialect != "other":
         staging.drop_stage(connection, database, table, stage.token)
     return version
@@ -184,9 +184,9 @@ def _messages(connection: sa.Connection, database: Database, publication: Public
     move = _move_of(connection, database, stage)
     touched = move.replaced()
     if stage.instead_of:
-        touched = places.column(move.target, WINDOW_COLUMN) == stage.instead_of
+        touched = conditions.column(move.target, WINDOW_COLUMN) == stage.instead_of
     elif stage.replaces:
-        touched = places.in_partitions(move.target, target, publication.partitions, database.dialect)
+        touched = conditions.in_partitions(move.target, target, publication.partitions, database.dialect)
     changes = outbox.Changes(connection, database, target, move)
     changes.put_aside(touched)
     yield
@@ -210,15 +210,15 @@ def _move(
     live, staged = move.target, move.stage
     if not stage.replaces:
         return _move_by_key(connection, database, stage, move, new if verbatim else None)
-    here = places.in_partitions(live, target, partitions, database.dialect)
-    there = places.in_partitions(staged, target, partitions, database.dialect)
+    here = conditions.in_partitions(live, target, partitions, database.dialect)
+    there = conditions.in_partitions(staged, target, partitions, database.dialect)
     wanted = sum(stage.counts.get(partition, 0) for partition in partitions)
-    before = sum(prints.rows_of(stage.prints[partition]) for partition in partitions)
+    before = sum(fingerprints.rows_of(stage.prints[partition]) for partition in partitions)
     postgres = database.dialect == "postgres"
     if postgres and move.key and _alike(before, wanted) and move.differs_little(connection, there, wanted):
         move.difference(connection, here, there)
-        after = prints.live(connection, database, live, target, partitions)
-        _require_rows(stage, sum(map(prints.rows_of, after.values())), wanted)
+        after = fingerprints.live(connection, database, live, target, partitions)
+        _require_rows(stage, sum(map(fingerprints.rows_of, after.values())), wanted)
         return after
     deleted, taken = move.replace(connection, here, there)
     if database.dialect == "other" and deleted != before:
@@ -231,10 +231,12 @@ def _move(
         )
     _require_rows(stage, taken, wanted)
     if postgres:
-        return prints.written_now(connection, {partition: stage.counts.get(partition, 0) for partition in partitions})
+        return fingerprints.written_now(
+            connection, {partition: stage.counts.get(partition, 0) for partition in partitions}
+        )
     if verbatim:
         return {partition: new[partition] for partition in partitions}
-    return prints.live(connection, database, live, target, partitions)
+    return fingerprints.live(connection, database, live, target, partitions)
 
 
 def _move_by_key(
@@ -244,14 +246,14 @@ def _move_by_key(
     target, wanted = stage.target, sum(stage.counts.values())
     gone: dict[Scope, str] = {}
     if stage.instead_of:
-        here = places.column(move.target, WINDOW_COLUMN) == stage.instead_of
+        here = conditions.column(move.target, WINDOW_COLUMN) == stage.instead_of
         _, taken = move.replace(connection, here, sa.true())
         new = None
     elif database.dialect == "postgres":
         taken = move.insert_only(connection) if stage.insert_only else move.merge(connection, target.table)
     else:
         if new is not None and not stage.insert_only:
-            gone = prints.live(connection, database, move.target, target, target.partitions, move.replaced())
+            gone = fingerprints.live(connection, database, move.target, target, target.partitions, move.replaced())
         taken = move.exchange(connection, delete=not stage.insert_only)
     if target.by_key and stage.insert_only and not stage.instead_of and taken < wanted:
         raise KeyViolation(
@@ -261,8 +263,8 @@ def _move_by_key(
         )
     _require_rows(stage, taken, wanted)
     if new is not None:
-        return prints.added(stage.prints, gone, new)
-    return prints.live(connection, database, move.target, target, target.partitions)
+        return fingerprints.added(stage.prints, gone, new)
+    return fingerprints.live(connection, database, move.target, target, target.partitions)
 
 
 def _is_verbatim(connection: sa.Connection, database: Database, stage: SqlStage) -> bool:
@@ -277,7 +279,9 @@ def _is_verbatim(connection: sa.Connection, database: Database, stage: SqlStage)
     return database.columns(connection, table) == stage.columns
 
 
-def _known_after(connection: sa.Connection, database: Database, stage: SqlStage, entry: books.Entry) -> T.StructType:
+def _known_after(
+    connection: sa.Connection, database: Database, stage: SqlStage, entry: bookkeeping.Entry
+) -> T.StructType:
     """Return the table's columns after the publish: also those that newer code of another scope has added."""
     assert stage.schema is not None  # noqa: S101 - what is published was staged
     if not entry.columns:
@@ -291,9 +295,9 @@ def _known_after(connection: sa.Connection, database: Database, stage: SqlStage,
     return T.StructType([*stage.schema.fields, *kept])
 
 
-def _properties(entry: books.Entry, remember: Mapping[str, str]) -> dict[str, str]:
+def _properties(entry: bookkeeping.Entry, remember: Mapping[str, str]) -> dict[str, str]:
     """Return a table's properties after an attempt that succeeded."""
-    return {name: value for name, value in {**entry.properties, **remember}.items() if name != books.UNPUBLISHED}
+    return {name: value for name, value in {**entry.properties, **remember}.items() if name != bookkeeping.UNPUBLISHED}
 
 
 def _alike(before: int, after: int) -> bool:
@@ -311,7 +315,7 @@ def _require_rows(stage: SqlStage, taken: int, wanted: int) -> None:
         )
 
 
-def _require_unchanged(connection: sa.Connection, look: prints.Look, stage: SqlStage) -> None:
+def _require_unchanged(connection: sa.Connection, look: fingerprints.Look, stage: SqlStage) -> None:
     """Refuse if another writer changed the scope since the stage was opened."""
     target, now = stage.target, look.now(connection)
     if now != dict(stage.prints):
@@ -331,7 +335,9 @@ def _looked_up(database: Database, stage: SqlStage, unknown: CommitUnknown, want
     table = stage.target.table.id
     try:
         with database.settled() as connection:
-            state = books.claim_state(connection, books.books(database, table), table, stage.token, lock=True)
+            state = bookkeeping.claim_state(
+                connection, bookkeeping.books(database, table), table, stage.token, lock=True
+            )
     except TwiceError as error:
         raise Conflict(
             f"{stage.target.table.name}: the commit of claim {stage.token} got no answer, "
@@ -342,5 +348,5 @@ def _looked_up(database: Database, stage: SqlStage, unknown: CommitUnknown, want
     if (state[0] if state is not None else None) == wanted:
         return (state[1] if state is not None else None) or 0
     if state is None or state[0] != "open":
-        raise books.lost(stage.target, stage.token)
+        raise bookkeeping.lost(stage.target, stage.token)
     raise TransientError(unknown.problem.message, unchanged="nothing was published", next_step="run it again later")

@@ -19,10 +19,10 @@ from twice.model.scopes import Scope
 from twice.model.tables import Table
 from twice.model.targets import Target
 from twice.store.protocol import CANNOT_TELL
-from twice.store.sql import books, jdbc, prints, splitting, wire
+from twice.store.sql import bookkeeping, fingerprints, jdbc, splitting, transport
 from twice.store.sql.snapshots import Snapshot, Snapshots
 from twice.store.sql.splitting import Span
-from twice.store.sql.wire import Wire
+from twice.store.sql.transport import Transport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,7 +68,7 @@ def read(
         return _as_spark_does(database, session, table, empty=version is None)
     with database.look() as connection:
         columns = database.columns(connection, table.id)
-    route = wire.from_postgres if database.dialect == "postgres" else wire.from_sqlite
+    route = transport.from_postgres if database.dialect == "postgres" else transport.from_sqlite
     wires = [route(column, database.quoted(column.name)) for column in columns]
     if version is None:
         return session.createDataFrame([], T.StructType([T.StructField(each.name, each.type) for each in wires]))
@@ -81,7 +81,7 @@ def read(
 
 
 def _from_postgres(
-    snapshot: Snapshot, session: SparkSession, table: Table, wires: list[Wire], cut: tuple[list[Span], list[str]]
+    snapshot: Snapshot, session: SparkSession, table: Table, wires: list[Transport], cut: tuple[list[Span], list[str]]
 ) -> DataFrame:
     spans, conditions = cut
     database, options = snapshot.database, jdbc.options(snapshot.database)
@@ -99,7 +99,7 @@ def _from_postgres(
     return reader.jdbc(options["url"], source)
 
 
-def _from_sqlite(database: Database, session: SparkSession, table: Table, wires: list[Wire]) -> DataFrame:
+def _from_sqlite(database: Database, session: SparkSession, table: Table, wires: list[Transport]) -> DataFrame:
     fields = ", ".join(f"{each.query} AS c{i}" for i, each in enumerate(wires))
     source = f"(SELECT {fields} FROM {database.relation(table.id)}) AS twice"  # noqa: S608 - names are quoted
     reader = session.read.format("jdbc").options(**jdbc.options(database), customSchema=_travelling(wires))
@@ -107,7 +107,7 @@ def _from_sqlite(database: Database, session: SparkSession, table: Table, wires:
     return reader.options(dbtable=source, pushDownPredicate="false").load()
 
 
-def _travelling(wires: list[Wire]) -> str:
+def _travelling(wires: list[Transport]) -> str:
     return ", ".join(f"c{i} {each.travels.simpleString()}" for i, each in enumerate(wires))
 
 
@@ -137,8 +137,10 @@ def seen(database: Database, session: SparkSession, table: Table, event: Window,
     """Fingerprint the rows of a window by event time; other databases than Postgres look at the whole table."""
     if database.dialect != "postgres":
         with database.look() as connection:
-            found = books.books(database, table.id)
-            entry = books.read_entry(connection, found, table.id) if books.exist(connection, found) else None
+            found = bookkeeping.books(database, table.id)
+            entry = (
+                bookkeeping.read_entry(connection, found, table.id) if bookkeeping.exist(connection, found) else None
+            )
         return f"version:{entry.version}" if entry is not None else version(database, session, table) or ""
     snapshot = _snapshots.find(database, session)
     assert snapshot is not None  # noqa: S101 - any moment will do
@@ -168,15 +170,17 @@ def _moment(
 
     Of a base only the scope counts: other days may be published meanwhile, and an edit by hand makes no version.
     """
-    found = books.books(database, table.id)
+    found = bookkeeping.books(database, table.id)
 
     def shows(snapshot: Snapshot) -> bool:
         with snapshot.look() as connection:
             if base is not None:
                 live = database.table(table.id, database.columns(connection, table.id))
-                now = prints.live(connection, database, live, base.target, base.target.partitions)
+                now = fingerprints.live(connection, database, live, base.target, base.target.partitions)
                 return now == dict(base.prints)
-            entry = books.read_entry(connection, found, table.id) if books.exist(connection, found) else None
+            entry = (
+                bookkeeping.read_entry(connection, found, table.id) if bookkeeping.exist(connection, found) else None
+            )
         return entry is None or str(entry.version) == version
 
     snapshot = _snapshots.find(database, session, shows)
@@ -207,8 +211,8 @@ def _files(connection: sa.Connection, database: Database, target: Target) -> dic
             unchanged="nothing was changed",
             next_step="correct the table's contract",
         )
-    live = prints.live(connection, database, database.table(target.table.id, columns), target, target.partitions)
-    return {partition: f"found:{text}" if prints.rows_of(text) else "" for partition, text in live.items()}
+    live = fingerprints.live(connection, database, database.table(target.table.id, columns), target, target.partitions)
+    return {partition: f"found:{text}" if fingerprints.rows_of(text) else "" for partition, text in live.items()}
 
 
 def _cut(

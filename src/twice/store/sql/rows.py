@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from twice.content.rows import column
-from twice.store.sql.places import instant_text
+from twice.store.sql.conditions import instant_text
 from twice.store.sql.types import is_plain, json_text
 
 if TYPE_CHECKING:

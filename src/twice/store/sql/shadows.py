@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from twice.store.sql import books, staging
+from twice.store.sql import bookkeeping, staging
 
 if TYPE_CHECKING:
     from twice.model.names import TableName
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 def fork(database: Database, table: Table, shadow: Table) -> None:
     """Copy a table's columns, key and rows; the shadow of an absent table is created by its first run."""
-    found = books.books(database, shadow.id)
+    found = bookkeeping.books(database, shadow.id)
     with database.look() as connection:
         columns = database.columns(connection, table.id)
         begun = database.columns(connection, shadow.id)
-        there = books.exist(connection, found)
-        if not columns or (there and books.read_entry(connection, found, shadow.id) is not None):
+        there = bookkeeping.exist(connection, found)
+        if not columns or (there and bookkeeping.read_entry(connection, found, shadow.id) is not None):
             return
-        entry = books.read_entry(connection, found, table.id) if there else None
+        entry = bookkeeping.read_entry(connection, found, table.id) if there else None
         key = sa.inspect(connection).get_pk_constraint(table.id.parts[-1], schema=database.schema(table.id))
     if begun:  # a database that creates tables outside of transactions was stopped halfway
         drop(database, shadow.id)
@@ -35,7 +35,7 @@ def fork(database: Database, table: Table, shadow: Table) -> None:
     ]
     if key["constrained_columns"]:
         lines.append(f"PRIMARY KEY ({', '.join(map(database.quoted, key['constrained_columns']))})")
-    books.ensure_tables(database, shadow.id)
+    bookkeeping.ensure_tables(database, shadow.id)
     with database.settled() as connection:
         database.run(connection, f"CREATE TABLE {relation} ({', '.join(lines)})")
         everything = ", ".join(names)
@@ -43,16 +43,16 @@ def fork(database: Database, table: Table, shadow: Table) -> None:
             connection,
             f"INSERT INTO {relation} ({everything}) SELECT {everything} FROM {database.relation(table.id)}",  # noqa: S608 - names are quoted
         )
-        books.add_entry(connection, found, shadow.id, entry or books.Entry(0, 0))
+        bookkeeping.add_entry(connection, found, shadow.id, entry or bookkeeping.Entry(0, 0))
 
 
 def drop(database: Database, shadow: TableName) -> None:
     """Remove a shadow's table and everything that is written down about it."""
-    found = books.books(database, shadow)
+    found = bookkeeping.books(database, shadow)
     with database.settled() as connection:
-        for token in books.stage_tokens(connection, shadow, database.schema(shadow)):
+        for token in bookkeeping.stage_tokens(connection, shadow, database.schema(shadow)):
             staging.drop_stage(connection, database, shadow, token)
         if database.columns(connection, shadow):
             database.run(connection, f"DROP TABLE {database.relation(shadow)}")
-        if books.exist(connection, found):
-            books.forget(connection, found, shadow)
+        if bookkeeping.exist(connection, found):
+            bookkeeping.forget(connection, found, shadow)

@@ -14,10 +14,10 @@ from twice.content.rows import column as spark_column
 from twice.errors import Conflict, TransientError, TwiceError
 from twice.failpoints import fail_point
 from twice.store.protocol import StagedRows, Stray
-from twice.store.sql import arrow, books, copying, places, prints, tables
+from twice.store.sql import arrow, bookkeeping, conditions, copying, fingerprints, tables
 from twice.store.sql import rows as encoding
+from twice.store.sql.checkpoint_size import Held, fitting
 from twice.store.sql.database import exact
-from twice.store.sql.held import Held, fitting
 from twice.store.sql.types import Column, Declared
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class SqlStage(StagedRows):
         for partition in self.target.partitions:
             after = self.counts.get(partition, 0)
             if not self.replaces:
-                after += prints.rows_of(self.prints[partition])
+                after += fingerprints.rows_of(self.prints[partition])
             found[partition] = f"token:{self.token}" if after else ""
         return found
 
@@ -73,7 +73,7 @@ def files_of(target: Target, live: Mapping[Scope, str], known: Mapping[Scope, tu
     for partition in target.partitions:
         token, fingerprint = known.get(partition, (0, ""))
         text = live[partition]
-        if not prints.rows_of(text):
+        if not fingerprints.rows_of(text):
             found[partition] = ""
         else:
             found[partition] = f"token:{token}" if fingerprint == text else f"found:{text}"
@@ -82,15 +82,15 @@ def files_of(target: Target, live: Mapping[Scope, str], known: Mapping[Scope, tu
 
 def open_stage(database: Database, target: Target, token: int) -> SqlStage:
     """Open the claim and create its staging table, in one transaction where the database can."""
-    found, table = books.books(database, target.table.id), target.table.id
-    look = prints.Look(database, target)
+    found, table = bookkeeping.books(database, target.table.id), target.table.id
+    look = fingerprints.Look(database, target)
     with database.settled(look) as connection:
-        entry = books.lock_entry(connection, found, table)  # from here on the table stays, and its claims wait
-        state = books.claim_state(connection, found, table, token, lock=True)
+        entry = bookkeeping.lock_entry(connection, found, table)  # from here on the table stays, and its claims wait
+        state = bookkeeping.claim_state(connection, found, table, token, lock=True)
         if state is None:
-            books.put_claim(connection, found, table, token, "open")
+            bookkeeping.put_claim(connection, found, table, token, "open")
         elif state[0] != "open":
-            raise books.lost(target, token)
+            raise bookkeeping.lost(target, token)
         columns = database.columns(connection, table)
         if not columns:
             raise Conflict(f"{target.table.name} was dropped while the run was preparing to write it")
@@ -98,7 +98,7 @@ def open_stage(database: Database, target: Target, token: int) -> SqlStage:
         drop_stage(connection, database, target.table.id, token)
         _create_stage(connection, database, target, token, columns)
         live = look.now(connection)
-        known = books.known_partitions(connection, found, target)
+        known = bookkeeping.known_partitions(connection, found, target)
     return SqlStage(
         target,
         token,
@@ -112,7 +112,7 @@ def open_stage(database: Database, target: Target, token: int) -> SqlStage:
 def stage_table(database: Database, stage: SqlStage) -> sa.Table:
     """Describe the staging table for statements."""
     return sa.Table(
-        exact(books.stage_name(stage.target.table.id, stage.token)),
+        exact(bookkeeping.stage_name(stage.target.table.id, stage.token)),
         sa.MetaData(),
         *(sa.Column(exact(c.name), Declared(c.declared), key=f"c{i}") for i, c in enumerate(stage.columns)),
         schema=exact(database.schema(stage.target.table.id)),
@@ -121,7 +121,7 @@ def stage_table(database: Database, stage: SqlStage) -> sa.Table:
 
 def drop_stage(connection: sa.Connection, database: Database, table: Any, token: int) -> None:
     """Drop a staging table if it is there."""
-    name = database.quoted(database.schema(table), books.stage_name(table, token))
+    name = database.quoted(database.schema(table), bookkeeping.stage_name(table, token))
     database.run(connection, f"DROP TABLE IF EXISTS {name}")
 
 
@@ -182,7 +182,7 @@ def stray_rows(stage: SqlStage, limit: int) -> list[Mapping[str, object]]:
 def _create_stage(
     connection: sa.Connection, database: Database, target: Target, token: int, columns: tuple[Column, ...]
 ) -> None:
-    name = books.stage_name(target.table.id, token)
+    name = bookkeeping.stage_name(target.table.id, token)
     made = sa.Table(
         exact(name),
         sa.MetaData(),
@@ -214,7 +214,9 @@ def _load(database: Database, session: SparkSession, stage: SqlStage, rows: Data
 
 
 def _copy(database: Database, session: SparkSession, stage: SqlStage, rows: DataFrame) -> tuple[int, int]:
-    name = database.quoted(database.schema(stage.target.table.id), books.stage_name(stage.target.table.id, stage.token))
+    name = database.quoted(
+        database.schema(stage.target.table.id), bookkeeping.stage_name(stage.target.table.id, stage.token)
+    )
     columns = ", ".join(database.quoted(column) for column in rows.columns)
     statement = f"COPY {name} ({columns}) FROM STDIN WITH (FORMAT csv, ENCODING 'UTF8')"
     feed = arrow.csv_feed(session, rows, database.shown)
@@ -224,7 +226,7 @@ def _copy(database: Database, session: SparkSession, stage: SqlStage, rows: Data
 def _insert(database: Database, session: SparkSession, stage: SqlStage, rows: DataFrame) -> tuple[int, int]:
     given, taken = rows.count(), 0
     table = stage_table(database, stage)
-    chosen = [places.column(table, name) for name in rows.columns]
+    chosen = [conditions.column(table, name) for name in rows.columns]
     statement = table.insert().values({column: sa.bindparam(f"p{i}") for i, column in enumerate(chosen)})
     names = [f"p{i}" for i in range(len(chosen))]
     for batch in encoding.batches(fitting(rows, Held.of(session, rows)), database.dialect, _BATCH):
@@ -238,28 +240,28 @@ def _insert(database: Database, session: SparkSession, stage: SqlStage, rows: Da
 
 def _require_open(database: Database, stage: SqlStage) -> None:
     """Return the error of a lost claim, if that is why its staging table could not be written."""
-    found = books.books(database, stage.target.table.id)
+    found = bookkeeping.books(database, stage.target.table.id)
     try:
         with database.look() as connection:
-            state = books.claim_state(connection, found, stage.target.table.id, stage.token)
+            state = bookkeeping.claim_state(connection, found, stage.target.table.id, stage.token)
     except TwiceError:
         return
     if state is None or state[0] != "open":
-        raise books.lost(stage.target, stage.token)
+        raise bookkeeping.lost(stage.target, stage.token)
 
 
 def look(database: Database, stage: SqlStage) -> None:
     """Count what is staged by partition, and find the rows that lie outside the scope."""
     table, target = stage_table(database, stage), stage.target
-    inside = places.in_scope(table, target, database.dialect)
-    time = [places.column(table, target.table.partition.column)] if target.table.partition else []
+    inside = conditions.in_scope(table, target, database.dialect)
+    time = [conditions.column(table, target.table.partition.column)] if target.table.partition else []
     fixed = [dict(target.scope.dimensions).get(name, "") for name in target.table.dimensions]
     query = sa.select(sa.func.count(), *time).select_from(table).where(inside)
     counts: dict[Scope, int] = {}
     strays, names = 0, []
     with database.look() as connection:
         for row in connection.execute(query.group_by(*time) if time else query):
-            value = places.decoded(row[1], database.dialect) if time else None
+            value = conditions.decoded(row[1], database.dialect) if time else None
             partition = target.partition_of(value, fixed)
             if partition is not None:
                 counts[partition] = counts.get(partition, 0) + row[0]
@@ -279,7 +281,7 @@ def look(database: Database, stage: SqlStage) -> None:
 
 def _places(connection: sa.Connection, table: sa.Table, target: Target, outside: sa.ColumnElement[bool]) -> list[str]:
     """Name some of the places of rows outside the scope, the same ones each time."""
-    values = [places.column(table, name) for name in target.table.partition_columns]
+    values = [conditions.column(table, name) for name in target.table.partition_columns]
     query = sa.select(*values).where(outside).distinct().order_by(*values).limit(_NAMED)
     return [
         ", ".join(f"{name}={value}" for name, value in zip(target.table.partition_columns, row, strict=True))

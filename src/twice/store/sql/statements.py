@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql
 from twice.failpoints import fail_point
 from twice.model.framework import WINDOW_COLUMN
 from twice.model.patterns import Merge
-from twice.store.sql import places
+from twice.store.sql import conditions
 
 if TYPE_CHECKING:
     from twice.model.tables import Table
@@ -134,10 +134,10 @@ class Move:
         return sa.exists().where(self._match()).correlate(self.stage)
 
     def _here(self, name: str) -> sa.Column[Any]:
-        return places.column(self.target, name)
+        return conditions.column(self.target, name)
 
     def _there(self, name: str) -> sa.Column[Any]:
-        return places.column(self.stage, name)
+        return conditions.column(self.stage, name)
 
     def _distinct(self, left: Any, right: Any) -> sa.ColumnElement[bool]:
         # Postgres cannot compare its older json type; its text it can.

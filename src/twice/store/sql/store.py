@@ -9,7 +9,7 @@ from twice.content.filters import scope_filter
 from twice.errors import Conflict
 from twice.store.protocol import Abilities
 from twice.store.registries import OpenStages
-from twice.store.sql import books, checks, prints, publishing, reading, shadows, staging, tables
+from twice.store.sql import bookkeeping, checks, fingerprints, publishing, reading, shadows, staging, tables
 from twice.store.sql.staging import SqlStage
 from twice.store.sql.types import read_schema, restored
 
@@ -94,8 +94,8 @@ class SqlStore:
                     next_step="run it again: the new attempt looks at what is there now",
                 )
             live = self.database.table(target.table.id, self.database.columns(connection, target.table.id))
-            now = prints.live(connection, self.database, live, target, target.partitions)
-            known = books.known_partitions(connection, books.books(self.database, target.table.id), target)
+            now = fingerprints.live(connection, self.database, live, target, target.partitions)
+            known = bookkeeping.known_partitions(connection, bookkeeping.books(self.database, target.table.id), target)
         return staging.files_of(target, now, known)
 
     def seen(self, session: SparkSession, table: Table, event: Window, zone: ZoneInfo) -> str | None:
@@ -111,18 +111,20 @@ class SqlStore:
         """Return the highest token in the books or among leftover staging tables."""
         with self.database.look() as connection:
             entry = self._entry(connection, table)
-            left = books.stage_tokens(connection, table.id, self.database.schema(table.id))
+            left = bookkeeping.stage_tokens(connection, table.id, self.database.schema(table.id))
             if entry is not None:
-                found = books.books(self.database, table.id)
-                left = [*left, entry.token, books.highest_token(connection, found, table.id)]
+                found = bookkeeping.books(self.database, table.id)
+                left = [*left, entry.token, bookkeeping.highest_token(connection, found, table.id)]
         return max([0, *left])
 
     def stages(self, session: SparkSession, table: Table) -> Sequence[int]:  # noqa: ARG002
         """List the tokens that have an open claim or a staging table."""
-        found = books.books(self.database, table.id)
+        found = bookkeeping.books(self.database, table.id)
         with self.database.look() as connection:
-            left = books.stage_tokens(connection, table.id, self.database.schema(table.id))
-            at_work = books.open_tokens(connection, found, table.id) if books.exist(connection, found) else []
+            left = bookkeeping.stage_tokens(connection, table.id, self.database.schema(table.id))
+            at_work = (
+                bookkeeping.open_tokens(connection, found, table.id) if bookkeeping.exist(connection, found) else []
+            )
         return sorted({*left, *at_work})
 
     def property(self, session: SparkSession, table: Table, name: str) -> str | None:  # noqa: ARG002
@@ -227,9 +229,9 @@ class SqlStore:
             entry = self._entry(connection, table)
         return restored(rows, read_schema(entry.columns)) if entry is not None and entry.columns else rows
 
-    def _entry(self, connection: sa.Connection, table: Table) -> books.Entry | None:
-        found = books.books(self.database, table.id)
-        return books.read_entry(connection, found, table.id) if books.exist(connection, found) else None
+    def _entry(self, connection: sa.Connection, table: Table) -> bookkeeping.Entry | None:
+        found = bookkeeping.books(self.database, table.id)
+        return bookkeeping.read_entry(connection, found, table.id) if bookkeeping.exist(connection, found) else None
 
 
 def _mine(stage: StagedRows) -> SqlStage:

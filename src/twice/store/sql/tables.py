@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 from twice.content.nullability import plain
 from twice.content.places import require_places
 from twice.errors import Conflict, SchemaRefused, StoreRefused, TwiceError
-from twice.store.sql import books, outbox
+from twice.store.sql import bookkeeping, outbox
 from twice.store.sql.database import exact
 from twice.store.sql.types import column_type, declared_type, fits, is_plain, read_schema
 
@@ -48,7 +48,7 @@ def prepare(database: Database, table: Table, schema: T.StructType) -> None:
                 columns = database.columns(connection, table.id)
             if not columns:
                 raise
-    books.ensure(database, table.id)
+    bookkeeping.ensure(database, table.id)
     if table.outbox is not None:
         outbox.check_columns(table, schema.names)
         outbox.ensure(database, table.id)
@@ -57,7 +57,7 @@ def prepare(database: Database, table: Table, schema: T.StructType) -> None:
         if not columns:
             raise Conflict(f"{table.name} was dropped while the run was preparing to write it")
         check_key(database, connection, table)
-        entry = books.read_entry(connection, books.books(database, table.id), table.id)
+        entry = bookkeeping.read_entry(connection, bookkeeping.books(database, table.id), table.id)
     _extend(database, table, schema, columns, read_schema(entry.columns) if entry and entry.columns else None)
 
 
@@ -143,21 +143,21 @@ def _create(database: Database, table: Table, schema: T.StructType) -> None:
         schema=exact(database.schema(table.id)),
         comment=table.description or None,
     )
-    found = books.ensure_tables(database, table.id)
+    found = bookkeeping.ensure_tables(database, table.id)
     with database.settled() as connection:
         made.create(connection, checkfirst=False)
-        entry = books.read_entry(connection, found, table.id)
-        unpublished = {books.UNPUBLISHED: "true"}
+        entry = bookkeeping.read_entry(connection, found, table.id)
+        unpublished = {bookkeeping.UNPUBLISHED: "true"}
         if entry is None:
-            books.add_entry(connection, found, table.id, books.Entry(0, 0, properties=unpublished))
+            bookkeeping.add_entry(connection, found, table.id, bookkeeping.Entry(0, 0, properties=unpublished))
         elif not entry.version:  # left by a run that lost the table while it was preparing to write it
             properties = {**entry.properties, **unpublished}
-            books.write_entry(connection, found, table.id, dataclasses.replace(entry, properties=properties))
+            bookkeeping.write_entry(connection, found, table.id, dataclasses.replace(entry, properties=properties))
 
 
 def drop_unpublished(database: Database, table: TableName) -> None:
     """Drop a table that was created for attempts of which none succeeded, unless another one is at work in it."""
-    found = books.books(database, table)
+    found = bookkeeping.books(database, table)
     if database.dialect == "other":  # where DROP TABLE ends the transaction, another attempt may open its claim first
         return
     try:
@@ -174,16 +174,16 @@ def drop_unpublished(database: Database, table: TableName) -> None:
             live = database.table(table, database.columns(connection, table))
             if connection.execute(sa.select(sa.literal(1)).select_from(live).limit(1)).first() is None:
                 database.run(connection, f"DROP TABLE {database.relation(table)}")
-                books.drop_entry(connection, found, table)
+                bookkeeping.drop_entry(connection, found, table)
     except TwiceError:  # in use by a reader or by a view: an empty table is harmless
         return
 
 
-def _is_unpublished(connection: sa.Connection, found: books.Books, table: TableName, *, lock: bool) -> bool:
-    entry = books.read_entry(connection, found, table, lock=lock)
-    if entry is None or entry.version or books.UNPUBLISHED not in entry.properties:
+def _is_unpublished(connection: sa.Connection, found: bookkeeping.Books, table: TableName, *, lock: bool) -> bool:
+    entry = bookkeeping.read_entry(connection, found, table, lock=lock)
+    if entry is None or entry.version or bookkeeping.UNPUBLISHED not in entry.properties:
         return False
-    return not books.open_tokens(connection, found, table)
+    return not bookkeeping.open_tokens(connection, found, table)
 
 
 def _type(database: Database, kind: T.DataType, *, in_key: bool) -> TypeEngine[Any]:

@@ -29,7 +29,7 @@ def folder(part: str) -> str:
     return re.sub(r"^[_.]", lambda first: f"~{ord(first[0]):x}~", spelled)
 
 
-class Places:
+class Locations:
     """The logs of a store's tables."""
 
     def __init__(self, settings: Settings) -> None:

@@ -42,7 +42,7 @@ _ZONED = "(substr({0}, 11) GLOB '*[-+]*' OR {0} GLOB '*[Zz]')"
 
 
 @dataclass(frozen=True)
-class Wire:
+class Transport:
     """One column: its Spark type, how it is asked for, what it travels as, and how it becomes itself again."""
 
     name: str
@@ -52,21 +52,21 @@ class Wire:
     decoded: Callable[[str], SparkColumn]
 
 
-def from_postgres(column: Column, quoted: str) -> Wire:
+def from_postgres(column: Column, quoted: str) -> Transport:
     """Return how a column of Postgres travels."""
     declared = column.declared.strip().lower()
     if declared.endswith("[]") and (element := _postgres(declared.removesuffix("[]"), "e")) is not None:
         return _array(column.name, quoted, *element)
     kind, query, travels, decode = _postgres(declared, quoted) or _as_text(quoted)
-    return Wire(column.name, kind, query, travels, lambda place: decode(F.col(place)))
+    return Transport(column.name, kind, query, travels, lambda place: decode(F.col(place)))
 
 
-def from_sqlite(column: Column, quoted: str) -> Wire:
+def from_sqlite(column: Column, quoted: str) -> Transport:
     """Return how a column of SQLite travels: by its declared type, whatever each value is."""
     kind = _sqlite_type(column.declared)
     if isinstance(kind, T.BinaryType):
         query = f"CAST({quoted} AS BLOB)"
-        return Wire(column.name, kind, query, kind, F.col)
+        return Transport(column.name, kind, query, kind, F.col)
     # A real has seventeen digits; a decimal that was kept as one has fifteen that count.
     digits = 15 if isinstance(kind, T.DecimalType) else 17
     text = f"CASE typeof({quoted}) WHEN 'real' THEN printf('%!.{digits}g', {quoted}) ELSE CAST({quoted} AS TEXT) END"
@@ -74,8 +74,8 @@ def from_sqlite(column: Column, quoted: str) -> Wire:
         zoned = _ZONED.format(quoted)
         text = f"CASE WHEN {quoted} IS NULL OR {zoned} THEN CAST({quoted} AS TEXT) ELSE {quoted} || '+00:00' END"
     if isinstance(kind, T.StringType):
-        return Wire(column.name, kind, text, T.StringType(), F.col)
-    return Wire(column.name, kind, text, T.StringType(), lambda place: _strict(place, kind, column.name))
+        return Transport(column.name, kind, text, T.StringType(), F.col)
+    return Transport(column.name, kind, text, T.StringType(), lambda place: _strict(place, kind, column.name))
 
 
 def _postgres(declared: str, value: str) -> Route | None:
@@ -121,7 +121,7 @@ def _array(
     query: str,
     travels: T.DataType,
     decode: Callable[[SparkColumn], SparkColumn],
-) -> Wire:
+) -> Transport:
     if isinstance(kind, T.BinaryType):
         query = "translate(encode(e, 'base64'), E'\\n', '')"  # as Spark reads bytes in JSON
     elements = f"array(SELECT {query} FROM unnest({quoted}) WITH ORDINALITY AS u(e, n) ORDER BY n)"  # noqa: S608 - quoted
@@ -134,7 +134,7 @@ def _array(
         values = F.from_json(F.col(place), schema, {"mode": "FAILFAST"})
         return values if decode is _same else F.transform(values, decode)
 
-    return Wire(name, T.ArrayType(kind), text, T.StringType(), decoded)
+    return Transport(name, T.ArrayType(kind), text, T.StringType(), decoded)
 
 
 def _sqlite_type(declared: str) -> T.DataType:
