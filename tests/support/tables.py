@@ -151,6 +151,6 @@ class StoreTables:
         return Target.of(feed.table, Scope.of(window, dimensions), zone)
 
     def published(self, feed: Feed, label: str, token: int, *rows: tuple[object, ...], **how: Any) -> str:
-        """StagedRows rows and publish them; return the new version."""
+        """Stage rows and publish them; return the new version."""
         store, stage, target = self.opened(feed, label, token, *rows, **how)
         return store.publish(self.lab.spark, stage, target.partitions, {}, {})

@@ -1,4 +1,4 @@
-"""StagedRows: files go to the claim's own folder inside the table's, where no version refers to them."""
+"""Stage: files go to the claim's own folder inside the table's, where no version refers to them."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ class DeltaStore:
         shadows.fork(session, self.places, table.id, shadow.id)
 
     def adopt(self, session: SparkSession, stage: StagedRows, shadow: Table) -> None:
-        """StagedRows the shadow's rows of the scope."""
+        """Stage the shadow's rows of the scope."""
         rows = self.read(session, shadow, self.version(session, shadow)).where(scope_filter(stage.target))
         self.stage(session, stage, rows)
 

@@ -1,4 +1,4 @@
-"""StagedRows: rows go to a branch of their own, where no reader looks."""
+"""Stage: rows go to a branch of their own, where no reader looks."""
 
 from __future__ import annotations
 

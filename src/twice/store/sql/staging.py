@@ -1,4 +1,4 @@
-"""StagedRows: rows go to a staging table of the claim's own, beside the target, where no reader looks."""
+"""Stage: rows go to a staging table of the claim's own, beside the target, where no reader looks."""
 
 from __future__ import annotations
 

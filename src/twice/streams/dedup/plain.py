@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def stage_all(job: Job, stage: StagedRows, rows: DataFrame) -> Counts:
-    """StagedRows the rows of new events."""
+    """Stage the rows of new events."""
     table = job.step.writes
     if isinstance(table.write, Merge):
         return stage_new(job, stage, rows, None)

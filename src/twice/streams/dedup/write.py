@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def stage_new(job: Job, stage: StagedRows, rows: DataFrame, order: str | None) -> Counts:
-    """StagedRows the rows that the table does not hold yet, or whose version is newer than its own."""
+    """Stage the rows that the table does not hold yet, or whose version is newer than its own."""
     table = job.step.writes
     key = matched_columns(table)
     pattern = table.write
@@ -43,7 +43,7 @@ def stage_new(job: Job, stage: StagedRows, rows: DataFrame, order: str | None) -
 
 
 def stage_keys(job: Job, stage: StagedRows, keys: DataFrame, *, count: int) -> Counts:
-    """StagedRows the keys that a table of keys does not hold yet; each occurs once."""
+    """Stage the keys that a table of keys does not hold yet; each occurs once."""
     return _missing(job, stage, keys, job.store.read(job.session, job.step.writes, stage.base), count)
 
 
@@ -55,7 +55,7 @@ def _missing(job: Job, stage: StagedRows, rows: DataFrame, held: DataFrame, coun
 
 
 def stage_again(job: Job, stage: StagedRows, rows: DataFrame, order: str | None) -> Counts:
-    """StagedRows the rows of a batch that is read again in the place of those that it wrote before."""
+    """Stage the rows of a batch that is read again in the place of those that it wrote before."""
     table = job.step.writes
     key = matched_columns(table)
     held = job.store.read(job.session, table, stage.base)
