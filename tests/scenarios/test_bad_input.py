@@ -211,7 +211,7 @@ def test_a_table_that_is_partitioned_otherwise_than_its_contract(lab, raw, live)
     with lab.untouched("out"), pytest.raises(StoreRefused) as refused:
         lab.run(pipeline_of(lab, raw, GOOD), DAY)
 
-    assert "its contract says identity(d)" in str(refused.value)
+    assert "its Table(…) declares identity(d)" in str(refused.value)
     assert "ALTER TABLE" in refused.value.next_step
 
 

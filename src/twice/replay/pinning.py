@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from twice.ledger import InputRecord
     from twice.model.tables import Read, Table
 
-_KEEP = "twice maintain --keep says how long versions stay readable"
+_KEEP = "this run can no longer be rebuilt; to keep versions of later runs longer: twice maintain --keep 90d"
 _LAND = "land it in a table with versions (Iceberg or Delta) and read that, so that later runs can be rebuilt"
 
 

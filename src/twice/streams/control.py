@@ -15,7 +15,7 @@ from twice.engine.attempt.claiming import replace_dead_holders
 from twice.engine.attempt.heartbeat import Heartbeat
 from twice.engine.operations.recorded_run import recorded_run
 from twice.engine.spark.session import fresh
-from twice.errors import Interrupted, ScopeHeld, StepFailed, StoreRefused, StreamRefused, TwiceError
+from twice.errors import Interrupted, LeaseLost, ScopeHeld, StepFailed, StoreRefused, StreamRefused, TwiceError
 from twice.failpoints import fail_point
 from twice.model.scopes import Scope
 from twice.model.streams import StreamMark, Windowed
@@ -154,9 +154,10 @@ class Running:
             self._report(query, request.tell)
             asked += _POLL
             if lost.is_set():
-                raise StreamRefused(
+                raise LeaseLost(
                     f"the stream {self.stream.full_name} was taken over by another process",
                     unchanged="nothing was published by this process since",
+                    next_step="twice stream status shows which process runs it",
                 )
             stop = request.stop.is_set()
             if not stop and asked >= _ASK:

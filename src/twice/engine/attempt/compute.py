@@ -157,9 +157,10 @@ def _refuse_naive(job: Job, schema: T.StructType, batch: list[Mapping[str, objec
             value = row.get(name)
             if isinstance(value, datetime) and value.tzinfo is None:
                 raise StepFailed(
-                    f"extract {job.step.name} yielded a {name} without a time zone, so every machine would read "
-                    "another instant",
-                    next_step=f"give it one: {name}.replace(tzinfo=timezone.utc), or declare the column TIMESTAMP_NTZ",
+                    f"extract {job.step.name} yielded a {name} without a time zone: each machine would read it as a "
+                    "different instant",
+                    next_step=f"attach the zone that the source uses to {name}, such as "
+                    'value.replace(tzinfo=ZoneInfo("Europe/Berlin")), or declare the column TIMESTAMP_NTZ',
                 )
 
 

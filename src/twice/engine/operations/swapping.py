@@ -94,9 +94,10 @@ def built(runtime: Runtime, wanted: Swap) -> dict[Scope, Output]:
     missing = [target.name(partition) for partition in target.partitions if partition not in known]
     if missing:
         raise StoreRefused(
-            f"the shadow of {wanted.step.writes.name} has no {missing[0]}"
-            + (f" and {len(missing) - 1} more" if len(missing) > 1 else ""),
+            f"the shadow of {wanted.step.writes.name} was not built for {missing[0]}"
+            + (f" and {len(missing) - 1} more partitions" if len(missing) > 1 else ""),
             unchanged="nothing was swapped",
+            next_step="twice backfill resume completes it; twice backfill list shows its id",
         )
     return {partition: known[partition] for partition in target.partitions}
 

@@ -174,11 +174,14 @@ def _require_untouched(job: Job, attempt: AttemptInfo, run: str) -> None:
         output = known.get(partition)
         as_recorded = output is not None and output.files == now[partition]
         if output is None or not as_recorded or not _made_by(job, attempt, partition, output, now[partition]):
-            by = f"run {output.run}" if output is not None and as_recorded else "another writer"
+            later = output.run if output is not None and as_recorded else ""
             raise StoreRefused(
-                f"{job.step.writes.name}, {job.target.name(partition)} was changed by {by} after run {run}",
+                f"{job.step.writes.name}, {job.target.name(partition)} was changed by "
+                f"{f'run {later}' if later else 'another writer'} after run {run}",
                 unchanged="nothing was undone",
-                next_step="undo the later run first, or run the date again",
+                next_step=f"twice undo {later}, then twice undo {run}; or run the date again"
+                if later
+                else "revert that change by hand, then undo; or run the date again, which rebuilds it from its inputs",
             )
     _before(job, attempt)
 

@@ -93,8 +93,7 @@ def evolved(
     mapped = jvm.configuration(snapshot.metadata()).get("delta.columnMapping.mode", "none") != "none"
     if not mapped and (odd := [field.name for field in new if _ODD & set(field.name)]):
         raise SchemaRefused(
-            f"{table.name}: a Delta table takes a column {', '.join(map(repr, odd))} only if it has other names in its "
-            "files",
+            f"{table.name}: Delta allows the column name {', '.join(map(repr, odd))} only with column mapping",
             unchanged="the table is as it was",
             next_step=f"ALTER TABLE {places.sql(table.id)} SET TBLPROPERTIES ('delta.columnMapping.mode'='name'), or "
             "give the column a name without spaces and brackets in the step",

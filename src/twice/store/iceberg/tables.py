@@ -41,11 +41,12 @@ def check(session: SparkSession, table: Table) -> None:
     wanted = [f"identity({name})" for name in table.partition_columns]
     if sorted(found) != sorted(wanted):
         raise StoreRefused(
-            f"{table.name} is partitioned by {', '.join(found) or 'nothing'}, but its contract says "
+            f"{table.name} is partitioned by {', '.join(found) or 'nothing'}, but its Table(…) declares "
             f"{', '.join(wanted) or 'nothing'}: a run could not replace its scope as whole files",
             unchanged="nothing was changed",
-            next_step=f"make the contract match the table, or rewrite it: ALTER TABLE {table.id.sql} "
-            "REPLACE PARTITION FIELD …, then rewrite its data files",
+            next_step="change partition= and dimensions= of the Table(…); or repartition the table: ALTER TABLE "
+            f"{table.id.sql} REPLACE PARTITION FIELD … WITH …, then CALL ….system.rewrite_data_files(table => '…', "
+            "options => map('rewrite-all', 'true'))",
         )
     if isinstance(table.write, Merge) and live.properties().get("write.merge.mode") == "merge-on-read":
         raise StoreRefused(

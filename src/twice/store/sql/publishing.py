@@ -259,7 +259,7 @@ def _move_by_key(
         raise KeyViolation(
             f"{target.table.name}: {wanted - taken} keys of the batch are in the table already, from an earlier batch",
             unchanged="nothing was published",
-            next_step="remember keys for longer, or declare dedup=Write(…), which looks for them in the table",
+            next_step="give dedup=Windowed(…) more time, or declare dedup=Write(…), which looks keys up in the table",
         )
     _require_rows(stage, taken, wanted)
     if new is not None:
