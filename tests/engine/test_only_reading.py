@@ -208,7 +208,7 @@ def test_a_query_that_writes_is_refused_as_a_step(rows, spark):
     query = "create database if not exists by_step"
     step = pipeline.sql("s", reads={"rows": RAW}, writes=out, query=query)
     with pytest.raises(WriteRefused, match="its query: sql"):
-        testing.run(step, rows=rows, for_="2026-04-25")
+        testing.run(step, "2026-04-25", rows=rows)
     assert not spark.catalog.databaseExists("by_step")
 
 

@@ -174,7 +174,7 @@ def test_a_payment_waits_for_its_order_and_declined_cards_do_not_count(spark):
         "order_id BIGINT, order_date DATE, ordered_at TIMESTAMP, customer_id BIGINT, status STRING",
     )
     customers = spark.createDataFrame([(7, "asia", at)], "customer_id BIGINT, region STRING, updated_at TIMESTAMP")
-    found = twice.testing.run(payments_of_orders, charges=charges, orders=orders, customers=customers, for_=str(FIRST))
+    found = twice.testing.run(payments_of_orders, str(FIRST), charges=charges, orders=orders, customers=customers)
     assert [
         (row.charge_id, row.order_status, row.region, row.paid_usd, row.net_usd)
         for row in found.orderBy("charge_id").collect()

@@ -425,22 +425,22 @@ def test_a_step_in_a_unit_test_gets_the_framework_around_it(lab):
     rows = lab.spark.sql(f"select id, d, n from (values (1, date'{DAY}', 5), (2, date'2026-04-26', 5)) as t(id, d, n)")
 
     assert out(rows).count() == 2  # the plain function
-    found = testing.run(out, raw=rows, for_=DAY)
+    found = testing.run(out, DAY, raw=rows)
     assert [(row["id"], row["n"]) for row in found.collect()] == [(1, 6)]
     with pytest.raises(KeyViolation, match="id=1"):
-        testing.run(out, raw=rows.union(rows), for_=DAY)
+        testing.run(out, DAY, raw=rows.union(rows))
     with pytest.raises(GateFailed, match="n at most 100"):
-        testing.run(out, raw=rows.withColumn("n", F.lit(100)), for_=DAY)
+        testing.run(out, DAY, raw=rows.withColumn("n", F.lit(100)))
     with pytest.raises(UsageError, match="reads raw; got nothing"):
-        testing.run(out, for_=DAY)
+        testing.run(out, DAY)
     with pytest.raises(UsageError, match="is not a step"):
-        testing.run(len, for_=DAY)
+        testing.run(len, DAY)
 
     clocked = Pipeline("clocked", grain=Day)
     step = clocked.sql("out", reads={"raw": raw}, writes=target, query="select *, now() as x from raw")
     with pytest.raises(NotDeterministic):
-        testing.run(step, raw=rows, for_=DAY)
+        testing.run(step, DAY, raw=rows)
     moved = Pipeline("moved", grain=Day)
     step = moved.sql("out", reads={"raw": raw}, writes=target, query="select id, d + 1 as d, n from raw")
     with pytest.raises(OutOfScope, match="2026-04-26"):
-        testing.run(step, raw=rows, for_=DAY)
+        testing.run(step, DAY, raw=rows)

@@ -165,13 +165,13 @@ def test_checks_on_rows_of_a_test(modules):
     pipeline = modules.write(MENDED)
     rows = [(1, "c7", "a@x", Decimal(1), date(2026, 4, 25), datetime(2026, 4, 25, 10, tzinfo=timezone.utc))]
     inputs = {modules.lab.name("orders"): (COLUMNS, rows)}
-    report = testing.check(pipeline, "run-twice", for_=DAY, inputs=inputs, config=modules.lab.config)
+    report = testing.check(pipeline, DAY, "run-twice", inputs=inputs, config=modules.lab.config)
     assert [(each.check, each.status) for each in report.outcomes] == [("run-twice", "passed")]
     assert not modules.lab.exists("sales")
     with pytest.raises(UsageError, match="inputs lack"):
-        testing.check(pipeline, "run-twice", for_=DAY, inputs={}, config=modules.lab.config)
+        testing.check(pipeline, DAY, "run-twice", inputs={}, config=modules.lab.config)
     with pytest.raises(UsageError, match=r"no step reads lake\.x\.y"):
-        testing.check(pipeline, "run-twice", for_=DAY, inputs={"lake.x.y": ("a int", [])}, config=modules.lab.config)
+        testing.check(pipeline, DAY, "run-twice", inputs={"lake.x.y": ("a int", [])}, config=modules.lab.config)
 
 
 @pytest.mark.full

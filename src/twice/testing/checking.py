@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 def check(
     pipeline: Pipeline,
+    unit: str,
     *checks: str,
-    for_: str,
     inputs: Mapping[str, Literals],
     steps: Sequence[str] = (),
     seed: int = 1,
@@ -45,8 +45,8 @@ def check(
     wanted = chosen(checks, quick=False)
     found = config or _config(pipeline)
     spark = spark or SparkSession.getActiveSession() or session.start(found)
-    place, command = place_of(pipeline), (pipeline.name, "--for", for_)
-    request = Request(pipeline.grain.unit(for_, pipeline.zone), steps, checks, seed=seed, command=command, place=place)
+    place, command = place_of(pipeline), (pipeline.name, "--for", unit)
+    request = Request(pipeline.grain.unit(unit, pipeline.zone), steps, checks, seed=seed, command=command, place=place)
     with Sandbox.open(found, spark) as sandbox:
         trial = on_copies(sandbox, pipeline, request, Inputs())
         _require(trial, inputs)

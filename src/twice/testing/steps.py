@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 
 def run(
     step: Callable[..., Any] | Step,
+    unit: str,
+    /,
     *,
-    for_: str,
     grain: Grain | None = None,
     time_zone: str = "UTC",
     spark: SparkSession | None = None,
@@ -56,16 +57,16 @@ def run(
     if session is None:
         raise UsageError("there is no Spark session: pass spark=…")
     with tempfile.TemporaryDirectory() as folder:
-        job = _job(found, for_, grain, time_zone, session, Path(folder))
+        job = _job(found, unit, grain, time_zone, session, Path(folder))
         return _judged(job, inputs)
 
 
-def _job(step: Step, for_: str, grain: Grain | None, zone: str, session: SparkSession, folder: Path) -> Job:
-    unit = grain or (step.writes.partition.grain if step.writes.partition else None)
-    if unit is None:
+def _job(step: Step, unit: str, grain: Grain | None, zone: str, session: SparkSession, folder: Path) -> Job:
+    cut = grain or (step.writes.partition.grain if step.writes.partition else None)
+    if cut is None:
         raise UsageError(f"{step.writes.name} has no partition: give its grain: grain=Day")
-    pipeline = Pipeline(step.pipeline, grain=unit, time_zone=zone)
-    scope = Scope.of(unit.unit(for_, pipeline.zone))
+    pipeline = Pipeline(step.pipeline, grain=cut, time_zone=zone)
+    scope = Scope.of(cut.unit(unit, pipeline.zone))
     return Job(
         pipeline=pipeline,
         step=step,

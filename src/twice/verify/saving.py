@@ -138,7 +138,7 @@ def _source(shrunk: Shrunk, check: Check, case: _Case) -> str:
         "",
         f"def test_{_word(check.name)}() -> None:",
         "    check(",
-        f"        pipeline, {check.name!r}, for_={unit!r}, steps={steps!r}, inputs=INPUTS, seed={trial.seed},",
+        f"        pipeline, {unit!r}, {check.name!r}, steps={steps!r}, inputs=INPUTS, seed={trial.seed},",
         "        raise_on_failure=True,",
         "    )",
         "",
