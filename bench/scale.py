@@ -262,7 +262,7 @@ def plans(bench: Bench, partitions: int) -> None:
     from twice.api import runtime
     from twice.backfills.api import Project
     from twice.backfills.request import Request
-    from twice.engine.status.table_state import Live
+    from twice.engine.status.table_state import TableState
     from twice.model.scopes import Scope
     from twice.model.targets import Target
     from twice.model.windows import Window
@@ -275,7 +275,7 @@ def plans(bench: Bench, partitions: int) -> None:
     request = Request("scale", window, only=("all",), refetch=True)
     with runtime(bench.config, spark=bench.spark) as shared:
         target = Target.of(scale.steps["land"].writes, Scope(window), scale.zone)
-        record(shared.ledger, scale.steps["land"], list(Live(shared).outputs(target).values()))
+        record(shared.ledger, scale.steps["land"], list(TableState(shared).outputs(target).values()))
 
     def plan(shared: Runtime) -> None:
         made = Project(shared, scale).planner(request).plan()
@@ -292,7 +292,7 @@ def files(bench: Bench, count: int) -> None:
     from scale_jobs import lake
 
     from twice.api import runtime
-    from twice.engine.status.table_state import Live
+    from twice.engine.status.table_state import TableState
     from twice.model.scopes import Scope
     from twice.model.targets import Target
 
@@ -315,7 +315,7 @@ def files(bench: Bench, count: int) -> None:
             bench.note(f"linking {count:,} files …")
             bench.link("lake.core.tenants", [[day.isoformat(), f"u{n:06}"] for n in range(few, count)])
             # As maintenance does: other files, of content that is taken for the same
-            shared.ledger.rerecord(table.name, Live(shared).outputs(target), None)
+            shared.ledger.rerecord(table.name, TableState(shared).outputs(target), None)
         found = bench.spark.sql("select count(*) from lake.core.tenants.files").collect()[0][0]
         if found != count:
             raise SystemExit(f"there are {found} files")

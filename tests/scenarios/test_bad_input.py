@@ -158,7 +158,7 @@ def test_windows_off_the_grain_unknown_steps_and_dimensions_start_no_run(lab, ra
         lambda: lab.run(weekly, "2026-04-25"): "is not the start of a week",
         lambda: lab.run(pipeline, from_="2026-04-26", to="2026-04-25"): "a window must end after it starts",
         lambda: lab.run(pipeline, from_=DAY, to=DAY): "a window must end after it starts",
-        lambda: lab.run(pipeline): "there is no default date",
+        lambda: lab.run(pipeline): "there is no default",
         lambda: lab.run(pipeline, DAY, steps=["fct"]): "has no step 'fct'; its steps are: out",
         lambda: lab.run(
             pipeline, DAY, dimensions={"tenant": "a"}

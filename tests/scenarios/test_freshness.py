@@ -9,7 +9,7 @@ from twice.backfills.api import Project
 from twice.backfills.request import Request
 from twice.engine.operations.accepting import accept
 from twice.engine.status import status
-from twice.engine.status.table_state import Live
+from twice.engine.status.table_state import TableState
 from twice.errors import SchemaRefused
 from twice.model.windows import Window
 
@@ -41,21 +41,21 @@ def test_sources_that_twice_did_not_make_are_compared_without_a_spark_job(lab):
     raw = lab.source("raw", RAW, ROWS)
     pipeline = pipeline_of(lab, raw, "select id, d, n from raw")
     run_days(lab, pipeline)
-    live = Live(lab.runtime)
+    live = TableState(lab.runtime)
     assert states(status(lab.ledger, pipeline, live=live.outputs, sources=live), "facts") == ["done"] * 3
 
     lab.insert("raw", "values (99, date'2026-04-02', 1)")
 
     assert states(status(lab.ledger, pipeline), "facts") == ["done"] * 3
     jobs = lab.jobs()
-    found = status(lab.ledger, pipeline, live=live.outputs, sources=Live(lab.runtime))
+    found = status(lab.ledger, pipeline, live=live.outputs, sources=TableState(lab.runtime))
     assert lab.jobs() == jobs
     assert states(found, "facts") == ["done", "stale", "done"]
     assert states(found, "days") == ["done"] * 3
     (reason,) = found[0].partitions[1].reasons
     assert reason.text == f"{lab.name('raw')} 2026-04-02 changed"
     assert run_days(lab, pipeline, skip_fresh=True) == ["fresh", "fresh", "published", "published", "fresh", "fresh"]
-    assert states(status(lab.ledger, pipeline, sources=Live(lab.runtime)), "facts") == ["done"] * 3
+    assert states(status(lab.ledger, pipeline, sources=TableState(lab.runtime)), "facts") == ["done"] * 3
 
 
 def test_a_harmless_change_of_code_is_named_and_accepted(lab):

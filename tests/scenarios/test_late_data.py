@@ -8,7 +8,7 @@ from twice import Day, Overwrite, Pipeline, Table, Window, days
 from twice.backfills.api import Project
 from twice.backfills.request import Request
 from twice.engine.status import status
-from twice.engine.status.table_state import Live
+from twice.engine.status.table_state import TableState
 from twice.errors import LateData
 
 pytestmark = pytest.mark.spark
@@ -58,7 +58,7 @@ class Arrivals:
         return self.lab.run(self.pipeline, f"2026-04-{day:02d}", steps=["facts"], **how).steps[0]
 
     def status(self, day: int):
-        sources = None if self.landed else Live(self.lab.runtime)
+        sources = None if self.landed else TableState(self.lab.runtime)
         (found,) = [each for each in status(self.lab.ledger, self.pipeline, sources=sources) if each.step == "facts"]
         (partition,) = [each for each in found.partitions if each.name == f"2026-04-{day:02d}"]
         return partition
