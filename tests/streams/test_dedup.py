@@ -11,7 +11,7 @@ from tests.streams.clicks import LEVELS, click
 from tests.streams.conftest import SINKS
 from twice import Hour, InsertOnly, Merge, hours, run_stream
 from twice.errors import MergeRefused
-from twice.streams import Process, Windowed
+from twice.streams import Process, RateSource, Windowed, Write
 
 pytestmark = pytest.mark.spark
 
@@ -149,6 +149,24 @@ def test_s40_an_event_outside_the_window_is_counted_and_landed_in_its_own_table(
     clicks.lab.ledger.streams.note(batch, {"late": None})
     clicks.run(pipeline)
     assert clicks.ids("late") == ["e1", "e4"]
+
+
+@pytest.mark.full
+def test_a_source_for_demos_lands_each_value_once(clicks):
+    clicks.source = RateSource(rows_per_second=20)
+    pipeline = clicks.declare(
+        Write("value"),
+        make=lambda rows: rows.selectExpr("value", "timestamp", "to_date(timestamp) AS d"),
+        table=clicks.table(key=["value"]),
+    )
+    counts = []
+    for _ in range(3):
+        clicks.run(pipeline)
+        values = sorted(row[0] for row in clicks.place.rows("clicks", "value"))
+        assert values == list(range(len(values)))
+        counts.append(len(values))
+        time.sleep(1.5)
+    assert counts[0] < counts[1] < counts[2]
 
 
 def test_an_iceberg_table_and_a_stream_behind_it_see_each_event_once(clicks):
