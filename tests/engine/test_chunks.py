@@ -353,6 +353,7 @@ def test_jobs_run_in_the_pool_that_was_asked_for_and_the_thread_forgets_it(chunk
     assert context.getLocalProperty("spark.scheduler.pool") is None
 
 
+@pytest.mark.full
 def test_the_comparison_reads_what_the_chunk_read_also_if_the_input_has_moved_since(chunks):
     moved: list[int] = []
 

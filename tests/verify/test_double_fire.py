@@ -41,6 +41,7 @@ def test_a_healthy_unit_is_published_once(verified):
     assert " 0 reads" not in outcome.summary
 
 
+@pytest.mark.full
 def test_a_step_that_gives_each_process_its_own_number_is_found(verified):
     with verified.trial(verified.write(NUMBERED)) as trial:
         outcome = make(DoubleFire(), trial)
