@@ -6,6 +6,7 @@ import ssl
 import urllib.error
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from twice.engine.attempt.retries import is_transient
 
@@ -82,3 +83,9 @@ def test_a_permanent_request_stays_permanent_whatever_was_raised_on_the_way():
     error = error_of("requests", "SSLError", RequestsConnectionError)("certificate verify failed")
     error.__context__ = given_up(ConnectionResetError("reset"))
     assert not is_transient(error)
+
+
+def test_a_table_that_another_attempt_created_and_dropped_meanwhile_is_tried_again():
+    text = "org.apache.iceberg.exceptions.NoSuchTableException: Failed to load table core.facts from catalog lake: "
+    assert is_transient(AnalysisException(f"{text}dropped by another process"))
+    assert not is_transient(AnalysisException("Table does not exist: core.facts"))

@@ -25,6 +25,8 @@ _TRANSIENT_JAVA = re.compile(
     r"|SQLITE_BUSY|database is locked|CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block .* not found"
     r"|PSQLException: (FATAL: (terminating|the database system|sorry, too many)|An I/O error|This connection has been"
     r"|Connection to \S+ refused|The connection attempt failed|ERROR: (invalid snapshot identifier|could not import))"
+    # Another attempt had created the table, and dropped it when it failed: the next one creates it again.
+    r"|from catalog \S+: dropped by another process"
     r"|SparkContext was shut down|Job \d+ cancelled because SparkContext",
 )
 _SQLSTATE = re.compile(r"SQLSTATE:?\s*(08|40|53|57P)\w*")
