@@ -34,6 +34,7 @@ from twice import run
 from twice.api import runtime
 from twice.engine.spark import session
 from twice.ledger import open_ledger
+from twice.verify.report.texts import plain
 from twice.verify.running import Request, verify
 from twice.verify.sandbox import Sandbox
 
@@ -200,7 +201,7 @@ class Demo:
         for name in ("", "check", "result", "what was seen"):
             grid.add_column(name)
         for outcome in report.outcomes:
-            grid.add_row("", outcome.check, outcome.status, outcome.summary)
+            grid.add_row("", outcome.check, outcome.status, plain(outcome.summary))
         self.out.print(grid)
 
     def status(self) -> None:
