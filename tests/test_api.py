@@ -18,7 +18,7 @@ from twice.api import asked_window
 from twice.backfills.summary import Failure
 from twice.engine.spark import session
 from twice.ledger import Tally
-from twice.loading import find_pipeline, place_of
+from twice.loading import configured_name, find_pipeline
 
 
 @pytest.fixture
@@ -181,8 +181,8 @@ def test_a_pipeline_is_found_again_by_the_name_that_the_configuration_has_for_it
         (project / "twice.toml").read_text().replace("shop =", 'gone = "nowhere:gone"\nsales =')
     )
     config = configuration.load(project / "twice.toml")
-    assert place_of(config, find_pipeline(config, "sales")) == "sales"
-    assert place_of(config, Pipeline("other", grain=Day)) == "other"
+    assert configured_name(config, find_pipeline(config, "sales")) == "sales"
+    assert configured_name(config, Pipeline("other", grain=Day)) == "other"
 
 
 def test_an_undo_of_no_run_or_of_a_stranger_is_refused_before_spark_is_started(project):

@@ -16,7 +16,7 @@ from twice import config as configuration
 from twice.config import Config
 from twice.engine.events import Listener, ignore
 from twice.errors import UsageError
-from twice.loading import all_pipelines, load_pipelines, place_of
+from twice.loading import all_pipelines, configured_name, load_pipelines
 from twice.model.pipelines import step_of
 from twice.model.windows import Window
 
@@ -123,7 +123,7 @@ def backfill(
 
     found = load_config(config)
     request = Request(
-        place=place_of(found, pipeline),
+        place=configured_name(found, pipeline),
         window=range_of(pipeline, from_, to),
         steps=around(pipeline, _names(steps), downstream=downstream, upstream=upstream),
         dimensions=dict(dimensions or {}),

@@ -55,7 +55,7 @@ def find_pipeline(config: Config, text: str) -> Pipeline:
     return pipeline
 
 
-def place_of(config: Config, pipeline: Pipeline) -> str:
+def configured_name(config: Config, pipeline: Pipeline) -> str:
     """Return the name that the configuration has for a pipeline; its own name where it has none."""
     for name, place in config.pipelines.items():
         try:

@@ -186,7 +186,7 @@ def check(pipeline: Pipeline, request: Request, ledger: Ledger | None = None) ->
     """
     list(pipeline.grain.partitions(request.window, pipeline.zone))  # a range off the grain
     tables = {step.writes.name for step in chosen(pipeline, request)}
-    if ledger is None or request.shadow:  # a shadow holds nobody up until it is swapped in
+    if ledger is None or request.shadow:  # a shadow keeps no other run waiting until it is swapped in
         return
     for info in ledger.backfills():
         if info.workers and tables & set(info.tables) and info.scope.overlaps(request.scope):

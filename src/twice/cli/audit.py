@@ -111,7 +111,6 @@ def audit(
     found; 1 found something; 2 usage.
     """
     from twice.audit import api
-    from twice.audit.baseline import write as write_baseline_file
 
     _check_forms(form, statistics=statistics, rank=rank)
     given = paths or (Path(),)
@@ -126,16 +125,19 @@ def audit(
     )  # fmt: skip
     _report_files(outcome)
     if write_baseline is not None:
-        count = write_baseline_file(write_baseline, outcome.audited.findings, outcome.by_path)
-        click.echo(
-            f"wrote {count} findings to {write_baseline}; from now on: twice audit … --baseline {write_baseline}",
-            err=True,
-        )
+        _write_baseline(outcome, write_baseline)
         return
     fails = min(part.config.fail_on for part in parts)
     _tell(settings, outcome, fails, form, output, statistics=statistics, rank=rank)
     if any(one.severity >= fails for one in outcome.summary.findings):
         raise click.exceptions.Exit(1)
+
+
+def _write_baseline(outcome: Outcome, file: Path) -> None:
+    from twice.audit.baseline import write
+
+    count = write(file, outcome.audited.findings, outcome.by_path)
+    click.echo(f"wrote {count} findings to {file}; from now on: twice audit … --baseline {file}", err=True)
 
 
 def _report_files(outcome: Outcome) -> None:

@@ -45,7 +45,7 @@ def check(
     wanted = chosen(checks, quick=False)
     found = config or _config(pipeline)
     spark = spark or SparkSession.getActiveSession() or session.start(found)
-    place, command = place_of(pipeline), (pipeline.name, "--for", unit)
+    place, command = import_path(pipeline), (pipeline.name, "--for", unit)
     request = Request(pipeline.grain.unit(unit, pipeline.zone), steps, checks, seed=seed, command=command, place=place)
     with Sandbox.open(found, spark) as sandbox:
         trial = on_copies(sandbox, pipeline, request, Inputs())
@@ -65,7 +65,7 @@ def require_passed(report: Report) -> None:
         raise AssertionError("\n\n".join(texts))
 
 
-def place_of(pipeline: Pipeline) -> str:
+def import_path(pipeline: Pipeline) -> str:
     """Return `module:object` of a pipeline, as another process imports it; empty if no module has it."""
     modules = dict.fromkeys(step.function.__module__ for step in pipeline.steps.values() if step.function is not None)
     for name in (name for name in modules if name != "__main__"):

@@ -216,11 +216,13 @@ class Trial:
 
         If it does not, the next check makes a clean run of its own.
         """
-        case, versions = self.clean, self.clean.versions()
-        case.run(window)
-        same = case.versions() == versions and case.picture() == case.final
-        if not same:
-            del self.clean
+        case, versions, same = self.clean, self.clean.versions(), False
+        try:
+            case.run(window)
+            same = case.versions() == versions and case.picture() == case.final
+        finally:
+            if not same:
+                del self.clean
         return case, same
 
     @property

@@ -122,7 +122,7 @@ def _repeats(query: Query, join: _Join, keys: frozenset[str]) -> bool:
 
 
 def _is_of_others(query: Query, join: _Join, keys: frozenset[str]) -> bool:
-    """Return whether the key is none that tells the joined rows apart."""
+    """Return whether several of the joined rows may have the same key."""
     for key in keys:
         column = next((one for one in query.columns if one.name == key), None)
         if column is None:
