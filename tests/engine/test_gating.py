@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from twice import Day, Overwrite, Pipeline, Table, gates
+from twice.content.observing import Observed
+from twice.content.profile import profile
+from twice.engine.attempt import gating
 from twice.errors import GateFailed, KeyViolation, UsageError
 
 pytestmark = pytest.mark.spark
@@ -63,3 +66,49 @@ def test_keys_are_reported_with_the_gates_and_never_accepted(lab):
     assert LAW not in stopped.value.message
     with pytest.raises(UsageError, match="no step of this run has a gate 'k unique'"):
         lab.run(shop(lab, key="k"), DAY, accept=["k unique"], because="the shop was closed")
+
+
+def observed_shop(lab, values: str = "(1, 'a'), (2, 'b')") -> Pipeline:
+    pipeline = Pipeline("shop", grain=Day)
+    facts = Table(lab.name("facts"), partition=Day("d"), key="n", write=Overwrite(), gates=[gates.not_null("name")])
+    query = f"select cast(:window_start as date) d, n, name from values {values} as t(n, name)"
+    pipeline.sql("facts", reads={}, writes=facts, query=query)
+    return pipeline
+
+
+def read_again(monkeypatch) -> list[str]:
+    """Note which tables' staged rows are read once more to be profiled."""
+    noted = []
+    usual = gating.profiled
+    monkeypatch.setattr(
+        gating, "profiled", lambda job, *args, **how: noted.append(job.step.name) or usual(job, *args, **how)
+    )
+    return noted
+
+
+def test_rows_of_one_partition_are_judged_while_they_are_written(lab, monkeypatch):
+    again = read_again(monkeypatch)
+    done = lab.run(observed_shop(lab), DAY)
+    assert again == []
+    (output,) = lab.ledger.outputs(lab.name("facts"))
+    # The table, read by the pass that later runs compare with, holds what was recorded.
+    found = profile(lab.read("facts"), partition=["d"], key=["n"])
+    assert [each.digest.text for each in found.values()] == [output.digest]
+    assert lab.run(observed_shop(lab), DAY).steps[0].status == "unchanged"
+    assert done.steps[0].rows == 2
+    assert again == []
+    with pytest.raises(GateFailed, match="1 of 2 rows fail"):
+        lab.run(observed_shop(lab, "(1, 'a'), (2, null)"), DAY)
+    assert again == []
+    with pytest.raises(KeyViolation, match="1 business key \\(n\\) occur more than once"):
+        lab.run(observed_shop(lab, "(1, 'a'), (1, 'b')"), DAY)
+    assert again == ["facts"]
+    assert lab.run(observed_shop(lab, "(3, 'c')"), DAY).steps[0].status == "published"
+
+
+def test_staged_rows_are_read_if_spark_did_not_count_each_of_them_once(lab, monkeypatch):
+    again = read_again(monkeypatch)
+    usual = Observed.profile
+    monkeypatch.setattr(Observed, "profile", lambda self, written: usual(self, written + 1))
+    assert lab.run(observed_shop(lab), DAY).steps[0].rows == 2
+    assert again == ["facts"]

@@ -1,11 +1,27 @@
-"""How many rows a DataFrame reads, as far as its tables say so of themselves: no Spark job is needed."""
+"""How many rows a DataFrame reads or returns, as far as its tables say so of themselves: no Spark job is needed."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+
+from twice.content.java import items_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+# Each returns no more rows than its input has.
+_NARROWING = frozenset(
+    {
+        "Aggregate", "Deduplicate", "Distinct", "Filter", "GlobalLimit", "LocalLimit", "Offset", "Project",
+        "RebalancePartitions", "Repartition", "RepartitionByExpression", "Sort", "SubqueryAlias", "Tail", "Window",
+        "WindowGroupLimit",
+    }
+)  # fmt: skip
+_LEFT_ONLY = ("LeftSemi", "LeftAnti")
 
 
 def expected_rows(df: DataFrame) -> float | None:
@@ -18,3 +34,43 @@ def expected_rows(df: DataFrame) -> float | None:
             return None
         total += float(str(count.get()))
     return total
+
+
+def most_rows(df: DataFrame) -> int | None:
+    """Return a number of rows that the result cannot exceed; None if the plan does not show one."""
+    plan = df._jdf.queryExecution().optimizedPlan()
+    try:
+        # One text, in the order in which the tree is walked: a call for each node would cost more.
+        nodes = json.loads(str(plan.toJSON()))
+        leaves = [_rows_of(leaf) for leaf in items_of(plan.collectLeaves())]
+    except (Py4JError, ValueError):  # a node that Spark cannot write down
+        return None
+    return _bound(iter(nodes), iter(leaves))
+
+
+def _bound(nodes: Iterator[dict[str, Any]], leaves: Iterator[int | None]) -> int | None:
+    node = next(nodes)
+    below = [_bound(nodes, leaves) for _ in range(node["num-children"])]
+    if not below:
+        return next(leaves)
+    known = [rows for rows in below if rows is not None]
+    return _combined(node, known) if len(known) == len(below) else None
+
+
+def _combined(node: Mapping[str, Any], rows: Sequence[int]) -> int | None:
+    name = str(node["class"]).rsplit(".", 1)[-1]
+    if name in _NARROWING:
+        return max(rows[0], 1)  # an aggregate without groups makes one row of none
+    if name == "Union":
+        return sum(rows)
+    if name == "Join":
+        left_only = str(node.get("joinType", "")).strip("{}'\"$").endswith(_LEFT_ONLY)
+        return rows[0] if left_only else rows[0] * rows[1] + sum(rows)
+    return None
+
+
+def _rows_of(leaf: Any) -> int | None:
+    """Return how many rows an input holds; a row of files that tell only their size takes at least a byte."""
+    statistics = leaf.stats()
+    counted = statistics.rowCount()
+    return int(str(counted.get() if counted.isDefined() else statistics.sizeInBytes()))

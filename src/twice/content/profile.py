@@ -26,10 +26,11 @@ from twice.model.names import quote
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _HALF = 1 << 31
 _BIAS = 1 << 63
+KEY_HASH = "_twice_k"
 # Both halves of a hash lie around zero, so that a bigint sum stays small however many rows there are.
 _HALF_SUMS = {
     name: f"sum({half})"
-    for place, value in enumerate(("h0", "h1"))
+    for place, value in enumerate(("_twice_h0", "_twice_h1"))
     for name, half in (
         (f"s{2 * place}", f"shiftright({value}, 32)"),
         (f"s{2 * place + 1}", f"({value} & {2 * _HALF - 1}L) - {_HALF}L"),
@@ -74,18 +75,16 @@ def profile(
     everywhere = [*partition, *dimensions]
     places = [f"p{i}" for i in range(len(partition))]
     counted = bool(key) and not unique
-    first, second = row_hashes(df.schema)
-    asked = [first.alias("h0"), second.alias("h1"), _any_null(key).alias("nulls")]
-    asked += [bad.alias(f"v{i}") for i, bad in enumerate(violations.values())]
+    asked = hashed(df.schema, key, violations)
     if counted:
-        asked.append(_key_hash(df.schema, key).alias("k"))
+        asked.append(key_hash(df.schema, key, key))
     seen = df.select(*place_columns(df.schema, everywhere), *asked)
-    sums = {"n": "count(1)", **_HALF_SUMS, "nulls": "count_if(nulls)"}
-    sums |= {f"v{i}": f"count_if(v{i})" for i in range(len(violations))}
+    sums = sums_of(violations)
     if counted:
-        by_key = seen.groupBy(*(f"p{i}" for i in range(len(everywhere))), "k").agg(*_named(sums))
+        by_key = seen.groupBy(*(f"p{i}" for i in range(len(everywhere))), KEY_HASH).agg(*_named(sums))
         added = {name: f"sum({name})" for name in sums}
-        grouped = by_key.groupBy(*places).agg(*_named({**added, "repeated": "count_if(k IS NOT NULL AND n > 1)"}))
+        repeated = f"count_if({KEY_HASH} IS NOT NULL AND n > 1)"
+        grouped = by_key.groupBy(*places).agg(*_named({**added, "repeated": repeated}))
     else:
         grouped = seen.groupBy(*places).agg(*_named({**sums, "repeated": "0"}))
     rows = grouped.collect()
@@ -96,7 +95,7 @@ def profile(
         if row["n"]:  # without partition columns, no rows are still one group
             place = place_of(row, df.schema, partition)
             result[place] = PartitionProfile(
-                digest=_digest(row, schema),
+                digest=digest_of(row, schema),
                 duplicate_keys=duplicates.get(place, 0),
                 null_keys=row["nulls"],
                 violations={name: row[f"v{i}"] for i, name in enumerate(violations)},
@@ -104,9 +103,22 @@ def profile(
     return result
 
 
-def _key_hash(schema: T.StructType, key: Sequence[str]) -> Column:
-    """Hash the key; rows with a null in it share the null hash and are not duplicates of each other."""
-    return F.when(~_any_null(key), row_hashes(schema, key)[0])
+def hashed(schema: T.StructType, key: Sequence[str], violations: Mapping[str, Column]) -> list[Column]:
+    """Return what is asked of each row, under names that no column of a user has."""
+    first, second = row_hashes(schema)
+    asked = [first.alias("_twice_h0"), second.alias("_twice_h1"), _any_null(key).alias("_twice_nulls")]
+    return asked + [bad.alias(f"_twice_v{i}") for i, bad in enumerate(violations.values())]
+
+
+def sums_of(violations: Mapping[str, Column]) -> dict[str, str]:
+    """Return the sums over what `hashed` asks, by name."""
+    sums = {"n": "count(1)", **_HALF_SUMS, "nulls": "count_if(_twice_nulls)"}
+    return sums | {f"v{i}": f"count_if(_twice_v{i})" for i in range(len(violations))}
+
+
+def key_hash(schema: T.StructType, key: Sequence[str], columns: Sequence[str]) -> Column:
+    """Hash columns; rows with a null in the key share the null hash and are not duplicates of each other."""
+    return F.when(~_any_null(key), row_hashes(schema, columns)[0]).alias(KEY_HASH)
 
 
 def _duplicates(
@@ -139,8 +151,11 @@ def _named(sums: Mapping[str, str]) -> list[Column]:
     return [F.expr(f"{text} AS {name}") for name, text in sums.items()]
 
 
-def _digest(row: Row, schema: str) -> Digest:
+def digest_of(row: Row | Mapping[str, Any], schema: str) -> Digest:
+    """Return the digest that sums over rows make."""
     rows = row["n"]
+    if not rows:  # sums of nothing are null
+        return Digest.empty(schema)
     sum1, sum2 = ((row[f"s{high}"] << 32) + row[f"s{high + 1}"] + rows * (_HALF + _BIAS) for high in (0, 2))
     return Digest(rows, sum1, sum2, schema)
 

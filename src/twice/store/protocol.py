@@ -88,7 +88,8 @@ class Stray:
 class StagedRows:
     """Rows of one claim, written but not published.
 
-    `unique`: the plan that made the rows proves that no key occurs twice in a partition. `written`: how many rows
+    `unique`: the plan that made the rows proves that no key occurs twice in a partition. `counted`: how many rows
+    `stage` has written, by the store's own count; None where it does not count. `written`: how many rows
     `stage_changes` has added.
     """
 
@@ -98,6 +99,7 @@ class StagedRows:
     version: str | None = None
     strays: list[Stray] = field(default_factory=list)
     unique: bool = False
+    counted: int | None = None
     written: int = 0
 
 

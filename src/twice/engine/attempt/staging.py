@@ -7,7 +7,7 @@ the table as it was at the claim.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from twice.content import changes
 from twice.content.filters import scope_filter
+from twice.content.observing import observed
 from twice.content.rows import column
 from twice.content.uniqueness import proves_unique
 from twice.engine.attempt import gating
@@ -30,6 +31,7 @@ from twice.model.patterns import InsertOnly, Merge
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from twice.content.profile import PartitionProfile
     from twice.engine.attempt.heartbeat import Heartbeat
     from twice.engine.attempt.job import Job
     from twice.ledger import Claim
@@ -46,6 +48,8 @@ class Staged:
     changed: bool = True
     counts: Mapping[str, int] = field(default_factory=dict)
     source: Verdict | None = None
+    # What was seen of the rows while they were written, if they are of one partition.
+    seen: PartitionProfile | None = None
 
     def details(self, verdict: Verdict, changed: Sequence[Scope]) -> dict[str, object]:
         """Return what is worth keeping about the attempt."""
@@ -68,15 +72,28 @@ def stage(job: Job, claim: Claim, row: int, heartbeat: Heartbeat, inputs: list[P
     if isinstance(job.step.writes.write, Merge | InsertOnly):
         staged = _stage_changes(job, opened, [first, *results])
     else:
-        job.store.stage(job.session, opened, first)
-        opened.unique = proves_unique(first, [*job.step.writes.key, *job.step.writes.partition_columns])
-        for rows in results:
-            job.store.stage(job.session, opened, rows, first=False)
-            opened.unique = False  # each batch may be, and their union not
-        staged = Staged(opened)
+        staged = _stage_rows(job, opened, first, results)
     fail_point("stage.written")
     job.tell("staged")
     return staged
+
+
+def _stage_rows(job: Job, stage: StagedRows, first: DataFrame, more: Iterator[DataFrame]) -> Staged:
+    """Write the rows as they are; those of one partition are profiled on their way, where that can be done."""
+    table = job.step.writes
+    stage.unique = proves_unique(first, [*table.key, *table.partition_columns])
+    watched = None
+    if len(job.target.partitions) == 1:
+        violations = gating.violations(job, first)
+        watched = observed(
+            first, key=table.key, dimensions=table.dimensions, violations=violations, unique=stage.unique
+        )
+    job.store.stage(job.session, stage, watched.rows if watched else first)
+    seen = watched.profile(stage.counted) if watched and stage.counted is not None else None
+    for rows in more:
+        job.store.stage(job.session, stage, rows, first=False)
+        stage.unique, seen = False, None  # each batch may hold a key once, and their union not
+    return Staged(stage, seen=seen)
 
 
 def _stage_changes(job: Job, stage: StagedRows, parts: list[DataFrame]) -> Staged:

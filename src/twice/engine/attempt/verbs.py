@@ -66,7 +66,8 @@ def gate(job: Job, staged: Staged) -> Verdict:
     """Judge the staged rows; a verdict that returns is a pass."""
     gating.refuse_strays(job, staged.stage)
     if staged.source is None:
-        verdict = gating.judge(job, job.store.staged(job.session, staged.stage), unique=staged.stage.unique)
+        rows = job.store.staged(job.session, staged.stage)
+        verdict = gating.judge(job, rows, unique=staged.stage.unique, seen=staged.seen)
     else:
         verdict = freshness.content_after(job, staged)
         verdict.remarks += staged.source.remarks

@@ -132,6 +132,7 @@ def write(session: SparkSession, stage: IcebergStage, rows: DataFrame, *, first:
     else:
         writer.append()
     look(session, stage)
+    stage.counted = stage.rows
 
 
 def write_changes(
