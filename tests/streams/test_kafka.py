@@ -92,7 +92,7 @@ class Project:
     def rows(self) -> list[tuple[str, str]]:
         """Read the table past twice, in a Spark of its own."""
         code = (
-            "import json\nfrom twice import config\nfrom twice.engine import session\n"
+            "import json\nfrom twice import config\nfrom twice.engine.spark import session\n"
             "rows = session.start(config.load()).table('lake.web.fct_clicks').select('event_id', 'page').collect()\n"
             "print(json.dumps([list(row) for row in rows]))"
         )
@@ -142,6 +142,18 @@ def test_s38_a_topic_with_repeats_a_kill_and_a_restart(project):
     )
     assert (resumed["rows_in"], resumed["rows_out"]) == (20, 10)
     assert project.rows() == [(f"e{number:04}", "home") for number in range(410)]
+    # Topics of the same names in another cluster are another source, whose offsets mean other events
+    with servers.running(jars.KafkaServer) as other:
+        mine, project.server = project.server, other
+        project.write("page")
+        project.produce(500, 600)
+        elsewhere = project.start("run", "web", "clicks", "--available-now")
+        said = elsewhere.communicate(timeout=120)[1]
+        assert elsewhere.returncode == 3, said
+        assert "has read kafka clicks of cluster" in said
+        project.server = mine
+        project.write("page")
+    assert len(project.rows()) == 410
     # A batch of the past is read again by its offsets, and republished as the code of today makes it
     project.write("concat(page, '!') AS page")
     time.sleep(0.1)

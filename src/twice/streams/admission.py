@@ -10,6 +10,7 @@ from twice.model.framework import FRAMEWORK_COLUMNS
 from twice.model.streams import STREAM_MARK, KafkaSource, StreamMark, Windowed
 from twice.model.tables import Table
 from twice.streams.checkpoints import Checkpoint
+from twice.streams.sources import is_same
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +36,7 @@ class Admission:
     session: SparkSession
     stream: Stream
     checkpoint: Checkpoint
+    source: str
 
     def admit(self, *, resume: bool, aside: str) -> None:
         """Let the stream run, or say why not; `resume`: what the table holds is right, continue from there."""
@@ -59,11 +61,11 @@ class Admission:
 
     def _require_same_source(self, query: str | None) -> None:
         known = self.runtime.ledger.streams.find(self.stream.pipeline, self.stream.name)
-        if known is None or query is None or known.query != query or known.source == self.stream.source_text:
+        if known is None or query is None or known.query != query or is_same(known.source, self.source):
             return
         raise self._refused(
-            f"the checkpoint {self.checkpoint.path} has read {known.source}, but the stream reads "
-            f"{self.stream.source_text}: its offsets say nothing about another source"
+            f"the checkpoint {self.checkpoint.path} has read {known.source}, but the stream reads {self.source}: its "
+            "offsets say nothing about another source"
         )
 
     def _require_nothing_written(self, query: str | None) -> None:
@@ -191,7 +193,7 @@ class Admission:
                     next_step=f"put the checkpoint of query {seen.query} back and run it: it completes the batch",
                 )
         known = ledger.find(stream.pipeline, stream.name)
-        same = known is not None and known.source == stream.source_text and mark.stream == stream.full_name
+        same = known is not None and is_same(known.source, self.source) and mark.stream == stream.full_name
         recorded = ledger.batch(stream.pipeline, stream.name, mark.query, mark.batch)
         self.checkpoint.set_aside(aside)
         if same and recorded is not None and has_own_offsets(self.runtime, stream):

@@ -32,6 +32,8 @@ class Context:
     checkpoint: Checkpoint
     run: str
     session: SparkSession
+    # What is read, as the ledger keeps it.
+    source: str = ""
     # Set when the stream is to end: no batch waits for its turn any longer.
     stopping: threading.Event = field(default_factory=threading.Event)
 

@@ -69,8 +69,9 @@ def run_stream(
     ):
         session = _session(runtime, pipeline, stream)
         checkpoint = Checkpoint(session, folder)
-        Admission(runtime, session, stream, checkpoint).admit(resume=request.resume, aside=f"before-{run}")
-        context = Context(runtime, pipeline, stream, checkpoint, run, session)
+        source = sources.identity(session, stream)
+        Admission(runtime, session, stream, checkpoint, source).admit(resume=request.resume, aside=f"before-{run}")
+        context = Context(runtime, pipeline, stream, checkpoint, run, session, source)
         late.complete(context)
         return Running(context).until_it_ends(request, lost)
 
@@ -187,7 +188,7 @@ class Running:
                 "pipeline": stream.pipeline,
                 "stream": stream.name,
                 "table_name": stream.writes.name,
-                "source": stream.source_text,
+                "source": self._context.source,
                 "source_table": stream.reads.name if isinstance(stream.reads, Table) else "",
                 "query": query,
                 "checkpoint": self._context.checkpoint.path,

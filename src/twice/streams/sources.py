@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F
 
@@ -48,6 +49,36 @@ def events(session: SparkSession, stores: Stores, stream: Stream) -> DataFrame:
         return store.follow(session, source, stream.options)
 
 
+def identity(session: SparkSession, stream: Stream) -> str:
+    """Return the source in words, with the id of its Kafka cluster where that can be asked."""
+    source = stream.reads
+    if not isinstance(source, KafkaSource):
+        return stream.source_text
+    settings = {
+        name.removeprefix("kafka."): value for name, value in source.options.items() if name.startswith("kafka.")
+    }
+    settings |= {"bootstrap.servers": source.servers, "request.timeout.ms": "5000", "default.api.timeout.ms": "10000"}
+    java: Any = session._jvm
+    try:
+        properties = java.java.util.Properties()
+        for name, value in settings.items():
+            properties.setProperty(name, value)
+        admin = java.org.apache.kafka.clients.admin.AdminClient.create(properties)
+        try:
+            cluster = str(admin.describeCluster().clusterId().get())
+        finally:
+            admin.close()
+    except (Py4JError, TypeError):  # no connector, or no answer: the query itself explains that better
+        return stream.source_text
+    return f"{stream.source_text}{_CLUSTER}{cluster}"
+
+
+def is_same(before: str, now: str) -> bool:
+    """Compare two sources in words; a cluster whose id is not known may be any."""
+    (what, _, cluster), (what_now, _, cluster_now) = before.partition(_CLUSTER), now.partition(_CLUSTER)
+    return what == what_now and (cluster == cluster_now or not cluster or not cluster_now)
+
+
 def windowed(rows: DataFrame, stream: Stream, dedup: Windowed) -> DataFrame:
     """Let Spark remember the keys of events for a while, and drop repeats and what is too old."""
     name = str(dedup.event_time)
@@ -81,6 +112,7 @@ def _kafka(session: SparkSession, source: KafkaSource, stream: Stream) -> DataFr
     return rows.select(parsed.alias("event"), *places).select("event.*", *(f"kafka_{name}" for name in _KAFKA))
 
 
+_CLUSTER = " of cluster "
 _KAFKA = ("topic", "partition", "offset", "timestamp")
 
 
