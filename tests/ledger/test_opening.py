@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from twice.errors import LedgerBusy, LedgerError, TransientError, UsageError
-from twice.ledger import find_ledger, open_ledger, redact
+from twice.ledger import find_ledger, open_ledger
 from twice.ledger.dialect import insert_new
 from twice.ledger.migrate import SCRIPTS
 from twice.ledger.schema import REVISIONS, VERSION_TABLE, metadata, tokens
 from twice.model.scopes import Scope
+from twice.redaction import redact
 
 READ_ONLY = pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 

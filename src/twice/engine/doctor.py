@@ -15,7 +15,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from twice.engine.spark import jars
 from twice.errors import EnvironmentProblem, TwiceError
-from twice.ledger import find_ledger, redact
+from twice.ledger import find_ledger
+from twice.redaction import redact
 
 if TYPE_CHECKING:
     from twice.config import Config, StoreConfig

@@ -10,7 +10,6 @@ from twice.ledger.holdings import Holding, LastAttempt, second
 from twice.ledger.infos import AttemptInfo, Health, LeaseInfo, PruneReport, Revision, RunInfo
 from twice.ledger.moving import MoveReport
 from twice.ledger.opening import Ledger, find_ledger, open_ledger, revision_at
-from twice.ledger.redaction import redact
 from twice.ledger.runs import ACCEPTED_GATES
 from twice.ledger.streams import BatchInfo, StreamInfo
 from twice.ledger.values import Abandoned, Claim, InputRecord, Output, Owner
@@ -47,7 +46,6 @@ __all__ = [
     "Tally",
     "find_ledger",
     "open_ledger",
-    "redact",
     "revision_at",
     "second",
 ]

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from twice.errors import UsageError
-from twice.ledger.redaction import redact
 from twice.ledger.schema import instant_of, instant_text
 from twice.ledger.values import InputRecord
 from twice.model.scopes import Scope
 from twice.model.windows import Window
+from twice.redaction import redact
 
 
 def to_text(value: object) -> str:

@@ -19,7 +19,7 @@ from twice.errors import EnvironmentProblem, LedgerError, UsageError
 from twice.ledger.clock import Clock, ServerClock
 from twice.ledger.dialect import BUSY_SECONDS, Database
 from twice.ledger.postgres_problems import explain
-from twice.ledger.redaction import redact
+from twice.redaction import redact
 
 # Not "twice": Postgres would look there first for the tables of a user who is called so.
 SCHEMA = "twice_ledger"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from twice.errors import LedgerBusy, LedgerError
-from twice.ledger.redaction import redact
+from twice.redaction import redact
 
 _AS_IT_WAS = "the ledger is as it was before; nothing was recorded"
 

@@ -13,10 +13,10 @@ from twice.errors import LedgerError, UsageError
 from twice.ledger.book import LedgerPart, saw, store_environment, store_inputs
 from twice.ledger.dialect import insert_new
 from twice.ledger.encoding import details_text, scope_columns, storable, to_text
-from twice.ledger.redaction import redacted_pairs
 from twice.ledger.schema import attempts, runs
 from twice.ledger.values import InputRecord, Owner
 from twice.model.scopes import Scope
+from twice.redaction import redacted_pairs
 
 RUN_ENDS = frozenset({"done", "failed", "interrupted", "held"})
 ATTEMPT_ENDS = frozenset(

@@ -17,7 +17,7 @@ from twice.errors import LedgerError
 from twice.ledger.clock import Clock, SystemClock
 from twice.ledger.dialect import BUSY_SECONDS, Database
 from twice.ledger.problems import explain
-from twice.ledger.redaction import redact
+from twice.redaction import redact
 
 # SQLite takes a shorter file for an empty database and would write over it.
 _SMALLEST = 512
