@@ -24,7 +24,7 @@ from twice.effects import Retry
 from twice.effects.driving import Due, drive
 from twice.effects.policies import Policy
 from twice.ledger import open_ledger
-from twice.ledger.effect_records import Subject, Wanted
+from twice.ledger.effects.records import Subject, Wanted
 
 ROUNDS = 2
 

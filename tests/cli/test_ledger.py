@@ -105,7 +105,7 @@ def test_doctor_looks_at_the_server(project, server, monkeypatch):
     assert "Postgres 1" in found["text"]
     assert "clock" not in found["text"]
     ahead = datetime.now(timezone.utc) - timedelta(seconds=90)
-    monkeypatch.setattr("twice.ledger.clock.SystemClock.now", lambda _self: ahead)
+    monkeypatch.setattr("twice.ledger.db.clock.SystemClock.now", lambda _self: ahead)
     said = project.call(*prod)
     assert finding(said)["ok"]
     assert "ahead of this machine's" in finding(said)["text"]

@@ -12,7 +12,7 @@ from tests.cli.story import ONE
 from twice import Day, Overwrite, Pipeline, Table
 from twice.cli.replay import print_report
 from twice.ledger import open_ledger
-from twice.ledger.schema import outputs
+from twice.ledger.db.schema import outputs
 from twice.replay.recorded import plan_replay
 from twice.replay.running import replay
 

@@ -22,7 +22,7 @@ from twice.effects.driving import Due, drive, fingerprint_of
 from twice.effects.policies import Policy
 from twice.effects.targets.http import Http
 from twice.ledger import open_ledger
-from twice.ledger.effect_records import Subject, Wanted
+from twice.ledger.effects.records import Subject, Wanted
 
 pytestmark = pytest.mark.crash
 

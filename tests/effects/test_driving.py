@@ -20,8 +20,8 @@ from twice.effects.driving import Due, Paid, drive, fingerprint_of
 from twice.effects.policies import Policy
 from twice.errors import LedgerBusy
 from twice.ledger import open_ledger
-from twice.ledger.effect_records import Outcome, Subject, Wanted
-from twice.ledger.schema import effects
+from twice.ledger.db.schema import effects
+from twice.ledger.effects.records import Outcome, Subject, Wanted
 
 RETRY = Retry(valid_for=hours(24), then="ask")
 

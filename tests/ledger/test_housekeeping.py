@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from twice.errors import LedgerError, UsageError
 from twice.ledger import open_ledger
-from twice.ledger.schema import metadata
+from twice.ledger.db.schema import metadata
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)

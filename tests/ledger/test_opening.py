@@ -12,9 +12,9 @@ import pytest
 
 from twice.errors import LedgerBusy, LedgerError, TransientError, UsageError
 from twice.ledger import find_ledger, open_ledger
-from twice.ledger.dialect import insert_new
-from twice.ledger.migrate import SCRIPTS
-from twice.ledger.schema import REVISIONS, VERSION_TABLE, metadata, tokens
+from twice.ledger.db.database import insert_new
+from twice.ledger.db.migrate import SCRIPTS
+from twice.ledger.db.schema import REVISIONS, VERSION_TABLE, metadata, tokens
 from twice.model.scopes import Scope
 from twice.redaction import redact
 

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from tests.support.counting import fetched
 from twice.errors import UsageError
 from twice.ledger import InputRecord
-from twice.ledger.schema import outputs as outputs_table
+from twice.ledger.db.schema import outputs as outputs_table
 from twice.model.scopes import Scope
 
 MINUTE = timedelta(minutes=1)

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from tests.support.servers import PASSWORD, USER
 from twice.errors import EnvironmentProblem, LedgerBusy, LedgerError, ScopeHeld, UsageError
 from twice.ledger import find_ledger, open_ledger, postgres_problems, revision_at
-from twice.ledger.clock import ServerClock
-from twice.ledger.postgres import PostgresDatabase
-from twice.ledger.schema import REVISIONS, VERSION_TABLE, metadata
+from twice.ledger.db.clock import ServerClock
+from twice.ledger.db.postgres import PostgresDatabase
+from twice.ledger.db.schema import REVISIONS, VERSION_TABLE, metadata
 from twice.model.scopes import Scope
 
 MINUTE = timedelta(minutes=1)
@@ -262,7 +262,9 @@ def test_leases_are_judged_by_the_servers_clock(url, day, monkeypatch):
     ledger = open_ledger(url)
     assert isinstance(ledger.clock, ServerClock)
     # This machine believes that it is another year; nobody asks it.
-    monkeypatch.setattr("twice.ledger.clock.SystemClock.now", lambda _self: datetime(2031, 1, 1, tzinfo=timezone.utc))
+    monkeypatch.setattr(
+        "twice.ledger.db.clock.SystemClock.now", lambda _self: datetime(2031, 1, 1, tzinfo=timezone.utc)
+    )
     claim = ledger.claim(T, [day(1)], ttl=MINUTE)
     assert abs(claim.expires_at - MINUTE - datetime.now(timezone.utc)) < MINUTE
     with pytest.raises(ScopeHeld):

@@ -15,7 +15,7 @@ from tests.ledger import hammer
 from tests.support.project import FULL
 from twice.errors import ScopeHeld
 from twice.ledger import open_ledger
-from twice.ledger.schema import claims
+from twice.ledger.db.schema import claims
 from twice.model.scopes import Scope
 from twice.model.windows import Window
 

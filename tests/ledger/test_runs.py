@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from twice.errors import LedgerError, UsageError
 from twice.ledger import InputRecord, Owner
-from twice.ledger.schema import environments
+from twice.ledger.db.schema import environments
 from twice.model.scopes import Scope
 
 MINUTE = timedelta(minutes=1)

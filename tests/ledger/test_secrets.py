@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from twice.ledger.encoding import details_text
+from twice.ledger.db.encoding import details_text
 from twice.model.scopes import Scope
 
 SECRET = "s3cr3t/value+x"

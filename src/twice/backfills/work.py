@@ -30,7 +30,7 @@ from twice.errors import (
     TwiceError,
 )
 from twice.ledger import Chunk, NewChunk
-from twice.ledger.stage_notes import was_split
+from twice.ledger.backfills.step_notes import was_split
 from twice.model.patterns import Overwrite
 from twice.model.scopes import Scope
 from twice.model.windows import Window

@@ -11,13 +11,13 @@ from twice.cli.options import pairs, units
 from twice.cli.output import json_option, moment, print_json, print_table, print_text
 from twice.cli.settings import Settings, pass_settings
 from twice.errors import UsageError
-from twice.ledger.effect_records import CONFIRMED, FAILED, STATES
+from twice.ledger.effects.records import CONFIRMED, FAILED, STATES
 from twice.loading import find_pipeline
 
 if TYPE_CHECKING:
     from twice.effects.paying import EffectResult
     from twice.ledger import Ledger
-    from twice.ledger.effect_records import EffectRecord
+    from twice.ledger.effects.records import EffectRecord
     from twice.model.pipelines import Pipeline
 
 _SHOWN = 500

@@ -15,7 +15,7 @@ from twice.cli.output import json_option, print_json, print_text
 from twice.cli.settings import Settings, pass_settings
 
 if TYPE_CHECKING:
-    from twice.ledger.moving import Progress
+    from twice.ledger.admin.moving import Progress
 
 
 @click.group()

@@ -19,14 +19,14 @@ from twice.effects.calls import Ended, call, judge, response_text
 from twice.effects.policies import SKIPPED, STORED_ERROR, Policy
 from twice.errors import LedgerError
 from twice.failpoints import fail_point
-from twice.ledger.effect_records import CONFIRMED, DEAD, FAILED, UNKNOWN, Claimed, Outcome, Wanted
+from twice.ledger.effects.records import CONFIRMED, DEAD, FAILED, UNKNOWN, Claimed, Outcome, Wanted
 from twice.model.effects import Retry
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from twice.ledger import Ledger
-    from twice.ledger.effect_records import EffectRecord
+    from twice.ledger.effects.records import EffectRecord
 
 # With a key that the provider honours a batch that is lost is sent again: it may be large.
 _WITH_KEYS = 100

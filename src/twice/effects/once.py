@@ -15,12 +15,12 @@ from twice.effects.policies import SKIPPED, Policy
 from twice.errors import DefinitionError, LeaseLost, ScopeHeld, TwiceError, UsageError
 from twice.failpoints import fail_point
 from twice.ledger import Ledger, open_ledger
-from twice.ledger.effect_records import CONFIRMED, DEAD, FAILED, UNKNOWN, Subject, Wanted
+from twice.ledger.effects.records import CONFIRMED, DEAD, FAILED, UNKNOWN, Subject, Wanted
 from twice.model.effects import OnUnknown, Retry, check_policy
 from twice.model.limits import check_limits
 
 if TYPE_CHECKING:
-    from twice.ledger.effect_records import EffectRecord
+    from twice.ledger.effects.records import EffectRecord
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _NAME = "once"

@@ -30,7 +30,7 @@ from twice.effects.once import problem
 from twice.effects.policies import SKIPPED, Mode, Policy
 from twice.engine.run import job_of
 from twice.errors import KeyViolation, SchemaRefused, StepFailed, TwiceError, UsageError
-from twice.ledger.effect_records import CONFIRMED, SUPPRESSED, UNKNOWN, Subject, Wanted
+from twice.ledger.effects.records import CONFIRMED, SUPPRESSED, UNKNOWN, Subject, Wanted
 from twice.model.effects import Retry
 from twice.model.keys import key_hash
 from twice.model.scopes import Scope

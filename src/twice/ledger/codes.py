@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import sqlalchemy as sa
 
-from twice.ledger.book import LedgerPart
-from twice.ledger.dialect import insert_missing
-from twice.ledger.encoding import to_text
-from twice.ledger.schema import codes
+from twice.ledger.db.database import insert_missing
+from twice.ledger.db.encoding import to_text
+from twice.ledger.db.part import LedgerPart
+from twice.ledger.db.schema import codes
 
 
 class Codes(LedgerPart):

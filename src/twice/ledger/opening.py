@@ -8,28 +8,28 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from twice.errors import UsageError
+from twice.ledger.admin.moving import Moving
+from twice.ledger.admin.pruning import Housekeeping
+from twice.ledger.attempts.infos import History
+from twice.ledger.attempts.reading import Reading
 from twice.ledger.backfills import Backfills
-from twice.ledger.chunks import Chunks
-from twice.ledger.clock import Clock
+from twice.ledger.backfills.chunks import Chunks
+from twice.ledger.backfills.shadows import Shadows
 from twice.ledger.codes import Codes
-from twice.ledger.costs import Costs
-from twice.ledger.dialect import BUSY_SECONDS, Database
+from twice.ledger.db.clock import Clock
+from twice.ledger.db.database import BUSY_SECONDS, Database
+from twice.ledger.db.migrate import bring_up_to_date, no_ledger, revision_of
+from twice.ledger.db.postgres import PostgresDatabase
+from twice.ledger.db.schema import REVISIONS
+from twice.ledger.db.sqlite import SqliteDatabase
 from twice.ledger.effects import Effects
-from twice.ledger.history import History
-from twice.ledger.holdings import Holdings
-from twice.ledger.housekeeping import Housekeeping
-from twice.ledger.infos import Revision
 from twice.ledger.leases import Leases
-from twice.ledger.migrate import bring_up_to_date, no_ledger, revision_of
-from twice.ledger.moving import Moving
+from twice.ledger.outputs import Publishing
+from twice.ledger.outputs.holdings import Holdings
 from twice.ledger.pacing import Pacing
-from twice.ledger.postgres import PostgresDatabase
-from twice.ledger.publishing import Publishing
-from twice.ledger.reading import Reading
 from twice.ledger.runs import Runs
-from twice.ledger.schema import REVISIONS
-from twice.ledger.shadows import Shadows
-from twice.ledger.sqlite import SqliteDatabase
+from twice.ledger.runs.costs import Costs
+from twice.ledger.runs.infos import Revision
 from twice.ledger.streams import Streams
 
 _WRITE = "write sqlite:///path/to/ledger.db or postgresql://user@host/database in twice.toml"

@@ -1,0 +1,1 @@
+"""Prune, back up, check and move a ledger."""

@@ -1,0 +1,1 @@
+"""Attempts: what was started, and how it ended."""
