@@ -16,5 +16,5 @@ def test_details_are_stored_without_secrets_at_any_depth():
 
 
 def test_a_tag_with_the_name_of_a_secret_is_kept_without_its_value(sqlite_ledger):
-    run = sqlite_ledger.start_run("shop", Scope(None), tags={"api_key": SECRET, "requester": "ana"})
-    assert sqlite_ledger.run(run).tags == {"api_key": "***", "requester": "ana"}
+    run = sqlite_ledger.runs.start("shop", Scope(None), tags={"api_key": SECRET, "requester": "ana"})
+    assert sqlite_ledger.runs.get(run).tags == {"api_key": "***", "requester": "ana"}

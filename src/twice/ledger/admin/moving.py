@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import groupby, islice, zip_longest
 from pathlib import Path
 from typing import IO, Any
@@ -17,11 +18,11 @@ import sqlalchemy as sa
 
 from twice.errors import UsageError
 from twice.ledger.admin.files import new_file
-from twice.ledger.db.part import LedgerPart
+from twice.ledger.db.database import Database
 from twice.ledger.db.schema import REVISIONS, Instant, instant_of, instant_text, metadata
 
 FORMAT = 1
-_BATCH = 1_000
+ROWS_AT_ONCE = 1_000
 
 Progress = Callable[[int, int], None]
 
@@ -38,73 +39,68 @@ class MoveReport:
         return {"file": str(self.file), "rows": dict(self.rows), "changed": self.changed}
 
 
-class Moving(LedgerPart):
-    """The part of the ledger that writes all of it to a file, and reads it back."""
+def export_ledger(database: Database, path: Path, now: datetime, progress: Progress, *, every: int) -> MoveReport:
+    """Write one state of a ledger to a new file."""
+    with (
+        new_file(path, "export") as partial,
+        database.snapshot() as connection,
+        partial.open("w", encoding="utf-8") as file,
+    ):
+        rows = _counts(connection)
+        header = {"twice_ledger": FORMAT, "revision": REVISIONS[-1], "exported_at": now.isoformat()}
+        _write(file, header | {"rows": rows})
+        for done, (table, row) in enumerate(_rows(connection), start=1):
+            _write(file, {table: row})
+            if done % every == 0:
+                progress(done, sum(rows.values()))
+    progress(sum(rows.values()), sum(rows.values()))
+    return MoveReport(path.absolute(), rows)
 
-    def export_to(
-        self, path: Path, progress: Progress = lambda _done, _all: None, *, every: int = _BATCH
-    ) -> MoveReport:
-        """Write one state of the ledger to a new file; the ledger may be in use meanwhile.
 
-        `progress` is called every so many rows.
-        """
-        with (
-            new_file(path, "export") as partial,
-            self.database.snapshot() as connection,
-            partial.open("w", encoding="utf-8") as file,
-        ):
-            rows = _counts(connection)
-            header = {"twice_ledger": FORMAT, "revision": REVISIONS[-1], "exported_at": self.clock.now().isoformat()}
-            _write(file, header | {"rows": rows})
-            for done, (table, row) in enumerate(_rows(connection), start=1):
-                _write(file, {table: row})
-                if done % every == 0:
-                    progress(done, sum(rows.values()))
-        progress(sum(rows.values()), sum(rows.values()))
-        return MoveReport(path.absolute(), rows)
+def import_ledger(database: Database, path: Path, progress: Progress) -> MoveReport:
+    """Read what `export_ledger` wrote into an empty ledger: all of it or nothing."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return _import(database, _Export(path, file), progress)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not an export of a ledger: it is not text") from None
 
-    def import_from(self, path: Path, progress: Progress = lambda _done, _all: None) -> MoveReport:
-        """Read what `export_to` wrote into an empty ledger: all of it or nothing."""
-        try:
-            with path.open(encoding="utf-8") as file:
-                return self._import(_Export(path, file), progress)
-        except OSError as error:
-            raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
-        except UnicodeDecodeError:
-            raise UsageError(f"{path} is not an export of a ledger: it is not text") from None
 
-    def _import(self, export: _Export, progress: Progress) -> MoveReport:
-        done, total = 0, sum(export.rows.values())
-        with self._write() as connection:
-            self.database.lock(connection, *metadata.sorted_tables)
-            there = _counts(connection)
-            if any(there.values()):
-                self._compare(connection, export, there)
-                return MoveReport(export.path.absolute(), there, changed=False)
-            for name, lines in groupby(export, key=lambda line: line[0]):
-                rows = (row for _, row in lines)
-                while batch := list(islice(rows, _BATCH)):
-                    _store(connection, name, batch, export)
-                    done += len(batch)
-                    progress(done, total)
-            for table in metadata.sorted_tables:
-                if "id" in table.c and isinstance(table.c.id.type, sa.BigInteger):
-                    self.database.continue_numbers(connection, table)
-        return MoveReport(export.path.absolute(), export.rows)
+def _import(database: Database, export: _Export, progress: Progress) -> MoveReport:
+    done, total = 0, sum(export.rows.values())
+    with database.write() as connection:
+        database.lock(connection, *metadata.sorted_tables)
+        there = _counts(connection)
+        if any(there.values()):
+            _compare(connection, database, export, there)
+            return MoveReport(export.path.absolute(), there, changed=False)
+        for name, lines in groupby(export, key=lambda line: line[0]):
+            rows = (row for _, row in lines)
+            while batch := list(islice(rows, ROWS_AT_ONCE)):
+                _store(connection, name, batch, export)
+                done += len(batch)
+                progress(done, total)
+        for table in metadata.sorted_tables:
+            if "id" in table.c and isinstance(table.c.id.type, sa.BigInteger):
+                database.continue_numbers(connection, table)
+    return MoveReport(export.path.absolute(), export.rows)
 
-    def _compare(self, connection: sa.Connection, export: _Export, there: Mapping[str, int]) -> None:
-        if export.rows == there and all(ours == theirs for ours, theirs in zip_longest(_rows(connection), export)):
-            return
-        raise UsageError(
-            f"the ledger {self.url} is not empty: it holds {there['runs']} runs and {there['outputs']} outputs, "
-            f"and not those of {export.path}",
-            unchanged="the ledger was left as it is",
-            next_step="import into a ledger of its own: another file, another database, or another ?schema=",
-        )
+
+def _compare(connection: sa.Connection, database: Database, export: _Export, there: Mapping[str, int]) -> None:
+    if export.rows == there and all(ours == theirs for ours, theirs in zip_longest(_rows(connection), export)):
+        return
+    raise UsageError(
+        f"the ledger {database.shown} is not empty: it holds {there['runs']} runs and {there['outputs']} outputs, "
+        f"and not those of {export.path}",
+        unchanged="the ledger was left as it is",
+        next_step="import into a ledger of its own: another file, another database, or another ?schema=",
+    )
 
 
 class _Export:
-    """The lines of a file that `export_to` wrote, each looked at before it is believed."""
+    """The lines of a file that `export_ledger` wrote, each looked at before it is believed."""
 
     def __init__(self, path: Path, file: IO[str]) -> None:
         self.path = path
@@ -194,7 +190,7 @@ def _rows(connection: sa.Connection) -> Iterator[tuple[str, dict[str, Any]]]:
     for table in metadata.sorted_tables:
         plain = _plain(table)
         query = sa.select(plain).order_by(*(plain.c[column.name] for column in table.primary_key))
-        for row in connection.execution_options(yield_per=_BATCH).execute(query):
+        for row in connection.execution_options(yield_per=ROWS_AT_ONCE).execute(query):
             yield table.name, dict(row._mapping)  # noqa: SLF001  # SQLAlchemy's public name for a row as a mapping
 
 

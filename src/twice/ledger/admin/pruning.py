@@ -1,17 +1,13 @@
-"""Prune what is old, and copy the ledger while it is in use."""
+"""Remove what is old."""
 
 from __future__ import annotations
 
-import sqlite3
-from datetime import datetime, timedelta
-from pathlib import Path
+from datetime import datetime
 
 import sqlalchemy as sa
 
-from twice.errors import UsageError
-from twice.ledger.admin.files import new_file, not_written
-from twice.ledger.db.clock import SystemClock
-from twice.ledger.db.part import LedgerPart
+from twice.ledger.admin.reports import PruneReport
+from twice.ledger.db.database import Database
 from twice.ledger.db.schema import (
     CURRENT,
     OPEN,
@@ -24,112 +20,85 @@ from twice.ledger.db.schema import (
     outputs,
     runs,
     stream_batches,
-    tokens,
     workers,
 )
 from twice.ledger.effects.records import CONFIRMED, SUPPRESSED
-from twice.ledger.runs.infos import Health, PruneReport
 
-# Rows per transaction, so that nobody waits long for a prune.
-_BATCH = 2_000
+# Rows per transaction, so that no writer waits long for a prune.
+BATCH = 2_000
 
 
-class Housekeeping(LedgerPart):
-    """The part of the ledger that keeps it small and safe."""
-
-    def prune(self, keep: timedelta, *, dry_run: bool = False, batch: int = _BATCH) -> PruneReport:
-        """Remove runs, attempts, history, backfills and closed claims older than `keep`.
-
-        Current outputs, open leases and the highest token of every table always stay. One transaction removes at most
-        `batch` rows.
-        """
-        if keep < timedelta(0):
-            raise UsageError("prune keeps a span of time; it cannot be negative")
-        before = self.clock.now() - keep
-        counts: dict[str, int] = {}
-        # The order matters: a run goes after its claims, pinned inputs go after whatever names them.
-        doomed = {
-            "outputs": (outputs, _old_outputs(before)),
-            "claims": (claims, _old_claims(before)),
-            "attempts": (attempts, _old_attempts(before)),
-            "runs": (runs, _old_runs(before)),
-            "inputs": (input_sets, _unused_inputs()),
-            "backfills": (backfills, _old_backfills(before)),
-            "batches": (stream_batches, _old_batches(before)),
-        }
-        if dry_run:
-            # The same statements, all undone: what is shown is what would happen.
-            with self._write() as connection:
-                self.database.lock(connection, input_sets)
-                for name, (table, ids) in doomed.items():
-                    counts[name] = _delete(connection, table, ids)
-                connection.rollback()
-        else:
+def prune(database: Database, before: datetime, *, dry_run: bool, batch: int) -> PruneReport:
+    """Remove what ended before a moment, at most `batch` rows in one transaction."""
+    counts: dict[str, int] = {}
+    # The order matters: a run goes after its claims, pinned inputs go after whatever names them.
+    doomed = {
+        "outputs": (outputs, _old_outputs(before)),
+        "claims": (claims, _old_claims(before)),
+        "attempts": (attempts, _old_attempts(before)),
+        "runs": (runs, _old_runs(before)),
+        "inputs": (input_sets, _unused_inputs()),
+        "backfills": (backfills, _old_backfills(before)),
+        "batches": (stream_batches, _old_batches(before)),
+    }
+    if dry_run:
+        # The same statements, all undone: what is shown is what would happen.
+        with database.write() as connection:
+            database.lock(connection, input_sets)
             for name, (table, ids) in doomed.items():
-                counts[name] = self._in_batches(table, ids, batch)
-        counts |= self._prune_effects(before, dry_run=dry_run)
-        return PruneReport(before=before, dry_run=dry_run, **counts)
-
-    def _prune_effects(self, before: datetime, *, dry_run: bool) -> dict[str, int]:
-        """Remove effects of partitions that are gone; of the others key, state and generation stay, for good.
-
-        Without them an old day that is run again would be sent again.
-        """
-        settled = effects.c.state.in_((CONFIRMED, SUPPRESSED))
-        old = sa.and_(effects.c.changed_at < before, settled, effects.c.outdated == "")
-        kept = sa.exists().where(
-            outputs.c.table_name == effects.c.table_name,
-            outputs.c.state == CURRENT,
-            sa.or_(
-                outputs.c.window_start.is_(None),
-                effects.c.business_key != "",  # other partitions may hold the same key
-                sa.and_(
-                    outputs.c.dimensions == effects.c.dimensions,
-                    outputs.c.window_start == effects.c.window_start,
-                    outputs.c.window_end == effects.c.window_end,
-                ),
-            ),
-        )
-        full = sa.or_(effects.c.payload != "", effects.c.response != "", effects.c.error != "", effects.c.note != "")
-        emptied = {"payload": "", "response": "", "error": "", "note": "", "run": None}
-        # Locked in the order in which claims lock them.
-        locked = sa.select(effects.c.key).where(old).order_by(effects.c.subject, effects.c.generation).with_for_update()
-        with self._write() as connection:
-            connection.execute(sa.select(sa.func.count()).select_from(locked.subquery()))
-            removed = connection.execute(sa.delete(effects).where(old, ~kept)).rowcount
-            tombstones = connection.execute(sa.update(effects).where(old, kept, full).values(**emptied)).rowcount
-            if dry_run:
-                connection.rollback()
-        return {"effects": removed, "tombstones": tombstones}
-
-    def backup(self, path: Path) -> None:
-        """Write a consistent copy to a new file; the ledger may be in use meanwhile."""
-        try:
-            with new_file(path, "backup") as partial:
-                self.database.copy_to(partial)
-        except sqlite3.Error as error:
-            raise not_written(path, "backup", str(error)) from None
-
-    def check(self) -> Health:
-        """Try a write, all of it undone: disk, rights and locks have their say."""
-        with self._write() as connection:
-            connection.execute(sa.insert(tokens).values(table_name="twice doctor", highest=0))
-            here = SystemClock().now()
-            found = Health(self.database.software(connection), self._now(connection) - here)
+                counts[name] = _delete(connection, table, ids)
             connection.rollback()
-        return found
+    else:
+        for name, (table, ids) in doomed.items():
+            counts[name] = _in_batches(database, table, ids, batch)
+    counts |= _prune_effects(database, before, dry_run=dry_run)
+    return PruneReport(before=before, dry_run=dry_run, **counts)
 
-    def _in_batches(self, table: sa.Table, ids: sa.GenerativeSelect, batch: int) -> int:
-        total = 0
-        while True:
-            with self._write() as connection:
-                if table is input_sets:
-                    # A list that is unused now may be named by a transaction that has not committed yet.
-                    self.database.lock(connection, input_sets)
-                removed = _delete(connection, table, ids.limit(batch))
-            total += removed
-            if removed < batch:
-                return total
+
+def _prune_effects(database: Database, before: datetime, *, dry_run: bool) -> dict[str, int]:
+    """Remove effects of partitions that are gone; of the others key, state and generation stay, for good.
+
+    Without them an old day that is run again would be sent again.
+    """
+    settled = effects.c.state.in_((CONFIRMED, SUPPRESSED))
+    old = sa.and_(effects.c.changed_at < before, settled, effects.c.outdated == "")
+    kept = sa.exists().where(
+        outputs.c.table_name == effects.c.table_name,
+        outputs.c.state == CURRENT,
+        sa.or_(
+            outputs.c.window_start.is_(None),
+            effects.c.business_key != "",  # other partitions may hold the same key
+            sa.and_(
+                outputs.c.dimensions == effects.c.dimensions,
+                outputs.c.window_start == effects.c.window_start,
+                outputs.c.window_end == effects.c.window_end,
+            ),
+        ),
+    )
+    full = sa.or_(effects.c.payload != "", effects.c.response != "", effects.c.error != "", effects.c.note != "")
+    emptied = {"payload": "", "response": "", "error": "", "note": "", "run": None}
+    # Locked in the order in which claims lock them.
+    locked = sa.select(effects.c.key).where(old).order_by(effects.c.subject, effects.c.generation).with_for_update()
+    with database.write() as connection:
+        connection.execute(sa.select(sa.func.count()).select_from(locked.subquery()))
+        removed = connection.execute(sa.delete(effects).where(old, ~kept)).rowcount
+        tombstones = connection.execute(sa.update(effects).where(old, kept, full).values(**emptied)).rowcount
+        if dry_run:
+            connection.rollback()
+    return {"effects": removed, "tombstones": tombstones}
+
+
+def _in_batches(database: Database, table: sa.Table, ids: sa.GenerativeSelect, batch: int) -> int:
+    total = 0
+    while True:
+        with database.write() as connection:
+            if table is input_sets:
+                # A list that is unused now may be named by a transaction that has not committed yet.
+                database.lock(connection, input_sets)
+            removed = _delete(connection, table, ids.limit(batch))
+        total += removed
+        if removed < batch:
+            return total
 
 
 def _delete(connection: sa.Connection, table: sa.Table, ids: sa.GenerativeSelect) -> int:

@@ -1,23 +1,90 @@
-"""What earlier runs of one step show a planner: how long they took, and which windows a merge has seen."""
+"""Attempts as the ledger shows them."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple, cast
 
-import sqlalchemy as sa
-
-from twice.ledger.db.encoding import scope_of
-from twice.ledger.db.part import LedgerPart, load_inputs
-from twice.ledger.db.schema import attempts, runs
 from twice.ledger.values import InputRecord
 from twice.model.scopes import Scope
 from twice.model.windows import Window
 
-_GOOD = ("published", "unchanged")
-_ENDS = ("published", "unchanged", "fresh", "superseded", "accepted", "failed", "lost", "interrupted")
+# What marks an attempt that was no work of its own.
+PART = "inside"
+# What an attempt's gates found and its run let through: gate, partition, found, because.
+ACCEPTED_GATES = "accepted_gates"
+
+
+@dataclass(frozen=True)
+class AttemptInfo:
+    """One try of one step; `status` is `lost` where the process died without a word."""
+
+    id: int
+    run: str
+    pipeline: str
+    step: str
+    table: str
+    scope: Scope
+    number: int
+    status: str
+    code: str
+    inputs: tuple[InputRecord, ...]
+    token: int | None
+    base_version: str | None
+    version: str | None
+    rows: int | None
+    error: str
+    transient: bool
+    details: Mapping[str, object]
+    started_at: datetime
+    finished_at: datetime | None
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it did no work of its own: it records a scope that failed inside another attempt."""
+        return PART in self.details
+
+    @property
+    def accepted_gates(self) -> Sequence[Mapping[str, str]]:
+        """What its gates found and its run let through."""
+        return cast("Sequence[Mapping[str, str]]", self.details.get(ACCEPTED_GATES, ()))
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "id": self.id,
+            "run": self.run,
+            "pipeline": self.pipeline,
+            "step": self.step,
+            "table": self.table,
+            "scope": self.scope.to_json(),
+            "number": self.number,
+            "status": self.status,
+            "code": self.code,
+            "inputs": [record.to_json() for record in self.inputs],
+            "token": self.token,
+            "base_version": self.base_version,
+            "version": self.version,
+            "rows": self.rows,
+            "error": self.error,
+            "transient": self.transient,
+            "details": dict(self.details),
+            "started_at": self.started_at.isoformat(),
+            "finished_at": self.finished_at.isoformat() if self.finished_at else None,
+        }
+
+
+class LastAttempt(NamedTuple):
+    """The newest attempt for one scope of a step."""
+
+    id: int
+    run: str
+    start: str | None
+    end: str | None
+    dimensions: str
+    status: str
+    error: str
 
 
 @dataclass(frozen=True)
@@ -40,47 +107,3 @@ class Merged:
     code: str
     error: str
     inputs: tuple[InputRecord, ...]
-
-
-class History(LedgerPart):
-    """The part of the ledger that planners ask."""
-
-    def past(self, pipeline: str, step: str, limit: int = 30) -> list[Past]:
-        """Return the newest attempts of a step that computed something."""
-        query = (
-            sa.select(attempts, runs.c.window_start.label("run_start"), runs.c.window_end.label("run_end"))
-            .join(runs, runs.c.id == attempts.c.run)
-            .where(attempts.c.pipeline == pipeline, attempts.c.step == step, attempts.c.status.in_(_GOOD))
-            .order_by(attempts.c.id.desc())
-            .limit(limit)
-        )
-        with self._read() as connection:
-            rows = connection.execute(query).all()
-        return [
-            Past(
-                scope_of(row),
-                row.row_count,
-                (row.finished_at - row.started_at).total_seconds(),
-                json.loads(row.details),
-                Window(row.run_start, row.run_end) if row.run_start and row.run_end else None,
-            )
-            for row in rows
-            if row.finished_at is not None
-        ]
-
-    def merged(self, pipeline: str, step: str) -> list[Merged]:
-        """Return how every attempt of a step ended, oldest first, each for the whole scope of its run."""
-        mine = (attempts.c.pipeline == pipeline, attempts.c.step == step, attempts.c.status.in_(_ENDS))
-        query = sa.select(
-            attempts.c.status,
-            attempts.c.code,
-            attempts.c.error,
-            attempts.c.inputs,
-            runs.c.window_start,
-            runs.c.window_end,
-            runs.c.dimensions,
-        ).join(runs, runs.c.id == attempts.c.run)
-        with self._read() as connection:
-            inputs = load_inputs(connection, sa.select(attempts.c.inputs).where(*mine))
-            rows = connection.execute(query.where(*mine).order_by(attempts.c.id)).all()
-        return [Merged(scope_of(row), row.status, row.code, row.error, inputs[row.inputs]) for row in rows]

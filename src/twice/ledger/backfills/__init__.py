@@ -14,23 +14,30 @@ from typing import Any
 import sqlalchemy as sa
 
 from twice.errors import LedgerError, UsageError
-from twice.ledger.backfills.chunks import tallies
+from twice.ledger.backfills.chunks import Chunks, tallies
 from twice.ledger.backfills.infos import BACKFILL_ENDS, OPEN_STATES, BackfillInfo, shadow_of
 from twice.ledger.backfills.overlaps import refuse_overlap
+from twice.ledger.backfills.shadows import Shadows
 from twice.ledger.backfills.workers import forget_worker, live_workers, register
-from twice.ledger.db.database import insert_new
+from twice.ledger.db.clock import Clock
+from twice.ledger.db.database import Database, insert_new
 from twice.ledger.db.encoding import scope_columns, scope_of, storable, to_text
 from twice.ledger.db.part import LedgerPart
 from twice.ledger.db.schema import backfills, chunks
-from twice.ledger.runs import new_id
+from twice.ledger.runs.rows import new_id
 from twice.ledger.values import Owner
 from twice.model.scopes import Scope
 
 
 class Backfills(LedgerPart):
-    """The part of the ledger that follows backfills."""
+    """The part of the ledger that follows backfills, with their chunks and their shadows."""
 
-    def start_backfill(
+    def __init__(self, database: Database, clock: Clock) -> None:
+        super().__init__(database, clock)
+        self.chunks = Chunks(database, clock)
+        self.shadows = Shadows(database, clock)
+
+    def start(
         self,
         pipeline: str,
         scope: Scope,
@@ -71,12 +78,12 @@ class Backfills(LedgerPart):
             register(connection, str(row["id"]), owner, now + ttl)
         return str(row["id"])
 
-    def new_backfill_id(self) -> str:
+    def new_id(self) -> str:
         """Return an id for a backfill whose tables are named after it."""
         with self._read() as connection:
             return new_id(self._now(connection))
 
-    def join_backfill(
+    def join(
         self,
         backfill: str,
         *,
@@ -94,7 +101,7 @@ class Backfills(LedgerPart):
             self.database.lock(connection, backfills)
             now = self._now(connection)
             row = _row(connection, backfill)
-            # A shadow of which something failed can be completed: nobody has seen it yet.
+            # A shadow of which something failed can be completed: no reader has seen it yet.
             shadow = shadow_of(row.shadow)
             unseen = row.status == "partly" and restart and shadow is not None
             if shadow is not None and shadow.state != "building":
@@ -107,7 +114,7 @@ class Backfills(LedgerPart):
             if restart or changed:
                 others = [other for other in live_workers(connection, backfill, now) if other != owner]
                 if others:
-                    raise at_work(backfill, others, "--restart" if restart else "--new-code")
+                    raise backfill_at_work(backfill, others, "--restart" if restart else "--new-code")
             if code is not None:
                 values["code"] = to_text(dict(code))
             if restart:
@@ -118,12 +125,12 @@ class Backfills(LedgerPart):
             connection.execute(sa.update(backfills).where(backfills.c.id == backfill).values(**values))
             register(connection, backfill, owner, now + ttl)
 
-    def beat_backfill(self, backfill: str, ttl: timedelta, owner: Owner | None = None) -> None:
+    def beat(self, backfill: str, ttl: timedelta, owner: Owner | None = None) -> None:
         """Show that this process still works on a backfill."""
         with self._write() as connection:
             register(connection, backfill, owner or Owner.here(), self._now(connection) + ttl)
 
-    def leave_backfill(self, backfill: str, *, interrupted: bool = False, owner: Owner | None = None) -> None:
+    def leave(self, backfill: str, *, interrupted: bool = False, owner: Owner | None = None) -> None:
         """Stop working on a backfill; the last one to leave one that is not ended leaves it interrupted."""
         owner = owner or Owner.here()
         with self._write() as connection:
@@ -132,7 +139,7 @@ class Backfills(LedgerPart):
             forget_worker(connection, backfill, owner)
             mine = (chunks.c.host == owner.host, chunks.c.pid == owner.pid, chunks.c.state == "running")
             now = self._now(connection)
-            # Of a cancelled backfill nobody takes them any more.
+            # No process takes them from a cancelled backfill.
             left = {"state": "cancelled", "finished_at": now} if row.status == "cancelled" else {"state": "waiting"}
             connection.execute(
                 sa.update(chunks).where(chunks.c.backfill == backfill, *mine).values(**left, host=None, pid=None)
@@ -141,7 +148,7 @@ class Backfills(LedgerPart):
                 values = {"status": "interrupted", "finished_at": now}
                 connection.execute(sa.update(backfills).where(backfills.c.id == backfill).values(**values))
 
-    def finish_backfill(self, backfill: str, status: str, error: str = "") -> bool:
+    def finish(self, backfill: str, status: str, error: str = "") -> bool:
         """End a backfill; only the first end counts. Return whether this was it."""
         if status not in BACKFILL_ENDS:
             raise UsageError(f"a backfill does not end as {status!r}, but as one of {', '.join(sorted(BACKFILL_ENDS))}")
@@ -153,15 +160,15 @@ class Backfills(LedgerPart):
             )
             return changed.rowcount == 1
 
-    def pause_backfill(self, backfill: str) -> None:
+    def pause(self, backfill: str) -> None:
         """Start no further chunk, in any process, from this moment on."""
         self._switch(backfill, "running", "paused")
 
-    def unpause_backfill(self, backfill: str) -> None:
+    def unpause(self, backfill: str) -> None:
         """Let the waiting processes continue."""
         self._switch(backfill, "paused", "running")
 
-    def cancel_backfill(self, backfill: str) -> None:
+    def cancel(self, backfill: str) -> None:
         """End a backfill for good: no chunk starts, and those that wait are given up."""
         with self._write() as connection:
             row = _row(connection, backfill)
@@ -189,22 +196,13 @@ class Backfills(LedgerPart):
                 raise UsageError(f"backfill {backfill} has ended: it is {row.status}")
             connection.execute(sa.update(backfills).where(backfills.c.id == backfill).values(parallel=parallel))
 
-    def backfill_state(self, backfill: str) -> tuple[str, int, int]:
+    def state(self, backfill: str) -> tuple[str, int, int]:
         """Return status, parallelism and stage: what its processes look at every second."""
         with self._read() as connection:
             row = _row(connection, backfill)
             return row.status, row.parallel, row.stage
 
-    def backfills(self, *, pipeline: str | None = None, limit: int = 50) -> list[BackfillInfo]:
-        """List backfills, newest first."""
-        query = sa.select(backfills).order_by(backfills.c.started_at.desc(), backfills.c.id.desc()).limit(limit)
-        if pipeline is not None:
-            query = query.where(backfills.c.pipeline == pipeline)
-        with self._read() as connection:
-            now = self._now(connection)
-            return [_info(connection, row, now) for row in connection.execute(query).all()]
-
-    def backfill(self, backfill: str) -> BackfillInfo:
+    def get(self, backfill: str) -> BackfillInfo:
         """Return one backfill by its id, or by the beginning of it if no other begins so."""
         wanted = backfill.strip().lower()
         query = sa.select(backfills).where(backfills.c.id.startswith(wanted, autoescape=True))
@@ -227,6 +225,15 @@ class Backfills(LedgerPart):
                 raise UsageError(f"backfill {backfill} cannot be {after} now: it is {row.status}")
             connection.execute(sa.update(backfills).where(backfills.c.id == backfill).values(status=after))
 
+    def list(self, *, pipeline: str | None = None, limit: int = 50) -> list[BackfillInfo]:
+        """List backfills, newest first."""
+        query = sa.select(backfills).order_by(backfills.c.started_at.desc(), backfills.c.id.desc()).limit(limit)
+        if pipeline is not None:
+            query = query.where(backfills.c.pipeline == pipeline)
+        with self._read() as connection:
+            now = self._now(connection)
+            return [_info(connection, row, now) for row in connection.execute(query).all()]
+
 
 def _row(connection: sa.Connection, backfill: str, *, lock: bool = False) -> Any:
     query = sa.select(backfills).where(backfills.c.id == backfill)
@@ -240,7 +247,7 @@ def _row(connection: sa.Connection, backfill: str, *, lock: bool = False) -> Any
     return row
 
 
-def at_work(backfill: str, owners: Sequence[Owner], option: str) -> UsageError:
+def backfill_at_work(backfill: str, owners: Sequence[Owner], option: str) -> UsageError:
     """Build the error of a wish that processes at work cannot follow."""
     return UsageError(
         f"{option} cannot be used while other processes work on backfill {backfill}: "

@@ -48,7 +48,7 @@ class Chunks(LedgerPart):
                 connection.execute(sa.insert(chunks), rows[first : first + 1_000])
             return True
 
-    def take_chunk(
+    def take(
         self,
         backfill: str,
         *,
@@ -105,7 +105,7 @@ class Chunks(LedgerPart):
         with self._write() as connection:
             connection.execute(sa.update(chunks).where(*_mine(chunk)).values(run=run))
 
-    def finish_chunk(
+    def finish(
         self,
         chunk: Chunk,
         state: str,
@@ -154,7 +154,7 @@ class Chunks(LedgerPart):
                 sa.update(chunks).where(*_mine(chunk)).values(state="waiting", host=None, pid=None, not_before=later)
             )
 
-    def split_chunk(self, chunk: Chunk, parts: Sequence[NewChunk]) -> bool:
+    def split(self, chunk: Chunk, parts: Sequence[NewChunk]) -> bool:
         """Put the parts of a chunk in which something is wrong into its place; they are not joined again."""
         with self._write() as connection:
             row = _locked(connection, chunk.backfill)
@@ -181,7 +181,7 @@ class Chunks(LedgerPart):
                     connection.execute(sa.delete(chunks).where(chunks.c.id == found.id))
                     _insert_parts(connection, found, parts)
 
-    def stage_note(self, backfill: str, stage: int) -> dict[str, Any]:
+    def step_note(self, backfill: str, stage: int) -> dict[str, Any]:
         """Return how a step of a backfill was cut, and what was learnt of it since."""
         with self._read() as connection:
             query = sa.select(backfills.c.plan).where(backfills.c.id == backfill)
@@ -213,7 +213,12 @@ class Chunks(LedgerPart):
             values = {"state": state, "error": storable(error), "finished_at": self._now(connection)}
             return connection.execute(sa.update(chunks).where(*waiting).values(**values)).rowcount
 
-    def chunks(self, backfill: str, *, stage: int | None = None, states: Sequence[str] = ()) -> list[Chunk]:
+    def tallies(self, backfill: str) -> tuple[Tally, ...]:
+        """Count the partitions of a backfill by step and state."""
+        with self._read() as connection:
+            return tallies(connection, backfill)
+
+    def list(self, backfill: str, *, stage: int | None = None, states: Sequence[str] = ()) -> list[Chunk]:
         """List chunks in the order in which they run."""
         query = sa.select(chunks).where(chunks.c.backfill == backfill)
         if stage is not None:
@@ -223,11 +228,6 @@ class Chunks(LedgerPart):
         with self._read() as connection:
             rows = connection.execute(query.order_by(chunks.c.stage, chunks.c.position, chunks.c.id)).all()
         return [_chunk(row) for row in rows]
-
-    def tallies(self, backfill: str) -> tuple[Tally, ...]:
-        """Count the partitions of a backfill by step and state."""
-        with self._read() as connection:
-            return tallies(connection, backfill)
 
 
 def tallies(connection: sa.Connection, backfill: str) -> tuple[Tally, ...]:

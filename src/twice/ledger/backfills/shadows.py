@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import sqlalchemy as sa
 
@@ -15,18 +15,19 @@ from twice.errors import ScopeHeld, UsageError
 from twice.ledger.backfills.infos import OPEN_STATES, Shadow, shadow_of
 from twice.ledger.backfills.overlaps import refuse_overlap
 from twice.ledger.backfills.workers import forget_worker, live_workers, register
-from twice.ledger.db.encoding import scope_of, scope_text, to_text
-from twice.ledger.db.part import LedgerPart, lock_table, store_inputs
-from twice.ledger.db.schema import CURRENT, SUPERSEDED, backfills, claims, outputs
-from twice.ledger.outputs.rows import current_outputs, output_row, touching
+from twice.ledger.db.encoding import scope_of, to_text
+from twice.ledger.db.part import LedgerPart
+from twice.ledger.db.schema import CURRENT, backfills, claims, outputs
+from twice.ledger.inputs import store_inputs
+from twice.ledger.leases.rows import lock_table
+from twice.ledger.outputs.rows import output_row
 from twice.ledger.values import Output, Owner
-from twice.model.windows import Window
 
 
 class Shadows(LedgerPart):
     """The part of the ledger that follows shadows."""
 
-    def begin_shadow(self, backfill: str, tables: Mapping[str, str]) -> Shadow:
+    def begin(self, backfill: str, tables: Mapping[str, str]) -> Shadow:
         """Write down which shadows a backfill builds, before the first of them is begun."""
         with self._write() as connection:
             shadow = _read(connection, backfill) or Shadow(tables)
@@ -48,7 +49,7 @@ class Shadows(LedgerPart):
                 connection.execute(sa.insert(outputs), rows)
             _write(connection, backfill, replace(shadow, odd={**shadow.odd, table: dict(odd)}))
 
-    def shadow(self, backfill: str) -> Shadow | None:
+    def find(self, backfill: str) -> Shadow | None:
         """Return the shadows of a backfill; None if it works on the tables themselves."""
         with self._read() as connection:
             return _read(connection, backfill)
@@ -74,7 +75,7 @@ class Shadows(LedgerPart):
             register(connection, backfill, owner, now + ttl)
             return _write(connection, backfill, replace(shadow, state="swapping"))
 
-    def show_shadow(self, backfill: str) -> None:
+    def show(self, backfill: str) -> None:
         """Write down, before the first commit of a swap, that readers may see some of it from now on."""
         with self._write() as connection:
             shadow = _need(connection, backfill, "swapping")
@@ -117,7 +118,7 @@ class Shadows(LedgerPart):
             state = shadow.state if shadow.state == "swapped" else "dropping"
             return _write(connection, backfill, replace(shadow, state=state))
 
-    def end_shadow(self, backfill: str) -> None:
+    def end(self, backfill: str) -> None:
         """Forget what the shadows held, once they are removed."""
         with self._write() as connection:
             shadow = _need(connection, backfill, "swapped", "dropping")
@@ -126,23 +127,6 @@ class Shadows(LedgerPart):
                     connection.execute(sa.delete(each).where(each.c.table_name == name))
             state = "swapped" if shadow.state == "swapped" else "dropped"
             _write(connection, backfill, replace(shadow, state=state, removed=True))
-
-    def changed_since(self, table: str, window: Window | None, moment: datetime) -> list[Output]:
-        """List what has been published with another content since a moment."""
-        mine = [outputs.c.table_name == table]
-        if window:
-            mine.append(sa.or_(outputs.c.window_start.is_(None), touching(window)))
-        then = (
-            outputs.c.recorded_at <= moment,
-            sa.or_(outputs.c.superseded_at.is_(None), outputs.c.superseded_at > moment),
-        )
-        query = sa.select(outputs.c.scope, outputs.c.digest).where(
-            *mine, *then, outputs.c.state.in_((CURRENT, SUPERSEDED))
-        )
-        with self._read() as connection:
-            newer = current_outputs(connection, *mine, outputs.c.recorded_at > moment)
-            before = {row.scope: row.digest for row in connection.execute(query)} if newer else {}
-        return [output for output in newer if before.get(scope_text(output.scope)) != output.digest]
 
 
 def _read(connection: sa.Connection, backfill: str) -> Shadow | None:

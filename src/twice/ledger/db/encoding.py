@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
 from typing import Any
+
+import sqlalchemy as sa
 
 from twice.errors import UsageError
 from twice.ledger.db.schema import instant_of, instant_text
@@ -98,3 +101,13 @@ def inputs_of(text: str) -> tuple[InputRecord, ...]:
 def content_id(text: str) -> str:
     """Name a stored text by its content."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def second(instant: datetime) -> str:
+    """Return an instant as a text of whole seconds in UTC, `2026-04-25T00:00:00`: it sorts, and no grain is finer."""
+    return instant.astimezone(timezone.utc).isoformat()[:19]
+
+
+def second_of(column: sa.Column[datetime]) -> sa.ColumnElement[str]:
+    """Select an instant as `second` writes it, without reading it as one."""
+    return sa.func.substr(sa.type_coerce(column, sa.String), 1, 19)

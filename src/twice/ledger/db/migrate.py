@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -15,6 +16,22 @@ SCRIPTS = Path(__file__).parent / "migrations"
 
 # Alembic keeps the migration at work in module globals: one at a time per process.
 _ONE_AT_A_TIME = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Revision:
+    """How far a ledger's tables are, None where there are none, and how far this package would bring them."""
+
+    url: str
+    found: str | None
+    newest: str
+
+    @property
+    def up_to_date(self) -> bool:
+        return self.found == self.newest
+
+    def to_json(self) -> dict[str, object]:
+        return {"url": self.url, "revision": self.found, "newest": self.newest, "up_to_date": self.up_to_date}
 
 
 def bring_up_to_date(database: Database) -> None:

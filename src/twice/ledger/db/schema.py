@@ -270,7 +270,7 @@ rates = sa.Table(
     sa.Column("next_at", Instant, nullable=False),
 )
 
-# Calls to the outside world, one row per generation. A claim is held by whoever works on the row at this moment.
+# Calls to the outside world, one row per generation. A claim is held by the process that works on the row.
 effects = sa.Table(
     "effects",
     metadata,

@@ -136,44 +136,7 @@ class Effects(LedgerPart):
             insert_missing(connection, effects, new)
         return len(new)
 
-    def records(
-        self,
-        *,
-        states: Iterable[str] = (),
-        pipeline: str | None = None,
-        effect: str | None = None,
-        window: Window | None = None,
-        attention: bool = False,
-        limit: int | None = None,
-    ) -> list[EffectRecord]:
-        """List the newest generation of each effect, the latest change first."""
-        wanted = set(states)
-        newer = effects.alias("newer")
-        query = sa.select(effects).where(
-            ~sa.exists().where(newer.c.subject == effects.c.subject, newer.c.generation > effects.c.generation)
-        )
-        if pipeline is not None:
-            query = query.where(effects.c.pipeline == pipeline)
-        if effect is not None:
-            query = query.where(effects.c.effect == effect)
-        if window is not None:
-            query = query.where(effects.c.window_start < window.end, effects.c.window_end > window.start)
-        if attention:
-            query = query.where(sa.or_(effects.c.state.in_((FAILED, UNKNOWN, INTENT, DEAD)), effects.c.outdated != ""))
-        if wanted:
-            # A call whose caller has vanished is stored as an intent.
-            query = query.where(effects.c.state.in_(wanted | ({INTENT} if UNKNOWN in wanted else set())))
-        with self._read() as connection:
-            now = self._now(connection)
-            rows = connection.execute(query.order_by(effects.c.changed_at.desc(), effects.c.key)).all()
-        found = [EffectRecord.of(row, now) for row in rows]
-        if attention:
-            found = [record for record in found if record.needs_attention]
-        if wanted:
-            found = [record for record in found if record.state in wanted]
-        return found[:limit]
-
-    def find(self, key: str) -> list[EffectRecord]:
+    def generations(self, key: str) -> list[EffectRecord]:
         """Return all generations of the effect that a key, or the beginning of one, names; the newest first."""
         with self._read() as connection:
             now = self._now(connection)
@@ -192,7 +155,7 @@ class Effects(LedgerPart):
         """Write what a person found out: an unknown or dead effect was sent or was not, an outdated one may stay."""
         if state not in (CONFIRMED, FAILED):
             raise UsageError(f"an effect is resolved as {CONFIRMED} or {FAILED}, not {state!r}")
-        record = self.find(key)[0]
+        record = self.generations(key)[0]
         with self._write() as connection:
             query = sa.select(effects).where(effects.c.key == record.key)
             now = self._now(connection)
@@ -215,7 +178,7 @@ class Effects(LedgerPart):
                 mine = (effect_scopes.c[name] == value for name, value in named.items())
                 connection.execute(sa.update(effect_scopes).where(*mine).values(content="", sent=False))
             connection.execute(sa.update(effects).where(effects.c.key == seen.key).values(**values))
-        return self.find(record.key)[0]
+        return self.generations(record.key)[0]
 
     def paid(self, pipeline: str, effect: str, scopes: Sequence[Scope]) -> dict[Scope, str]:
         """Return for the scopes whose effects were all paid the content that they were paid for."""
@@ -252,6 +215,43 @@ class Effects(LedgerPart):
             insert_missing(connection, effect_scopes, [row])
             mine = (effect_scopes.c[name] == value for name, value in named.items())
             connection.execute(sa.update(effect_scopes).where(*mine).values(**values))
+
+    def list(
+        self,
+        *,
+        states: Iterable[str] = (),
+        pipeline: str | None = None,
+        effect: str | None = None,
+        window: Window | None = None,
+        attention: bool = False,
+        limit: int | None = None,
+    ) -> list[EffectRecord]:
+        """List the newest generation of each effect, the latest change first."""
+        wanted = set(states)
+        newer = effects.alias("newer")
+        query = sa.select(effects).where(
+            ~sa.exists().where(newer.c.subject == effects.c.subject, newer.c.generation > effects.c.generation)
+        )
+        if pipeline is not None:
+            query = query.where(effects.c.pipeline == pipeline)
+        if effect is not None:
+            query = query.where(effects.c.effect == effect)
+        if window is not None:
+            query = query.where(effects.c.window_start < window.end, effects.c.window_end > window.start)
+        if attention:
+            query = query.where(sa.or_(effects.c.state.in_((FAILED, UNKNOWN, INTENT, DEAD)), effects.c.outdated != ""))
+        if wanted:
+            # A call whose caller has vanished is stored as an intent.
+            query = query.where(effects.c.state.in_(wanted | ({INTENT} if UNKNOWN in wanted else set())))
+        with self._read() as connection:
+            now = self._now(connection)
+            rows = connection.execute(query.order_by(effects.c.changed_at.desc(), effects.c.key)).all()
+        found = [EffectRecord.of(row, now) for row in rows]
+        if attention:
+            found = [record for record in found if record.needs_attention]
+        if wanted:
+            found = [record for record in found if record.state in wanted]
+        return found[:limit]
 
 
 def _decided(

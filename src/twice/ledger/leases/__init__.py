@@ -7,18 +7,21 @@ live ──expired and claimed by another, or taken over──▶ taken ──se
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
-from twice.errors import LeaseLost, ScopeHeld, UsageError
+from twice.errors import ScopeHeld, UsageError
+from twice.ledger.attempts.rows import ATTEMPT_ENDS, end_attempt
 from twice.ledger.db.encoding import scopes_of, scopes_text
-from twice.ledger.db.part import LedgerPart, lock_table, saw, store_inputs
+from twice.ledger.db.part import LedgerPart
 from twice.ledger.db.schema import LIVE, OPEN, RELEASED, SETTLED, TAKEN, attempts, claims, tokens
+from twice.ledger.inputs import store_inputs
+from twice.ledger.leases.infos import LeaseInfo
+from twice.ledger.leases.rows import find_claim, held_by, keep, lock_table, open_claims, take_claim
 from twice.ledger.outputs.rows import adopt, forget
-from twice.ledger.runs import ATTEMPT_ENDS, end_attempt
-from twice.ledger.runs.infos import LeaseInfo
+from twice.ledger.runs.rows import saw
 from twice.ledger.values import Abandoned, Claim, InputRecord, Owner
 from twice.model.scopes import Scope
 
@@ -44,7 +47,7 @@ class Leases(LedgerPart):
         owner = owner or Owner.here()
         with self._write() as connection:
             highest = lock_table(connection, table)
-            rows = [row for row in _open_claims(connection, table) if _overlap(wanted, scopes_of(row.scopes))]
+            rows = [row for row in open_claims(connection, table) if _overlap(wanted, scopes_of(row.scopes))]
             now = self._now(connection)
             holder = next((row for row in rows if row.state == LIVE and row.expires_at > now), None)
             if holder is None:
@@ -52,7 +55,7 @@ class Leases(LedgerPart):
                 expires_at = now + ttl
                 connection.execute(sa.update(tokens).where(tokens.c.table_name == table).values(highest=token))
                 for row in rows:
-                    _take(connection, row, now)
+                    take_claim(connection, row, now)
                 connection.execute(
                     sa.insert(claims).values(
                         table_name=table,
@@ -72,9 +75,7 @@ class Leases(LedgerPart):
         abandoned = tuple(_abandoned(row) for row in rows)
         return Claim(table, token, wanted, owner, run, expires_at, abandoned)
 
-    def bind_attempt(
-        self, attempt: int, claim: Claim, *, base_version: str | None, inputs: Sequence[InputRecord]
-    ) -> None:
+    def bind(self, attempt: int, claim: Claim, *, base_version: str | None, inputs: Sequence[InputRecord]) -> None:
         """Remember which claim an attempt works under, the table version it found, and its pinned inputs."""
         with self._write() as connection:
             keep(connection, claim, attempt=attempt)
@@ -94,20 +95,20 @@ class Leases(LedgerPart):
         _check_ttl(ttl)
         with self._write() as connection:
             changed = connection.execute(
-                sa.update(claims).where(*_held_by(claim)).values(expires_at=self._now(connection) + ttl)
+                sa.update(claims).where(*held_by(claim)).values(expires_at=self._now(connection) + ttl)
             )
             return changed.rowcount == 1
 
     def holds(self, claim: Claim) -> bool:
         """Return whether the claim was neither taken over nor ended; expiry alone takes nothing away."""
         with self._read() as connection:
-            return connection.scalar(sa.select(claims.c.id).where(*_held_by(claim))) is not None
+            return connection.scalar(sa.select(claims.c.id).where(*held_by(claim))) is not None
 
     def release(self, claim: Claim) -> None:
         """End a claim that published nothing; silent if it was taken over or has ended."""
         with self._write() as connection:
             now = self._now(connection)
-            changed = connection.execute(sa.update(claims).where(*_held_by(claim)).values(state=RELEASED, ended_at=now))
+            changed = connection.execute(sa.update(claims).where(*held_by(claim)).values(state=RELEASED, ended_at=now))
             if changed.rowcount:
                 forget(connection, claim.table, claim.token)
                 saw(connection, claim.run, now)
@@ -116,18 +117,18 @@ class Leases(LedgerPart):
         """Take a lease from its owner at once, who can no longer record under it."""
         with self._write() as connection:
             lock_table(connection, table)
-            row = _find(connection, table, token)
+            row = find_claim(connection, table, token)
             if row is None or row.state not in OPEN:
                 ended = "there is no such lease" if row is None else f"it was {row.state} and holds nothing"
                 raise UsageError(f"lease {token} of {table}: {ended}", next_step="twice leases")
-            _take(connection, row, self._now(connection))
+            take_claim(connection, row, self._now(connection))
         return _abandoned(row)
 
     def settle(self, abandoned: Abandoned, *, landed: bool, version: str | None = None) -> None:
         """Close a taken claim: adopt what it published, or note that it was lost; twice is harmless."""
         with self._write() as connection:
             lock_table(connection, abandoned.table)
-            row = _find(connection, abandoned.table, abandoned.token)
+            row = find_claim(connection, abandoned.table, abandoned.token)
             if row is None or row.state != TAKEN:
                 return
             now = self._now(connection)
@@ -149,7 +150,7 @@ class Leases(LedgerPart):
                     version=found,
                 )
 
-    def leases(self) -> list[LeaseInfo]:
+    def list(self) -> list[LeaseInfo]:
         """List what is held, and what was abandoned and waits for its successor."""
         with self._read() as connection:
             now = self._now(connection)
@@ -168,48 +169,6 @@ class Leases(LedgerPart):
             )
             for row in rows
         ]
-
-
-def keep(connection: sa.Connection, claim: Claim, **values: object) -> None:
-    """Compare and set: change the claim's row if it is still held, else raise `LeaseLost`."""
-    if connection.execute(sa.update(claims).where(*_held_by(claim)).values(**values)).rowcount:
-        return
-    row = _find(connection, claim.table, claim.token)
-    state = row.state if row is not None else "not in the ledger"
-    scope = ", ".join(str(scope) for scope in claim.scopes[:3]) + (", …" if len(claim.scopes) > 3 else "")
-    raise LeaseLost(
-        f"this run no longer holds {claim.table} {scope}: its claim (token {claim.token}) is {state}",
-        unchanged="nothing was recorded; the run that took over decides what the table holds",
-        next_step="look at `twice leases`, then run again",
-    )
-
-
-def _held_by(claim: Claim) -> tuple[sa.ColumnElement[bool], ...]:
-    """Match the row of a claim while it is held, by this owner: a restored ledger may give a token again."""
-    return (
-        claims.c.table_name == claim.table,
-        claims.c.token == claim.token,
-        claims.c.state == LIVE,
-        claims.c.host == claim.owner.host,
-        claims.c.pid == claim.owner.pid,
-        claims.c.run.is_(None) if claim.run is None else claims.c.run == claim.run,
-    )
-
-
-def _open_claims(connection: sa.Connection, table: str) -> Sequence[Any]:
-    # Locked: an owner that renews at this moment is either seen to have renewed, or finds its lease taken.
-    query = sa.select(claims).where(claims.c.table_name == table, claims.c.state.in_(OPEN))
-    return connection.execute(query.order_by(claims.c.token).with_for_update()).all()
-
-
-def _find(connection: sa.Connection, table: str, token: int) -> Any:
-    query = sa.select(claims).where(claims.c.table_name == table, claims.c.token == token)
-    return connection.execute(query.with_for_update()).one_or_none()
-
-
-def _take(connection: sa.Connection, row: Any, now: datetime) -> None:
-    if row.state == LIVE:
-        connection.execute(sa.update(claims).where(claims.c.id == row.id).values(state=TAKEN, ended_at=now))
 
 
 def _abandoned(row: Any) -> Abandoned:

@@ -1,4 +1,4 @@
-"""Outputs: what each partition of a table holds, as its last publish left it."""
+"""Rows of outputs: written and read in a transaction that is open."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from twice.ledger.db.conditions import touching
 from twice.ledger.db.encoding import scope_columns, scope_of, scope_text, to_text
-from twice.ledger.db.part import load_inputs
 from twice.ledger.db.schema import CURRENT, PENDING, SUPERSEDED, outputs
-from twice.ledger.values import InputRecord, Output
+from twice.ledger.inputs import load_inputs, store_inputs
+from twice.ledger.values import Claim, InputRecord, Output
 from twice.model.scopes import Scope
 from twice.model.windows import Window
 
@@ -40,6 +41,18 @@ def output_row(output: Output, inputs: str, token: int, run: str | None, state: 
     }
 
 
+def insert_outputs(connection: sa.Connection, claim: Claim, new: Sequence[Output], state: str, now: datetime) -> None:
+    """Insert outputs and their inputs."""
+    if not new:
+        return
+    ids = store_inputs(connection, [output.inputs for output in new])
+    rows = [
+        output_row(output, inputs, claim.token, claim.run, state) | {"recorded_at": now}
+        for output, inputs in zip(new, ids, strict=True)
+    ]
+    connection.execute(sa.insert(outputs), rows)
+
+
 def forget(connection: sa.Connection, table: str, token: int) -> None:
     """Drop what a claim prepared and did not publish."""
     connection.execute(
@@ -56,7 +69,7 @@ def adopt(
     )
     pending = connection.execute(query).all()
     scopes = [scope_of(row) for row in pending]
-    # Whoever settled late must not undo what was published since.
+    # A process that settles late must not undo what was published since.
     newer = [scope_of(row) for row in _current_near(connection, table, scopes) if row.token > token]
     supersede(connection, table, scopes, now, below=token)
     for row, scope in zip(pending, scopes, strict=True):
@@ -116,16 +129,11 @@ def _current_near(connection: sa.Connection, table: str, scopes: Sequence[Scope]
     near: sa.ColumnElement[bool] = outputs.c.window_start.is_(None)
     if windows:
         hull = Window(min(w.start for w in windows), max(w.end for w in windows))
-        near = sa.or_(near, touching(hull))
+        near = sa.or_(near, touching(hull, outputs))
     query = sa.select(
         outputs.c.id, outputs.c.token, outputs.c.window_start, outputs.c.window_end, outputs.c.dimensions
     ).where(outputs.c.table_name == table, outputs.c.state == CURRENT, near)
     return connection.execute(query).all()
-
-
-def touching(window: Window, table: sa.Table = outputs) -> sa.ColumnElement[bool]:
-    """Match rows whose window overlaps the given one."""
-    return sa.and_(table.c.window_start < window.end, table.c.window_end > window.start)
 
 
 def current_outputs(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list[Output]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
-from twice.ledger.db.part import LedgerPart
+from twice.ledger.attempts.infos import PART
 from twice.ledger.db.schema import attempts, runs
-from twice.ledger.runs import PART
 
 MEASURES = ("executor_seconds", "cpu_seconds", "bytes_read", "bytes_written", "bytes_shuffled")
 # JSON as the ledger writes it: within a string the quote after the name would be escaped.
@@ -39,61 +38,51 @@ class Cost:
         }
 
 
-class Costs(LedgerPart):
-    """The part of the ledger that adds up what things cost."""
+def add_up(connection: sa.Connection, by: str, *, since: datetime | None, pipeline: str | None) -> list[Cost]:
+    """Add up attempts by pipeline, by step, or by a tag of their run; the most expensive come first.
 
-    def costs(self, by: str, *, since: timedelta | None = None, pipeline: str | None = None) -> list[Cost]:
-        """Add up attempts by pipeline, by step, or by a tag of their run; the most expensive come first.
+    The database adds up: one row for each line is read, however many attempts there are.
+    """
+    postgres = connection.dialect.name == "postgresql"
+    cost = _cost_postgres if postgres else _cost_sqlite
+    name = _name(by, postgres=postgres).label("name")
+    measured = cost(MEASURES[0])
+    for measure in MEASURES[1:]:
+        measured = sa.func.coalesce(measured, cost(measure))
+    query = (
+        sa.select(
+            name,
+            sa.func.count(attempts.c.run.distinct()).label("runs"),
+            sa.func.count().label("attempts"),
+            sa.func.count(measured).label("measured"),
+            *(sa.func.coalesce(sa.func.sum(cost(measure)), 0.0).label(measure) for measure in MEASURES),
+        )
+        .join(runs, runs.c.id == attempts.c.run)
+        # What was refused inside an attempt cost nothing beside it.
+        .where(~attempts.c.details.contains(_IS_PART, autoescape=True))
+        .group_by(name)
+    )
+    if pipeline is not None:
+        query = query.where(_own_name(postgres=postgres) == pipeline)
+    if since is not None:
+        query = query.where(attempts.c.started_at >= since)
+    found = [_line(row, by) for row in connection.execute(query).all()]
+    return sorted(found, key=lambda each: (-each.total["executor_seconds"], each.name))
 
-        The database adds up: one row for each line is read, however many attempts there are.
-        """
-        with self._read() as connection:
-            postgres = connection.dialect.name == "postgresql"
-            cost = _cost_postgres if postgres else _cost_sqlite
-            name = _name(by, postgres=postgres).label("name")
-            measured = cost(MEASURES[0])
-            for measure in MEASURES[1:]:
-                measured = sa.func.coalesce(measured, cost(measure))
-            query = (
-                sa.select(
-                    name,
-                    sa.func.count(attempts.c.run.distinct()).label("runs"),
-                    sa.func.count().label("attempts"),
-                    sa.func.count(measured).label("measured"),
-                    *(sa.func.coalesce(sa.func.sum(cost(measure)), 0.0).label(measure) for measure in MEASURES),
-                )
-                .join(runs, runs.c.id == attempts.c.run)
-                # What was refused inside an attempt cost nothing beside it.
-                .where(~attempts.c.details.contains(_IS_PART, autoescape=True))
-                .group_by(name)
-            )
-            if pipeline is not None:
-                query = query.where(_own_name(postgres=postgres) == pipeline)
-            if since is not None:
-                query = query.where(attempts.c.started_at >= self._now(connection) - since)
-            rows = connection.execute(query).all()
-        found = [_line(row, by) for row in rows]
-        return sorted(found, key=lambda each: (-each.total["executor_seconds"], each.name))
 
-    def tag_names(self) -> list[str]:
-        """Name the tags that runs with an attempt have, in order."""
-        with self._read() as connection:
-            if connection.dialect.name == "postgresql":
-                name = sa.func.json_object_keys(sa.cast(runs.c.tags, sa.JSON)).label("key")
-                query = sa.select(name).where(runs.c.id.in_(sa.select(attempts.c.run)))
-            else:
-                tags = sa.func.json_each(runs.c.tags).table_valued("key")
-                query = (
-                    sa.select(tags.c.key)
-                    .select_from(runs.join(tags, sa.true()))
-                    .where(runs.c.id.in_(sa.select(attempts.c.run)))
-                )
-            return sorted(connection.scalars(query.distinct()))
-
-    def has_attempts(self) -> bool:
-        """Return whether anything has run yet."""
-        with self._read() as connection:
-            return connection.execute(sa.select(attempts.c.id).limit(1)).first() is not None
+def tags_of_runs(connection: sa.Connection) -> list[str]:
+    """Name the tags that runs with an attempt have, in order."""
+    if connection.dialect.name == "postgresql":
+        name = sa.func.json_object_keys(sa.cast(runs.c.tags, sa.JSON)).label("key")
+        query = sa.select(name).where(runs.c.id.in_(sa.select(attempts.c.run)))
+    else:
+        tags = sa.func.json_each(runs.c.tags).table_valued("key")
+        query = (
+            sa.select(tags.c.key)
+            .select_from(runs.join(tags, sa.true()))
+            .where(runs.c.id.in_(sa.select(attempts.c.run)))
+        )
+    return sorted(connection.scalars(query.distinct()))
 
 
 def _line(row: Any, by: str) -> Cost:
