@@ -23,8 +23,7 @@ from twice import hours
 from twice.effects import Retry
 from twice.effects.driving import Due, drive
 from twice.effects.policies import Policy
-from twice.ledger import open_ledger
-from twice.ledger.effect_records import Subject, Wanted
+from twice.ledger import Subject, Wanted, open_ledger
 
 ROUNDS = 2
 

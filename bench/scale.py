@@ -138,9 +138,9 @@ def record(ledger: Ledger, step: Step, files: list[str]) -> None:
     numbers = iter(range(len(files)))
     while chunk := list(islice(numbers, CHUNK)):
         whole = Scope(Window(START + chunk[0] * HOUR, START + (chunk[-1] + 1) * HOUR))
-        run = ledger.start_run("scale", whole, command="bench")
-        row = ledger.start_attempt(run, step.name, table, 1, whole, code=code)
-        claim = ledger.claim(table, [whole], ttl=timedelta(minutes=1), run=run)
+        run = ledger.runs.start("scale", whole, command="bench")
+        row = ledger.attempts.start(run, step.name, table, 1, whole, code=code)
+        claim = ledger.leases.claim(table, [whole], ttl=timedelta(minutes=1), run=run)
         outputs = []
         for number in chunk:
             start = START + number * HOUR
@@ -150,8 +150,8 @@ def record(ledger: Ledger, step: Step, files: list[str]) -> None:
             scope, inputs = Scope(Window(start, start + HOUR)), (read,) if step.reads else ()
             held = Output(table, scope, 1, _digest(number), files[number], "7", "scale", step.name, code, inputs)
             outputs.append(held)
-        ledger.record(claim, row, outputs)
-        ledger.finish_run(run, "done")
+        ledger.outputs.record(claim, row, outputs)
+        ledger.runs.finish(run, "done")
 
 
 def _digest(number: int) -> str:
@@ -315,7 +315,7 @@ def files(bench: Bench, count: int) -> None:
             bench.note(f"linking {count:,} files …")
             bench.link("lake.core.tenants", [[day.isoformat(), f"u{n:06}"] for n in range(few, count)])
             # As maintenance does: other files, of content that is taken for the same
-            shared.ledger.rerecord(table.name, TableState(shared).outputs(target), None)
+            shared.ledger.outputs.rerecord(table.name, TableState(shared).outputs(target), None)
         found = bench.spark.sql("select count(*) from lake.core.tenants.files").collect()[0][0]
         if found != count:
             raise SystemExit(f"there are {found} files")

@@ -138,7 +138,7 @@ def state_growth(shop: Runtime, root: Path, checkpoints: str) -> float:
     land(shop.spark, root / "landing" / "web" / "long", 100, 200, 0, apart=1.0)
     source = Table("landing.web.long", schema=SCHEMA)
     by_twice(shop, checkpoints, source, "long", Windowed("event_id", hours(3), event_time="happened_at"))
-    batches = shop.ledger.streams.batches("bench", "long")
+    batches = shop.ledger.streams.batches.list("bench", "long")
     kept = {batch.batch: batch.state_rows or 0 for batch in batches}
     early = max(rows for number, rows in kept.items() if 10 <= number < 20)
     last = max(rows for number, rows in kept.items() if 90 <= number < 100)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import twice
+from twice.ledger.runs import Runs
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "api.md"
@@ -54,8 +55,10 @@ MEMBERS = {
     "PipelineStatus": ["counts"],
     "StepStatus": ["counts", "stale"],
     "UndoResult": ["text"],
-    "Ledger": ["runs", "run"],
+    "Ledger": ["runs.list", "runs.get"],
 }
+# Attributes of a class that are parts of it, with methods of their own.
+PARTS = {"runs": Runs}
 # Their fields are what they are for; of the others, the arguments.
 FIELDS = {*SECTIONS["Results"]}
 
@@ -107,7 +110,8 @@ def _entry(names: tuple[str, ...]) -> Iterator[str]:
 
 
 def _member(owner: str, thing: Any, name: str) -> Iterator[str]:
-    member = inspect.getattr_static(thing, name)
+    *parts, method = name.split(".")
+    member = inspect.getattr_static(PARTS[parts[-1]] if parts else thing, method)
     yield f"#### `{owner}.{name}`"
     yield ""
     if inspect.isfunction(member):

@@ -123,7 +123,7 @@ def test_a_configuration_is_found_here_above_or_named_by_its_file(project, tmp_p
     published(pipeline_of(project), "2026-04-25", f"sqlite:///{project}/state/ledger.db")
     for named in (project / "twice.toml", str(project / "twice.toml"), configuration.load(project / "twice.toml")):
         assert twice.status(config=named).counts == {"done": 1}
-        assert len(twice.open_ledger(config=named).runs()) == 1
+        assert len(twice.open_ledger(config=named).runs.list()) == 1
     with pytest.raises(twice.UsageError, match="names no pipelines"):
         twice.status()
     assert list(elsewhere.iterdir()) == []
@@ -134,7 +134,7 @@ def test_a_ledger_is_opened_by_its_url_or_as_the_project_has_it(project):
         twice.open_ledger(create=False)
     assert not (project / "state").exists()
     assert twice.open_ledger().url == f"sqlite:///{project}/state/ledger.db"
-    assert twice.open_ledger(f"sqlite:///{project}/other.db").runs() == []
+    assert twice.open_ledger(f"sqlite:///{project}/other.db").runs.list() == []
 
 
 def test_status_and_ledger_need_no_spark(project):
@@ -171,7 +171,9 @@ def test_a_backfill_that_could_not_run_is_refused_before_spark_is_started(projec
 def test_a_backfill_of_a_range_that_another_one_works_on_is_refused_before_spark_is_started(project):
     pipeline, ledger = pipeline_of(project), twice.open_ledger()
     scope = Scope(Window(*(Day.parse(day, pipeline.zone) for day in ("2026-04-01", "2026-05-01"))))
-    ledger.start_backfill("shop", scope, ["lake.core.facts"], request={}, code={}, parallel=1, ttl=timedelta(minutes=5))
+    ledger.backfills.start(
+        "shop", scope, ["lake.core.facts"], request={}, code={}, parallel=1, ttl=timedelta(minutes=5)
+    )
     with pytest.raises(twice.ScopeHeld, match="overlaps with backfill"):
         twice.backfill(pipeline, "2026-04-25", "2026-04-28")
 

@@ -47,7 +47,7 @@ def test_backfill_status_and_undo_do_what_the_command_line_does(lab, shop, how):
     done = twice.backfill(shop, "2026-04-25", "2026-04-28", tags={"project": "restate"}, **how)
 
     assert (done.status, [tally.done for tally in done.tallies]) == ("done", [3])
-    assert lab.ledger.runs()[0].tags["project"] == "restate"
+    assert lab.ledger.runs.list()[0].tags["project"] == "restate"
     assert twice.status(shop, **how).counts == {"done": 3}
     assert twice.backfill(shop, "2026-04-25", "2026-04-28", **how).status == "nothing to do"
 

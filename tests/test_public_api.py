@@ -179,7 +179,7 @@ def test_errors_survive_pickle_and_copy(kind):
 
 
 def test_errors_raised_elsewhere_in_the_package_are_picklable_too():
-    from twice.ledger import problems  # noqa: F401 - its errors join the tree
+    from twice.ledger.db import sqlite_problems  # noqa: F401 - its errors join the tree
 
     kinds, open_kinds = set(), [twice.TwiceError]
     while open_kinds:

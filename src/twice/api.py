@@ -260,7 +260,7 @@ def open_ledger(url: str | None = None, *, config: Config | Path | str | None = 
     >>> import tempfile
     >>> from twice import open_ledger
     >>> with tempfile.TemporaryDirectory() as directory:
-    ...     open_ledger(f"sqlite:///{directory}/ledger.db").runs()
+    ...     open_ledger(f"sqlite:///{directory}/ledger.db").runs.list()
     []
     """
     from twice.ledger import open_ledger as opened
@@ -340,7 +340,7 @@ def run_to_undo(
     """Find a run and, by their names in the ledger, the pipelines that it may be of, before Spark is started."""
     if ledger is None:
         raise UsageError(f"no run begins with {run!r}: nothing has run yet")
-    info = ledger.run(run)
+    info = ledger.runs.get(run)
     known = [pipeline] if pipeline is not None else load_pipelines(config).values()
     pipelines = {each.name: each for each in known}
     if info.pipeline not in pipelines:

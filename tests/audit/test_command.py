@@ -301,7 +301,7 @@ def test_the_audit_imports_nothing_heavy():
     code = (
         "import sys\nfrom twice.cli.app import run_command\nrun_command(['audit', 'jobs', '--no-cache'])\n"
         "heavy = {'pyspark', 'py4j', 'sqlalchemy', 'alembic', 'pandas', 'pyarrow', 'numpy', 'yaml'}\n"
-        "heavy |= {'twice.engine', 'twice.store', 'twice.ledger.schema'}\n"
+        "heavy |= {'twice.engine', 'twice.store', 'twice.ledger.db.schema'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -38,12 +38,12 @@ class BackfillOrder:
 
 def shuffle(ledger) -> None:
     """Let chunks be laid out in another order than that of their days."""
-    lay_out = ledger.lay_out
+    lay_out = ledger.backfills.chunks.lay_out
 
     def shuffled(backfill, stage, step, wanted, note):
         return lay_out(backfill, stage, step, random.Random(7).sample(wanted, len(wanted)), note)
 
-    ledger.lay_out = shuffled
+    ledger.backfills.chunks.lay_out = shuffled
 
 
 def steering(order: BackfillOrder, ledger) -> Callable[[object], None]:
@@ -52,9 +52,9 @@ def steering(order: BackfillOrder, ledger) -> Callable[[object], None]:
     once = threading.Lock()
 
     def heard(note) -> None:
-        done = ledger.backfill(note.backfill).count("done") if note.kind == "done" else 0
+        done = ledger.backfills.get(note.backfill).count("done") if note.kind == "done" else 0
         if order.pause_at and done >= order.pause_at and once.acquire(blocking=False):
-            ledger.pause_backfill(note.backfill)
+            ledger.backfills.pause(note.backfill)
         if order.stop_at and done >= order.stop_at:
             os.kill(os.getpid(), signal.SIGSTOP)
 
@@ -81,10 +81,10 @@ def child(order: BackfillOrder) -> None:
         if order.fail_point:
             os.environ["TWICE_FAILPOINT"] = order.fail_point
         if order.swap:
-            ShadowOf(shop.runtime, shop.pipeline, lab.ledger.backfill(order.backfill)).swap()
+            ShadowOf(shop.runtime, shop.pipeline, lab.ledger.backfills.get(order.backfill)).swap()
             os._exit(0)
         if order.backfill:
-            summary = shop.project().go_on(lab.ledger.backfill(order.backfill))
+            summary = shop.project().go_on(lab.ledger.backfills.get(order.backfill))
         else:
             if order.shuffled:
                 shuffle(lab.ledger)

@@ -120,7 +120,7 @@ class Shop:
         """What both tables hold, by partition."""
         found = {}
         for name, table in (("facts", self.facts), ("sums", self.sums)):
-            for output in self.lab.ledger.outputs(table.name):
+            for output in self.lab.ledger.outputs.list(table.name):
                 found[name, str(output.scope)] = (output.rows, output.digest)
         return found
 

@@ -17,7 +17,7 @@ def test_a_backfill_makes_every_partition_in_few_jobs_and_again_does_nothing(sho
     assert (summary.status, summary.exit_code) == ("done", 0)
     assert [(tally.step, tally.done, tally.rows) for tally in summary.tallies] == [("facts", 10, 40), ("sums", 10, 30)]
     # Steps that are separable share jobs
-    assert len(shop.lab.ledger.chunks(summary.backfill)) == 2
+    assert len(shop.lab.ledger.backfills.chunks.list(summary.backfill)) == 2
     assert len(shop.lab.rows("sums")) == 30
     # Again: nothing to do, without any Spark job
     before = shop.lab.jobs()
@@ -164,7 +164,7 @@ def test_with_chunks_of_any_size_too_what_is_made_one_by_one_stays_so(shop):
     spans = [note.span for note in shop.told("chunk started")]
     assert spans == [f"{day(1)} … {day(6)} (6)", *(day(number) for number in range(1, 7))]
     assert min(row["n"] for row in shop.lab.rows("facts", f"d = date'{day(6)}'")) == 20 * 7
-    assert shop.lab.ledger.backfill(summary.backfill).plan[0]["batched"] is False
+    assert shop.lab.ledger.backfills.get(summary.backfill).plan[0]["batched"] is False
 
 
 @pytest.mark.full

@@ -57,12 +57,12 @@ def twice(lab, *arguments: str) -> str:
 
 def the_one(lab):
     """Wait for the only backfill."""
-    until(lab.ledger.backfills)
-    return lab.ledger.backfills()[0]
+    until(lab.ledger.backfills.list)
+    return lab.ledger.backfills.list()[0]
 
 
 def runs_of(lab, backfill: str) -> list:
-    return [run for run in lab.ledger.runs(limit=500) if run.tags.get("backfill") == backfill]
+    return [run for run in lab.ledger.runs.list(limit=500) if run.tags.get("backfill") == backfill]
 
 
 def interrupting(lab, chunks: int):
@@ -72,9 +72,9 @@ def interrupting(lab, chunks: int):
     def heard(note) -> None:
         seen.append(note.kind)
         if note.kind == "chunk started" and seen.count("chunk started") == chunks:
-            lab.ledger.pause_backfill(note.backfill)
+            lab.ledger.backfills.pause(note.backfill)
         if note.kind == "done" and seen.count("done") == chunks:
-            lab.ledger.finish_backfill(note.backfill, "interrupted")
+            lab.ledger.backfills.finish(note.backfill, "interrupted")
 
     return heard
 
@@ -89,9 +89,9 @@ def test_s32_killed_at_60_percent_resume_does_the_rest_and_nothing_else(lab, sta
     child.until_stopped()
     child.kill()
     info = the_one(lab)
-    killed = lab.ledger.backfill(info.id)
+    killed = lab.ledger.backfills.get(info.id)
     assert killed.status == "lost"
-    done = {(c.step, str(c.scope)) for c in lab.ledger.chunks(info.id, states=("done",))}
+    done = {(c.step, str(c.scope)) for c in lab.ledger.backfills.chunks.list(info.id, states=("done",))}
     before = {run.id for run in runs_of(lab, info.id)}
     # When it is resumed
     summary = shop.project().go_on(killed)
@@ -99,7 +99,7 @@ def test_s32_killed_at_60_percent_resume_does_the_rest_and_nothing_else(lab, sta
     assert (summary.status, [tally.done for tally in summary.tallies]) == ("done", [10, 10])
     made = [run for run in runs_of(lab, info.id) if run.id not in before]
     assert {(a.step, str(run.scope)) for run in made for a in run.attempts} & done == set()
-    chunks = lab.ledger.chunks(info.id)
+    chunks = lab.ledger.backfills.chunks.list(info.id)
     assert len(made) == len(chunks) - len(done) > 0
     assert {chunk.partitions for chunk in chunks} == {2, 3}
     assert lab.rows("facts") == lab.rows("raw")
@@ -109,7 +109,7 @@ def test_s32_killed_at_60_percent_resume_does_the_rest_and_nothing_else(lab, sta
     if FULL:
         loop.loop(1, 11)
         assert shop.digests() == loop.digests()
-    assert lab.ledger.leases() == []
+    assert lab.ledger.leases.list() == []
     assert lab.refs("facts") == ["main"]
 
 
@@ -125,10 +125,10 @@ def test_ctrl_c_lets_the_chunks_at_work_end_and_says_how_to_resume(lab, start_ch
     info = the_one(lab)
     assert (said["exit"], said["status"]) == (130, "interrupted")
     assert said["next_step"] == f"twice backfill resume {info.id}"
-    left = lab.ledger.backfill(info.id)
+    left = lab.ledger.backfills.get(info.id)
     assert (left.status, left.count("running"), left.count("failed")) == ("interrupted", 0, 0)
     assert 0 < left.count("done") < 12
-    assert lab.ledger.leases() == []
+    assert lab.ledger.leases.list() == []
     summary = shop.project().go_on(left)
     assert (summary.status, [tally.done for tally in summary.tallies]) == ("done", [6, 6])
     # All that is to come counted from the start
@@ -142,14 +142,14 @@ def test_two_processes_share_one_backfill(lab, start_child):
     # However slow this process is to begin, there is something left for it
     child = start_child(lab, days=8, chunk=1, parallel=2, pause_at=1)
     info = the_one(lab)
-    until(lambda: lab.ledger.backfill(info.id).status == "paused")
+    until(lambda: lab.ledger.backfills.get(info.id).status == "paused")
     with pytest.raises(ScopeHeld, match=f"overlaps with backfill {info.id}"):
         shop.backfill(5, 7)
-    lab.ledger.set_parallel(info.id, 4)
-    summary = shop.project().go_on(lab.ledger.backfill(info.id))
+    lab.ledger.backfills.set_parallel(info.id, 4)
+    summary = shop.project().go_on(lab.ledger.backfills.get(info.id))
     assert child.end()["exit"] == 0
     assert (summary.status, [tally.done for tally in summary.tallies]) == ("done", [8, 8])
-    assert len({chunk.owner for chunk in lab.ledger.chunks(info.id)}) == 2
+    assert len({chunk.owner for chunk in lab.ledger.backfills.chunks.list(info.id)}) == 2
 
 
 @pytest.mark.full
@@ -165,7 +165,7 @@ def test_s29_throttled_paused_and_sped_up_from_another_process_while_production_
     # Paused by a command elsewhere: what runs ends, nothing new starts
     assert "is paused" in twice(lab, "backfill", "pause", info.id[:10])
     turns.release(20)
-    until(lambda: lab.ledger.backfill(info.id).count("running") == 0)
+    until(lambda: lab.ledger.backfills.get(info.id).count("running") == 0)
     time.sleep(2)
     assert len(shop.told("chunk started")) == 3
     # Production runs another day meanwhile, in no pool or another
@@ -175,11 +175,11 @@ def test_s29_throttled_paused_and_sped_up_from_another_process_while_production_
     # Sped up and let go
     twice(lab, "backfill", "set", info.id, "--parallel", "3")
     assert "continues on" in twice(lab, "backfill", "resume", info.id)
-    until(lambda: lab.ledger.backfill(info.id).count("running") == 3)
+    until(lambda: lab.ledger.backfills.get(info.id).count("running") == 3)
     turns.release(20)
     assert work.end().status == "done"
     # One at a time until then
-    ended = lab.ledger.chunks(info.id)[:3]
+    ended = lab.ledger.backfills.chunks.list(info.id)[:3]
     assert all(a.finished_at <= b.started_at for a, b in pairwise(ended))
     assert "10 of 10" in twice(lab, "backfill", "list")
 
@@ -212,7 +212,7 @@ def test_s29_production_does_not_wait_for_a_backfill_in_a_pool_of_the_same_spark
     # The backfill fills both cores, with many tasks waiting: a run beside it gets its share at once
     assert lab.run(production.pipeline, day(2), steps=["facts"]).status == "done"
     assert [stage for stage in busy() if stage.numCompletedTasks < stage.numTasks]
-    lab.ledger.cancel_backfill(the_one(lab).id)
+    lab.ledger.backfills.cancel(the_one(lab).id)
     assert work.end().status == "cancelled"
 
 
@@ -260,12 +260,12 @@ def test_a_cancel_ends_the_running_spark_jobs_and_leaves_nothing_behind(lab):
     until(lambda: len(tracker.getActiveStageIds()) >= 1)
     started = time.monotonic()
     twice(lab, "backfill", "cancel", info.id)
-    cancelled = lab.ledger.backfill(info.id).finished_at
+    cancelled = lab.ledger.backfills.get(info.id).finished_at
     until(lambda: not tracker.getActiveStageIds(), patience=10)
     summary = work.end()
     assert time.monotonic() - started < 30
     # Within two seconds nothing starts any more
-    began = [chunk.started_at for chunk in lab.ledger.chunks(info.id) if chunk.started_at]
+    began = [chunk.started_at for chunk in lab.ledger.backfills.chunks.list(info.id) if chunk.started_at]
     assert max(began) < cancelled + timedelta(seconds=2)
     assert (summary.status, summary.exit_code) == ("cancelled", 3)
     assert summary.tallies[0].cancelled == 4
@@ -273,10 +273,10 @@ def test_a_cancel_ends_the_running_spark_jobs_and_leaves_nothing_behind(lab):
     # Nothing failed: it was stopped
     found = runs_of(lab, info.id)
     assert {run.status for run in found} | {each.status for run in found for each in run.attempts} == {"interrupted"}
-    assert lab.ledger.leases() == []
+    assert lab.ledger.leases.list() == []
     assert len(shop.told("chunk started")) == 2
     with pytest.raises(UsageError, match="has ended: it is cancelled"):
-        shop.project(slow).go_on(lab.ledger.backfill(info.id))
+        shop.project(slow).go_on(lab.ledger.backfills.get(info.id))
 
 
 def test_resume_with_other_code_is_refused_until_one_says_what_is_meant(lab):
@@ -286,7 +286,7 @@ def test_resume_with_other_code_is_refused_until_one_says_what_is_meant(lab):
     first = project.start(shop.request(1, 5, steps=("facts",), chunk=1, parallel=1))
     assert (first.status, first.exit_code, first.tallies[0].done) == ("interrupted", 130, 2)
     assert first.next_step == f"twice backfill resume {first.backfill}"
-    info = lab.ledger.backfill(first.backfill)
+    info = lab.ledger.backfills.get(first.backfill)
     fixed = shop.build(fixed=[1, 4])
     with pytest.raises(UsageError, match="the code of facts changed") as refused:
         shop.project(fixed).go_on(info)
@@ -312,7 +312,7 @@ def test_new_code_is_proven_anew_and_makes_what_is_left(lab):
     def facts(raw):
         return raw.withColumn("n", F.sum("n").over(Over.orderBy("id")))
 
-    done = shop.project(mixed).go_on(lab.ledger.backfill(first.backfill), new_code=True)
+    done = shop.project(mixed).go_on(lab.ledger.backfills.get(first.backfill), new_code=True)
     # Then what is left is made one by one, and what is done stays
     assert (done.status, done.tallies[0].done) == ("done", 6)
     assert [note.span for note in shop.told("chunk started")] == [day(number) for number in range(3, 7)]
@@ -329,7 +329,7 @@ def test_s31_every_run_of_a_backfill_carries_its_tags_and_its_cost(lab):
     found = runs_of(lab, summary.backfill)
     assert len(found) == 2
     assert {run.tags["project"] for run in found} == {"restate"}
-    (line,) = lab.ledger.costs("project")
+    (line,) = lab.ledger.runs.costs("project")
     assert (line.name, line.attempts) == ("restate", 2)
     assert line.total["executor_seconds"] > 0
     # The next plan knows what it would cost
@@ -347,7 +347,7 @@ def test_the_dry_run_shows_what_a_run_executes(lab):
     assert (facts.batching.ok, facts.batching.why) == (True, "separable: proven from its plan")
     assert "judged when its turn comes" in sums.batching.why or "not known yet" in sums.batching.why
     summary = shop.backfill(1, 7, steps=("facts",))
-    ran = [str(chunk.scope) for chunk in lab.ledger.chunks(summary.backfill)]
+    ran = [str(chunk.scope) for chunk in lab.ledger.backfills.chunks.list(summary.backfill)]
     assert ran == [str(stage.scope) for stage in facts.stages]
 
 
@@ -370,7 +370,7 @@ def test_a_merged_table_is_made_in_one_go_and_equals_the_loop(lab):
     for number in range(1, 7):
         lab.run(loop, day(number))
     summary = Project(lab.runtime, once).start(Request("shop", january(1, 7)))
-    assert (summary.status, len(lab.ledger.chunks(summary.backfill))) == ("done", 1)
+    assert (summary.status, len(lab.ledger.backfills.chunks.list(summary.backfill))) == ("done", 1)
     rows = [
         [{k: v for k, v in row.items() if not k.startswith("_twice")} for row in lab.rows(f"{prefix}people")]
         for prefix in ("loop_", "once_")

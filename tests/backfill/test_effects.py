@@ -47,7 +47,7 @@ def posting(lab, channel) -> Shop:
 
 
 def states(shop: Shop) -> Counter[str]:
-    return Counter(record.state for record in shop.lab.ledger.effects.records())
+    return Counter(record.state for record in shop.lab.ledger.effects.list())
 
 
 @pytest.mark.full
@@ -70,7 +70,7 @@ def test_a_backfill_suppresses_sends_later_and_at_once(posting, channel):
 def test_a_shadow_sends_nothing_and_its_swap_neither(posting, channel):
     summary = posting.backfill(1, 4, shadow=True)
     assert (summary.status, channel.got, states(posting)) == ("done", [], {})
-    ShadowOf(posting.runtime, posting.pipeline, posting.lab.ledger.backfill(summary.backfill)).swap()
+    ShadowOf(posting.runtime, posting.pipeline, posting.lab.ledger.backfills.get(summary.backfill)).swap()
     assert (channel.got, states(posting)) == ([], {"suppressed": 3})
     posting.lab.run(posting.pipeline, day(2))
     assert channel.got == []

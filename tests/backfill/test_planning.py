@@ -57,8 +57,8 @@ class Plans(History):
         table, span, over = found.writes, january(first, end), Scope.of(january(first, end), dimensions)
         if not ok:
             run, attempt = self.attempt(step, over, code or fingerprint(found))
-            self.ledger.finish_attempt(attempt, "failed", error="it rained")
-            self.ledger.finish_run(run, "failed", "it rained")
+            self.ledger.attempts.finish(attempt, "failed", error="it rained")
+            self.ledger.runs.finish(run, "failed", "it rained")
             return
         units = list((table.partition.grain if table.partition else Day).partitions(span, self.pipeline.zone))
         inputs = tuple(
@@ -352,7 +352,7 @@ def test_what_was_interrupted_is_as_good_as_it_was_before(plans):
     for step in ("land", "facts"):
         plans.made(step, 1, 4)
     _, row = plans.attempt("facts", Scope(january(1, 5)), fingerprint(plans.pipeline.find("facts")))
-    plans.ledger.finish_attempt(row, "interrupted")
+    plans.ledger.attempts.finish(row, "interrupted")
     # Three days hold what they held; the fourth was never made
     assert plans.plan(1, 5).steps[1].counts == {"done": 3, "failed": 1}
 
@@ -366,7 +366,7 @@ def test_a_long_merge_is_weighed_by_its_days(plans):
 
     # A merge of ten days for 100 executor seconds
     _, row = plans.attempt("merge", Scope(january(1, 11)))
-    plans.ledger.finish_attempt(row, "published", details={"cost": {"executor_seconds": 100.0}})
+    plans.ledger.attempts.finish(row, "published", details={"cost": {"executor_seconds": 100.0}})
     # Another ten days would cost about as much
     (merged,) = [step for step in plans.plan(11, 21).steps if step.step.name == "merge"]
     assert (merged.partitions, merged.seconds) == (10, 100.0)

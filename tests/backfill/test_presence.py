@@ -26,23 +26,23 @@ def runtime(tmp_path):
 @pytest.fixture
 def backfill(runtime):
     how = {"request": {"shadow": True}, "code": {}, "parallel": 1, "ttl": LEASE}
-    return runtime.ledger.start_backfill("shop", Scope(january(1, 4)), ["lake.core.facts@x"], **how)
+    return runtime.ledger.backfills.start("shop", Scope(january(1, 4)), ["lake.core.facts@x"], **how)
 
 
 def test_a_backfill_whose_shadows_take_long_to_begin_is_not_lost(runtime, backfill):
     with beginning(runtime, backfill):
         time.sleep(2.5)
-        assert runtime.ledger.backfill(backfill).status == "running"
+        assert runtime.ledger.backfills.get(backfill).status == "running"
 
 
 def test_ctrl_c_while_shadows_begin_says_what_to_do_next(runtime, backfill):
     with pytest.raises(Interrupted) as stopped, beginning(runtime, backfill):
         raise KeyboardInterrupt
     assert stopped.value.next_step == f"twice backfill resume {backfill}"
-    assert runtime.ledger.backfill(backfill).status == "interrupted"
+    assert runtime.ledger.backfills.get(backfill).status == "interrupted"
 
 
 def test_what_fails_while_shadows_begin_leaves_nobody_at_work(runtime, backfill):
     with pytest.raises(OSError, match="disk"), beginning(runtime, backfill):
         raise OSError("disk")
-    assert runtime.ledger.backfill(backfill).workers == ()
+    assert runtime.ledger.backfills.get(backfill).workers == ()

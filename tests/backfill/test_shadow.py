@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 
 
 def shadow_of(shop: Shop, backfill: str, pipeline: Pipeline | None = None) -> ShadowOf:
-    return ShadowOf(shop.runtime, pipeline or shop.pipeline, shop.lab.ledger.backfill(backfill))
+    return ShadowOf(shop.runtime, pipeline or shop.pipeline, shop.lab.ledger.backfills.get(backfill))
 
 
 def totals(shop: Shop) -> tuple[int, int]:
@@ -80,7 +80,7 @@ def test_s30_readers_see_the_old_range_until_the_swap_then_the_new_one_and_never
     # The tables are as if the fix had been run on them: nothing is stale, and nothing is left of the shadow.
     assert shop.backfill(1, 7, new).status == "nothing to do"
     assert shop.lab.refs(shop.facts.name.split(".")[-1]) == ["main"]
-    assert {lease.table for lease in shop.lab.ledger.leases()} == set()
+    assert {lease.table for lease in shop.lab.ledger.leases.list()} == set()
 
 
 @pytest.mark.crash
@@ -97,13 +97,13 @@ def test_s30_a_swap_that_is_killed_between_two_tables_shows_how_far_it_is_and_go
 
     end = child.end()
     assert end["exit"] == -signal.SIGKILL, end
-    info = shop.lab.ledger.backfill(summary.backfill)
+    info = shop.lab.ledger.backfills.get(summary.backfill)
     assert (info.shadow.state, set(info.shadow.swapped)) == ("swapping", set())
     with pytest.raises(UsageError, match="is partly swapped"):
         shadow_of(shop, summary.backfill).drop()
     end = start_child(shop.lab, backfill=summary.backfill, swap=True).end()
     assert end["exit"] == 0, end
-    info = shop.lab.ledger.backfill(summary.backfill)
+    info = shop.lab.ledger.backfills.get(summary.backfill)
     assert (info.shadow.state, set(info.shadow.swapped)) == ("swapped", {shop.facts.name, shop.sums.name})
     assert shop.digests() == before
 
@@ -154,10 +154,10 @@ def test_an_unfinished_shadow_is_not_swapped_and_can_be_completed(shop):
     with pytest.raises(UsageError, match="is not finished: it is partly"):
         shadow_of(shop, summary.backfill).swap()
     with pytest.raises(UsageError, match="has ended"):
-        shop.lab.ledger.join_backfill(summary.backfill, ttl=shop.runtime.lease)
+        shop.lab.ledger.backfills.join(summary.backfill, ttl=shop.runtime.lease)
 
     new = shop.build(fixed=[3])
-    info = shop.lab.ledger.backfill(summary.backfill)
+    info = shop.lab.ledger.backfills.get(summary.backfill)
     summary = shop.project(new).go_on(info, restart=True)
 
     assert summary.status == "done", list(summary.lines)
@@ -191,7 +191,7 @@ def test_a_shadow_that_was_killed_while_it_began_begins_again_with_what_is_there
     shop.backfill(1, 5)
     child = start_child(shop.lab, shadow=True, first=3, days=4, fail_point="shadow.forked:kill")
     assert child.end()["exit"] == -signal.SIGKILL
-    (info,) = (each for each in shop.lab.ledger.backfills() if each.shadow)
+    (info,) = (each for each in shop.lab.ledger.backfills.list() if each.shadow)
     # A night passes: a day before the range is published anew
     shop.lab.spark.sql(f"delete from {shop.raw.name} where id = 4")
     shop.lab.run(shop.pipeline, day(2))
@@ -202,7 +202,7 @@ def test_a_shadow_that_was_killed_while_it_began_begins_again_with_what_is_there
     branch = shop.lab.spark.read.option("branch", f"twice_shadow_{info.id}").table(shop.facts.name)
     assert branch.where(f"d = date'{day(2)}'").count() == 3
     now, inherited = (
-        {output.scope: output.digest for output in shop.lab.ledger.outputs(name, january(1, 3))}
+        {output.scope: output.digest for output in shop.lab.ledger.outputs.list(name, january(1, 3))}
         for name in (shop.facts.name, info.shadow.tables[shop.facts.name])
     )
     assert inherited == now
@@ -217,18 +217,18 @@ def test_processes_that_begin_a_shadow_at_once_begin_it_once(shop, start_child):
     ledger = shop.lab.ledger
     first = start_child(shop.lab, shadow=True, first=3, days=4, fail_point="shadow.forked:pause")
     first.until_stopped()
-    (info,) = (each for each in ledger.backfills() if each.shadow)
+    (info,) = (each for each in ledger.backfills.list() if each.shadow)
     second = start_child(shop.lab, backfill=info.id)
-    until(lambda: len(ledger.backfill(info.id).workers) == 2)
+    until(lambda: len(ledger.backfills.get(info.id).workers) == 2)
     time.sleep(1)
     # Only who forked it says what it began with
-    assert ledger.outputs(info.shadow.tables[shop.facts.name]) == []
+    assert ledger.outputs.list(info.shadow.tables[shop.facts.name]) == []
 
     os.kill(first.pid, signal.SIGCONT)
 
     assert [child.end()["exit"] for child in (first, second)] == [0, 0]
-    assert len(ledger.outputs(info.shadow.tables[shop.facts.name])) == 4
-    assert ledger.leases() == []
+    assert len(ledger.outputs.list(info.shadow.tables[shop.facts.name])) == 4
+    assert ledger.leases.list() == []
 
 
 @pytest.mark.full
@@ -239,7 +239,7 @@ def test_a_swap_is_done_though_a_run_holds_another_day_and_what_it_cannot_clean_
     first, second = (shop.backfill(1, 3, new, shadow=True).backfill for _ in range(2))
     ledger, name, told = shop.lab.ledger, shop.facts.name, []
     nightly = Target.of(shop.facts, shop.request(4, 5).scope, new.zone).scope
-    claim = ledger.claim(name, [nightly], ttl=shop.runtime.lease, floor=100)
+    claim = ledger.leases.claim(name, [nightly], ttl=shop.runtime.lease, floor=100)
 
     shadow_of(shop, first, new).swap(tell=told.append)
     assert shadow_of(shop, first, new).is_removed
@@ -248,13 +248,13 @@ def test_a_swap_is_done_though_a_run_holds_another_day_and_what_it_cannot_clean_
     monkeypatch.setattr(shadowing, "PATIENCE", 0.0)
     shop.lab.spark.sql(f"alter table {name} add column more int")
     shop.lab.spark.sql(f"""alter table {name} set tblproperties ('twice.added@{second}' = '["more"]')""")
-    shop.lab.ledger.finish_backfill(second, "done")
+    shop.lab.ledger.backfills.finish(second, "done")
     done = shadow_of(shop, second, new).swap(force=True, tell=told.append)
     assert [each.table for each in done] == [name, shop.sums.name]
     assert not shadow_of(shop, second, new).is_removed
     assert "what the shadow held is left" in told[-1]
 
-    ledger.release(claim)
+    ledger.leases.release(claim)
     assert shadow_of(shop, second, new).swap() == []
     assert shadow_of(shop, second, new).is_removed
     assert shop.lab.read("facts").columns == ["id", "d", "customer", "n"]
@@ -265,7 +265,7 @@ def test_swaps_are_paid_for_by_the_project_that_asked(shop):
     shop.land(2)
     summary = shop.backfill(1, 3, shadow=True, tags={"project": "apollo"})
     shadow_of(shop, summary.backfill).swap()
-    assert {line.name for line in shop.lab.ledger.costs("project", pipeline="shop")} == {"apollo"}
+    assert {line.name for line in shop.lab.ledger.runs.costs("project", pipeline="shop")} == {"apollo"}
 
 
 def with_column(shop: Shop, value: int, name: str = "more") -> Pipeline:

@@ -51,10 +51,12 @@ class WorkedChunks:
         # What is done while a chunk is computed, with its Vouch.
         self.meanwhile = lambda _vouch: None
         monkeypatch.setattr(work, "run_stage", self._compute)
-        self.backfill = self.ledger.start_backfill(
+        self.backfill = self.ledger.backfills.start(
             "shop", Scope(january(1, 9)), ["lake.s.facts"], request={}, code={}, parallel=1, ttl=timedelta(hours=1)
         )
-        self.ledger.lay_out(self.backfill, 1, "facts", [NewChunk(Scope(january(1, 9)), 8)], {"step": "facts"})
+        self.ledger.backfills.chunks.lay_out(
+            self.backfill, 1, "facts", [NewChunk(Scope(january(1, 9)), 8)], {"step": "facts"}
+        )
 
     def _compute(self, _runtime, _pipeline, stage, _run, *, vouch, solo, **_how):
         self.ran.append(str(stage.scope))
@@ -64,14 +66,14 @@ class WorkedChunks:
         return SimpleNamespace(refused={}, rows=self.rows, seconds=1.0, status="published")
 
     def once(self, *, check=False):
-        chunk = self.ledger.take_chunk(self.backfill, check=check)
+        chunk = self.ledger.backfills.chunks.take(self.backfill, check=check)
         return self.worker.run(chunk, check=check, skip_fresh=False)
 
     def all(self, *, check=False) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        while chunk := self.ledger.take_chunk(self.backfill, check=check):
+        while chunk := self.ledger.backfills.chunks.take(self.backfill, check=check):
             self.worker.run(chunk, check=check, skip_fresh=False)
-        for chunk in self.ledger.chunks(self.backfill):
+        for chunk in self.ledger.backfills.chunks.list(self.backfill):
             found.setdefault(chunk.state, []).append(str(chunk.scope))
         return found
 
@@ -119,7 +121,7 @@ def test_what_is_held_waits_as_a_whole(chunks, kind):
 def test_what_is_not_separable_is_made_one_by_one(chunks):
     chunks.error = NotSeparable("alone it differs")
     assert chunks.once().kind == "split"
-    assert len(chunks.ledger.chunks(chunks.backfill, states=("waiting",))) == 8
+    assert len(chunks.ledger.backfills.chunks.list(chunks.backfill, states=("waiting",))) == 8
 
 
 SINGLES = [f"{day(number)}/{day(number + 1)}" for number in range(1, 9)]
@@ -127,9 +129,9 @@ SINGLES = [f"{day(number)}/{day(number + 1)}" for number in range(1, 9)]
 
 def halves(chunks) -> None:
     """Let the range wait in two chunks."""
-    (whole,) = chunks.ledger.chunks(chunks.backfill)
+    (whole,) = chunks.ledger.backfills.chunks.list(chunks.backfill)
     parts = [NewChunk(Scope(january(1, 5)), 4), NewChunk(Scope(january(5, 9)), 4)]
-    assert chunks.ledger.recut([whole], parts)
+    assert chunks.ledger.backfills.chunks.recut([whole], parts)
 
 
 def test_one_by_one_stays_so_however_short_the_jobs_are(chunks):
@@ -158,17 +160,17 @@ def test_what_was_made_together_before_one_was_found_to_differ_is_made_again_alo
     # A witness of the other one, taken by another process before that was known, is not
     chunks.error = NotSeparable("alone it differs")
     assert chunks.once(check=True).kind == "split"
-    waiting = chunks.ledger.chunks(chunks.backfill, states=("waiting",))
+    waiting = chunks.ledger.backfills.chunks.list(chunks.backfill, states=("waiting",))
     assert sorted(str(chunk.scope) for chunk in waiting) == SINGLES
-    assert chunks.ledger.backfill(chunks.backfill).plan[0]["why"].startswith("one partition per job from here on")
+    assert chunks.ledger.backfills.get(chunks.backfill).plan[0]["why"].startswith("one partition per job from here on")
 
 
 def test_a_chunk_that_was_put_back_meanwhile_is_cut_when_it_is_taken(chunks):
     halves(chunks)
-    chunks.ledger.set_parallel(chunks.backfill, 2)
-    other, late = (chunks.ledger.take_chunk(chunks.backfill, check=True) for _ in range(2))
-    chunks.ledger.go_one_by_one(other, chunks.worker.alone, "alone it differs")
-    chunks.ledger.put_back(late)
+    chunks.ledger.backfills.set_parallel(chunks.backfill, 2)
+    other, late = (chunks.ledger.backfills.chunks.take(chunks.backfill, check=True) for _ in range(2))
+    chunks.ledger.backfills.chunks.go_one_by_one(other, chunks.worker.alone, "alone it differs")
+    chunks.ledger.backfills.chunks.put_back(late)
     found = chunks.all(check=True)
     assert sorted(found["done"] + found["failed"]) == SINGLES
     assert str(late.scope) not in chunks.ran
@@ -177,13 +179,18 @@ def test_a_chunk_that_was_put_back_meanwhile_is_cut_when_it_is_taken(chunks):
 def test_a_chunk_that_ends_after_another_process_found_a_difference_is_not_done(chunks):
     chunks.sick = None
     halves(chunks)
-    chunks.ledger.set_parallel(chunks.backfill, 2)
-    other, mine = (chunks.ledger.take_chunk(chunks.backfill, check=True) for _ in range(2))
+    chunks.ledger.backfills.set_parallel(chunks.backfill, 2)
+    other, mine = (chunks.ledger.backfills.chunks.take(chunks.backfill, check=True) for _ in range(2))
     assert other.scope == Scope(january(1, 5))
-    late = {"once": lambda: chunks.ledger.go_one_by_one(other, chunks.worker.alone, "alone it differs")}
+    late = {
+        "once": lambda: chunks.ledger.backfills.chunks.go_one_by_one(other, chunks.worker.alone, "alone it differs")
+    }
     chunks.meanwhile = lambda _vouch: late.pop("once", lambda: None)()
     assert chunks.worker.run(mine, check=True, skip_fresh=False).kind == "split"
-    assert sorted(str(c.scope) for c in chunks.ledger.chunks(chunks.backfill, states=("waiting",))) == SINGLES
+    assert (
+        sorted(str(c.scope) for c in chunks.ledger.backfills.chunks.list(chunks.backfill, states=("waiting",)))
+        == SINGLES
+    )
 
 
 def test_only_a_comparison_of_rows_ticks_the_check_off(chunks):
@@ -192,15 +199,15 @@ def test_only_a_comparison_of_rows_ticks_the_check_off(chunks):
     # Nothing was compared: empty, or fresh, or a unit alone
     chunks.meanwhile = lambda vouch: vouch and vouch.once(lambda: False)
     chunks.rows = 0
-    chunk = chunks.ledger.take_chunk(chunks.backfill, check=True)
+    chunk = chunks.ledger.backfills.chunks.take(chunks.backfill, check=True)
     assert chunk.solo
     chunks.worker.run(chunk, check=False, skip_fresh=False)
-    chunk = chunks.ledger.take_chunk(chunks.backfill, check=True)
+    chunk = chunks.ledger.backfills.chunks.take(chunks.backfill, check=True)
     assert chunk.solo
     # Compared
     chunks.meanwhile = lambda vouch: vouch and vouch.once(lambda: True)
     chunks.worker.run(chunk, check=False, skip_fresh=False)
-    assert chunks.ledger.stage_note(chunks.backfill, 1)["compared"]
+    assert chunks.ledger.backfills.chunks.step_note(chunks.backfill, 1)["compared"]
 
 
 def test_a_refusal_holds_for_all_chunks_of_the_step_in_this_process():

@@ -19,25 +19,25 @@ def names(partitions) -> list[str]:
 
 
 def test_what_is_stale_by_code_alone_is_accepted_and_history_shows_it(story):
-    story.ledger.keep_code("old", parts(story.pipeline.steps["raw"]) | {"sql": "other"})
+    story.ledger.codes.keep("old", parts(story.pipeline.steps["raw"]) | {"sql": "other"})
     old = story.publish("raw", story.scope(1), story.scope(2), code="old")
     story.publish("raw", story.scope(3))
-    before = {output.scope: output for output in story.ledger.outputs("lake.a.raw")}
+    before = {output.scope: output for output in story.ledger.outputs.list("lake.a.raw")}
 
     run, [done] = accept(story.ledger, story.pipeline, command="twice accept shop")
 
     assert (done.step, names(done.accepted), done.refused) == ("raw", ["2026-04-01", "2026-04-02"], ())
     assert done.changed == ("its query",)
     assert set(story.states("raw").values()) == {"done"}
-    after = {output.scope: output for output in story.ledger.outputs("lake.a.raw")}
+    after = {output.scope: output for output in story.ledger.outputs.list("lake.a.raw")}
     assert {scope: (o.rows, o.digest, o.files, o.version, o.inputs) for scope, o in before.items()} == {
         scope: (o.rows, o.digest, o.files, o.version, o.inputs) for scope, o in after.items()
     }
     assert after[story.scope(1)].code == fingerprint(story.pipeline.steps["raw"])
-    kept = story.ledger.run(run)
+    kept = story.ledger.runs.get(run)
     assert (kept.command, kept.status, kept.attempts[0].status) == ("twice accept shop", "done", "accepted")
-    assert story.ledger.run(old).status == "done"
-    assert story.ledger.leases() == []
+    assert story.ledger.runs.get(old).status == "done"
+    assert story.ledger.leases.list() == []
     assert accept(story.ledger, story.pipeline) == (None, [])
 
 
@@ -86,7 +86,7 @@ def test_every_window_of_a_merged_table_is_accepted_at_once(story):
 def test_a_failure_between_accepted_partitions_stays_visible(story):
     story.publish("raw", *[story.scope(day) for day in (1, 2, 3)], code="old")
     _, row = story.attempt("raw", story.scope(2))
-    story.ledger.finish_attempt(row, "failed", error="boom")
+    story.ledger.attempts.finish(row, "failed", error="boom")
     accept(story.ledger, story.pipeline)
     assert list(story.states("raw").values()) == ["done", "failed", "done"]
 
@@ -95,28 +95,28 @@ def test_what_one_tenant_ran_with_the_new_code_stays_recorded(story):
     story.publish("facts", story.scope(1), code="old")
     story.publish("facts", story.scope(1, tenant="acme"), digest="7-a-b-c")
     accept(story.ledger, story.pipeline)
-    held = {output.scope: output.digest for output in story.ledger.outputs("lake.a.facts")}
+    held = {output.scope: output.digest for output in story.ledger.outputs.list("lake.a.facts")}
     assert held == {story.scope(1): "1-a-b-c", story.scope(1, tenant="acme"): "7-a-b-c"}
     assert set(story.states("facts").values()) == {"done"}
 
 
 def test_a_scope_at_work_is_not_accepted(story):
     story.publish("raw", story.scope(1), code="old")
-    story.ledger.claim("lake.a.raw", [story.scope(1)], ttl=TTL)
+    story.ledger.leases.claim("lake.a.raw", [story.scope(1)], ttl=TTL)
     with pytest.raises(ScopeHeld):
         accept(story.ledger, story.pipeline)
     assert story.states("raw") == {"2026-04-01": "stale"}
-    assert sorted(run.status for run in story.ledger.runs()) == ["done", "held"]
+    assert sorted(run.status for run in story.ledger.runs.list()) == ["done", "held"]
 
 
 def test_a_killed_run_is_settled_by_a_run_and_not_by_an_acceptance(story):
     story.publish("raw", story.scope(1), code="old")
-    story.ledger.claim("lake.a.raw", [story.scope(1)], ttl=TTL)
+    story.ledger.leases.claim("lake.a.raw", [story.scope(1)], ttl=TTL)
     story.clock.advance(2 * TTL)
     with pytest.raises(PermanentError, match="was killed, and what it left"):
         accept(story.ledger, story.pipeline)
     assert story.states("raw") == {"2026-04-01": "stale"}
-    again = story.ledger.claim("lake.a.raw", [story.scope(1)], ttl=timedelta(minutes=1))
+    again = story.ledger.leases.claim("lake.a.raw", [story.scope(1)], ttl=timedelta(minutes=1))
     assert [left.token for left in again.abandoned] == [2]
 
 
@@ -166,11 +166,11 @@ def test_ctrl_c_is_recorded_as_interrupted_and_accepts_nothing(story, monkeypatc
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(type(story.ledger), "record", interrupt)
+    monkeypatch.setattr(type(story.ledger.outputs), "record", interrupt)
     story.clock.advance(timedelta(seconds=1))
     with pytest.raises(KeyboardInterrupt):
         accept(story.ledger, story.pipeline)
-    info = story.ledger.runs()[0]
+    info = story.ledger.runs.list()[0]
     assert (info.status, [attempt.status for attempt in info.attempts]) == ("interrupted", ["interrupted"])
-    assert story.ledger.leases() == []
+    assert story.ledger.leases.list() == []
     assert story.states("raw") == {"2026-04-01": "stale"}

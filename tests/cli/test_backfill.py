@@ -78,13 +78,15 @@ def begun(project):
         return Scope(Window(start, start + timedelta(days=days)))
 
     far = Owner("elsewhere", 7)
-    backfill = ledger.start_backfill(
+    backfill = ledger.backfills.start(
         "shop", scope(0, 8), ["lake.core.facts"], request={}, code={}, parallel=2, ttl=timedelta(hours=1), owner=far
     )
     note = {"step": "build", "table": "lake.core.facts", "why": "separable: declared", "to_come": {"later": 8}}
-    ledger.lay_out(backfill, 1, "build", [NewChunk(scope(2 * n, 2), 2) for n in range(4)], note)
+    ledger.backfills.chunks.lay_out(backfill, 1, "build", [NewChunk(scope(2 * n, 2), 2) for n in range(4)], note)
     for refused in ({}, {"2026-01-04": "row count at least 1"}):
-        ledger.finish_chunk(ledger.take_chunk(backfill, owner=far), "done", rows=5, refused=refused)
+        ledger.backfills.chunks.finish(
+            ledger.backfills.chunks.take(backfill, owner=far), "done", rows=5, refused=refused
+        )
     return backfill
 
 
@@ -145,24 +147,24 @@ def test_whoever_watches_sees_what_is_taken_what_ends_and_what_is_to_come(projec
     far = Owner("elsewhere", 7)
 
     def look():
-        info = ledger.backfill(begun)
+        info = ledger.backfills.get(begun)
         progress = watch.read(info)
         return progress, [(note.kind, note.step) for note in watch.changes(info, progress)]
 
     # A step whose turn has not come counts as it was planned
     assert look() == (ANY, [("tick", "")])
-    chunk = ledger.take_chunk(begun, owner=far)
+    chunk = ledger.backfills.chunks.take(begun, owner=far)
     progress, changes = look()
     assert (progress.done, progress.running, progress.failed, progress.total) == (3, 2, 1, 16)
     assert changes == [("chunk started", "build"), ("tick", "")]
     assert "3 of 16 partitions, 2 running, 1 failed" in progress.text
-    ledger.finish_chunk(chunk, "done", rows=5)
+    ledger.backfills.chunks.finish(chunk, "done", rows=5)
     assert look()[1] == [("done", "build"), ("tick", "")]
 
 
 def test_on_a_terminal_a_watch_draws_a_bar(project, begun, monkeypatch):
     monkeypatch.setattr("twice.cli.watching.is_terminal", lambda: True)
-    open_ledger(f"sqlite:///{project.ledger}").cancel_backfill(begun)
+    open_ledger(f"sqlite:///{project.ledger}").backfills.cancel(begun)
     shown = project.call("backfill", "watch", begun).out
     assert shown.endswith(f"backfill {begun} cancelled: 3 of 16 partitions, 1 failed\n")
 
@@ -174,9 +176,9 @@ def changed(project, *, workers: bool) -> str:
     request = Request("shop", window, steps=("build",)).to_json()
     far = Owner("elsewhere", 7)
     how = {"request": request, "code": {"build": "v0"}, "parallel": 2, "ttl": timedelta(hours=1), "owner": far}
-    backfill = ledger.start_backfill("shop", Scope(window), ["lake.core.facts"], **how)
+    backfill = ledger.backfills.start("shop", Scope(window), ["lake.core.facts"], **how)
     if not workers:
-        ledger.leave_backfill(backfill, interrupted=True, owner=far)
+        ledger.backfills.leave(backfill, interrupted=True, owner=far)
     return backfill
 
 
@@ -217,7 +219,7 @@ def test_a_shadow_that_was_killed_before_it_began_is_resumed_or_cancelled(projec
     ledger = open_ledger(f"sqlite:///{project.ledger}")
     first = datetime(2026, 1, 1, tzinfo=timezone.utc)
     week = Scope(Window(first, first + timedelta(days=7)))
-    found = ledger.start_backfill(
+    found = ledger.backfills.start(
         "shop", week, ["lake.core.facts@x"], request={"shadow": True}, code={}, parallel=1, ttl=timedelta(0)
     )
     for command in ("diff", "swap", "drop"):
@@ -229,7 +231,7 @@ def test_what_a_shadow_is_not_ready_for_is_refused_before_spark_starts(project, 
     for command in ("diff", "swap", "drop"):
         assert "has no shadow: it works on the tables themselves" in project.call("backfill", command, begun).err
     ledger = open_ledger(f"sqlite:///{project.ledger}")
-    ledger.begin_shadow(begun, {"lake.core.facts": "lake.core.facts@x"})
+    ledger.backfills.shadows.begin(begun, {"lake.core.facts": "lake.core.facts@x"})
     swap = project.call("backfill", "swap", begun)
     assert (swap.code, "is not finished: it is running" in swap.err) == (2, True)
     drop = project.call("backfill", "drop", begun)
@@ -239,9 +241,9 @@ def test_what_a_shadow_is_not_ready_for_is_refused_before_spark_starts(project, 
     assert "lake.core.facts: as before; new rows in lake.core.facts@x" in shown
     assert "running, shadow building" in project.call("backfill", "list").out
 
-    ledger.begin_swap(begun, ttl=timedelta(minutes=1))
-    ledger.table_swapped(begun, "lake.core.facts", "7")
-    ledger.end_shadow(begun)
+    ledger.backfills.shadows.begin_swap(begun, ttl=timedelta(minutes=1))
+    ledger.backfills.shadows.table_swapped(begun, "lake.core.facts", "7")
+    ledger.backfills.shadows.end(begun)
 
     assert "shows the new rows" in project.call("backfill", "show", begun).out
     assert "is swapped: nothing to compare" in project.call("backfill", "diff", begun).err

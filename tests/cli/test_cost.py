@@ -21,11 +21,11 @@ def spend(project):
     def spent(days_ago: float, step: str, seconds: float, *, pipeline="shop", end="published", **tags: str) -> None:
         clock = ManualClock(datetime.now(timezone.utc) - timedelta(days=days_ago))
         ledger = open_ledger(f"sqlite:///{project.ledger}", clock=clock)
-        run = ledger.start_run(pipeline, DAY, tags=tags)
-        row = ledger.start_attempt(run, step, f"lake.a.{step}", 1, DAY, code="c")
+        run = ledger.runs.start(pipeline, DAY, tags=tags)
+        row = ledger.attempts.start(run, step, f"lake.a.{step}", 1, DAY, code="c")
         cost = {"executor_seconds": seconds, "cpu_seconds": seconds / 2, "bytes_read": 2_500_000, "bytes_written": 999}
-        ledger.finish_attempt(row, end, details={"cost": cost} if seconds else {})
-        ledger.finish_run(run, "done")
+        ledger.attempts.finish(row, end, details={"cost": cost} if seconds else {})
+        ledger.runs.finish(run, "done")
 
     return spent
 

@@ -8,8 +8,7 @@ import pytest
 
 from twice.effects.driving import Due, drive, fingerprint_of
 from twice.effects.policies import Policy
-from twice.ledger import open_ledger
-from twice.ledger.effect_records import Subject, Wanted
+from twice.ledger import Subject, Wanted, open_ledger
 from twice.model.grains import Day
 from twice.model.scopes import Scope
 

@@ -26,13 +26,13 @@ def server(project, postgres_database, monkeypatch):
 
 def fill(url):
     ledger = open_ledger(url)
-    run = ledger.start_run("shop", DAY, command="twice run shop --for 2026-04-25")
-    attempt = ledger.start_attempt(run, "build", TABLE, 1, DAY, code="c")
-    claim = ledger.claim(TABLE, [DAY], ttl=timedelta(minutes=9), run=run)
-    ledger.bind_attempt(attempt, claim, base_version="7", inputs=())
-    ledger.record(claim, attempt, [Output(TABLE, DAY, 3, "3-a", "f", "8", "shop", "build", "c", ())])
-    ledger.finish_run(run, "done")
-    ledger.claim(TABLE, [DAY], ttl=timedelta(minutes=9))
+    run = ledger.runs.start("shop", DAY, command="twice run shop --for 2026-04-25")
+    attempt = ledger.attempts.start(run, "build", TABLE, 1, DAY, code="c")
+    claim = ledger.leases.claim(TABLE, [DAY], ttl=timedelta(minutes=9), run=run)
+    ledger.leases.bind(attempt, claim, base_version="7", inputs=())
+    ledger.outputs.record(claim, attempt, [Output(TABLE, DAY, 3, "3-a", "f", "8", "shop", "build", "c", ())])
+    ledger.runs.finish(run, "done")
+    ledger.leases.claim(TABLE, [DAY], ttl=timedelta(minutes=9))
     return run
 
 
@@ -105,7 +105,7 @@ def test_doctor_looks_at_the_server(project, server, monkeypatch):
     assert "Postgres 1" in found["text"]
     assert "clock" not in found["text"]
     ahead = datetime.now(timezone.utc) - timedelta(seconds=90)
-    monkeypatch.setattr("twice.ledger.clock.SystemClock.now", lambda _self: ahead)
+    monkeypatch.setattr("twice.ledger.db.clock.SystemClock.now", lambda _self: ahead)
     said = project.call(*prod)
     assert finding(said)["ok"]
     assert "ahead of this machine's" in finding(said)["text"]

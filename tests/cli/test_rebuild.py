@@ -19,7 +19,7 @@ def test_a_dry_run_names_the_windows(project, story):
     )
     story.publish("merge", story.scope(3))
     _, row = story.attempt("merge", story.scope(9))
-    story.ledger.finish_attempt(row, "failed", error="boom")
+    story.ledger.attempts.finish(row, "failed", error="boom")
     said = project.call("rebuild", "lake.core.people", "--dry-run", "--json")
     assert said.json["windows"] == ["2026-04-01", "2026-04-02", "2026-04-03"]
     assert (said.json["pipeline"], said.json["step"]) == ("shop", "merge")

@@ -12,7 +12,7 @@ from tests.cli.story import ONE
 from twice import Day, Overwrite, Pipeline, Table
 from twice.cli.replay import print_report
 from twice.ledger import open_ledger
-from twice.ledger.schema import outputs
+from twice.ledger.db.schema import outputs
 from twice.replay.recorded import plan_replay
 from twice.replay.running import replay
 
@@ -43,7 +43,7 @@ def test_what_cannot_be_rebuilt_is_said_without_spark(project):
     project.code(SQL)
     story = project.story()
     run = story.publish("facts", story.scope(1), code="0ld")
-    before = [each.to_json() for each in story.ledger.runs()]
+    before = [each.to_json() for each in story.ledger.runs.list()]
     said = project.call("replay", run[:8])
     assert said.code == 0
     assert said.out.splitlines() == [
@@ -56,7 +56,7 @@ def test_what_cannot_be_rebuilt_is_said_without_spark(project):
     assert project.call("replay", run, "--verify").code == 1
     document = project.call("replay", run, "--json").json
     assert (document["run"], document["same"], document["steps"][0]["status"]) == (run, False, "cannot")
-    assert [each.to_json() for each in story.ledger.runs()] == before
+    assert [each.to_json() for each in story.ledger.runs.list()] == before
     assert ONE.date().isoformat() in str(document["scope"])
 
 
@@ -71,8 +71,8 @@ def test_a_run_that_is_at_work_or_was_pruned_has_nothing_to_compare_with(project
     story = project.story()
     pruned = story.publish("facts", story.scope(1))
     live = open_ledger(f"sqlite:///{project.ledger}")  # by the clock of now: a run of May would have fallen silent
-    running, empty = (live.start_run("shop", story.scope(day)) for day in (2, 4))
-    live.start_attempt(running, "facts", "lake.core.facts", 1, story.scope(2), code="c")
+    running, empty = (live.runs.start("shop", story.scope(day)) for day in (2, 4))
+    live.attempts.start(running, "facts", "lake.core.facts", 1, story.scope(2), code="c")
     undone = story.publish("facts", story.scope(3), code="undo:06ksm4")
     with story.ledger.database.write() as connection:
         connection.execute(sa.delete(outputs).where(outputs.c.run == pruned))

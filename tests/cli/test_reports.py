@@ -25,18 +25,18 @@ def history(project):
     """One run that published, one that failed, and one lease that is held."""
     ledger = open_ledger(f"sqlite:///{project.ledger}")
     inputs = (InputRecord("raw", "lake.raw.orders", "window", "41", {START.isoformat(): "digest:1-a-b-c"}),)
-    good = ledger.start_run("shop", DAY, command="twice run shop --for 2026-04-25", tags={"who": "ana"})
-    row = ledger.start_attempt(good, "build", TABLE, 1, DAY, code="c")
-    claim = ledger.claim(TABLE, [DAY], ttl=timedelta(minutes=1), run=good)
-    ledger.bind_attempt(row, claim, base_version="7", inputs=inputs)
+    good = ledger.runs.start("shop", DAY, command="twice run shop --for 2026-04-25", tags={"who": "ana"})
+    row = ledger.attempts.start(good, "build", TABLE, 1, DAY, code="c")
+    claim = ledger.leases.claim(TABLE, [DAY], ttl=timedelta(minutes=1), run=good)
+    ledger.leases.bind(row, claim, base_version="7", inputs=inputs)
     output = Output(TABLE, DAY, 3, "3-a-b-c", "f", "8", "shop", "build", "c", inputs)
-    ledger.record(claim, row, [output], status="published")
-    ledger.finish_run(good, "done")
-    bad = ledger.start_run("shop", DAY)
-    row = ledger.start_attempt(bad, "build", TABLE, 1, DAY, code="c")
-    ledger.finish_attempt(row, "failed", error="boom\n  next: repair", transient=True)
-    ledger.finish_run(bad, "failed", "boom\n  next: repair")
-    held = ledger.claim(TABLE, [DAY], ttl=timedelta(minutes=1), run=bad)
+    ledger.outputs.record(claim, row, [output], status="published")
+    ledger.runs.finish(good, "done")
+    bad = ledger.runs.start("shop", DAY)
+    row = ledger.attempts.start(bad, "build", TABLE, 1, DAY, code="c")
+    ledger.attempts.finish(row, "failed", error="boom\n  next: repair", transient=True)
+    ledger.runs.finish(bad, "failed", "boom\n  next: repair")
+    held = ledger.leases.claim(TABLE, [DAY], ttl=timedelta(minutes=1), run=bad)
     return good, bad, held
 
 
@@ -106,7 +106,7 @@ def test_prune_and_backup(project, history):
     assert (report["dry_run"], report["runs"]) == (True, 0)
     assert "removed 0 runs" in project.call("ledger", "prune", "--keep", "400d").out
     assert project.call("ledger", "backup", "copy.db").out == "wrote copy.db\n"
-    assert len(open_ledger(f"sqlite:///{project.folder}/copy.db", create=False).runs()) == 2
+    assert len(open_ledger(f"sqlite:///{project.folder}/copy.db", create=False).runs.list()) == 2
     said = project.call("ledger", "backup", "copy.db")
     assert said.code == 2
     assert "a backup overwrites nothing" in said.err
@@ -212,7 +212,7 @@ def test_doctor_sees_a_clock_that_is_wrong(project):
     assert not doctor.clock(config, datetime.now(timezone.utc) - timedelta(days=2)).ok
     assert doctor.clock(config, datetime.now(timezone.utc)).ok
     clock = ManualClock(datetime.now(timezone.utc) + timedelta(days=3))
-    open_ledger(config.ledger, clock=clock).start_run("shop", DAY)
+    open_ledger(config.ledger, clock=clock).runs.start("shop", DAY)
     found = doctor.ledger(config)
     assert not found.ok
     assert "from the future" in found.text

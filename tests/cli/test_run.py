@@ -69,7 +69,7 @@ class FakeRuns:
     def execute(self, _runtime, pipeline, stages, **how):
         self.calls.append(how)
         scope = stages[0].scope
-        run = self.ledger.start_run(pipeline.name, scope, command=how["command"], tags=how["tags"])
+        run = self.ledger.runs.start(pipeline.name, scope, command=how["command"], tags=how["tags"])
         result = RunResult(
             run, pipeline.name, str(scope), "done", [StepResult("orders", "t", str(scope), "published", 7)]
         )
@@ -77,7 +77,7 @@ class FakeRuns:
         if result.error:
             held = {ScopeHeld: "held", Interrupted: "interrupted"}
             result.status = held.get(type(result.error), "failed")
-        self.ledger.finish_run(run, result.status, str(result.error or ""))
+        self.ledger.runs.finish(run, result.status, str(result.error or ""))
         return result
 
 

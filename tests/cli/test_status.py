@@ -74,7 +74,7 @@ def test_changed_code_is_a_reason_of_its_own(story):
 
 def test_what_changed_in_the_code_is_named_if_somebody_kept_it(story):
     code, now = fingerprint(story.pipeline.steps["raw"]), parts(story.pipeline.steps["raw"])
-    story.ledger.keep_code("older", now | {"sql": "other", "shop.rates:0": "gone"})
+    story.ledger.codes.keep("older", now | {"sql": "other", "shop.rates:0": "gone"})
     story.publish("raw", story.scope(1), code="older")
     story.publish("raw", story.scope(2), code=code)
     story.publish("raw", story.scope(3), code="oldest")
@@ -129,7 +129,7 @@ def test_failed_running_lost_and_interrupted(story):
     story.publish("raw", *[story.scope(day) for day in range(1, 6)])
     for day, end in ((1, "failed"), (2, "interrupted"), (6, "interrupted")):
         _, row = story.attempt("raw", story.scope(day))
-        story.ledger.finish_attempt(row, end, error="boom: three\nmore")
+        story.ledger.attempts.finish(row, end, error="boom: three\nmore")
     _, row = story.attempt("raw", story.scope(3))
     assert story.states("raw")["2026-04-03"] == "running"
     assert story.states("raw")["2026-04-01"] == "failed"
@@ -146,20 +146,20 @@ def test_what_a_dead_process_of_this_machine_left_is_not_running(story, claims):
     dead = Owner(Owner.here().host, child.pid)
     for day, owner in ((1, dead), (2, Owner("elsewhere", child.pid)), (3, None)):
         scope = story.scope(day)
-        run = story.ledger.start_run("shop", scope, owner=owner)
-        row = story.ledger.start_attempt(run, "raw", "lake.a.raw", 1, scope, code="c")
+        run = story.ledger.runs.start("shop", scope, owner=owner)
+        row = story.ledger.attempts.start(run, "raw", "lake.a.raw", 1, scope, code="c")
         if claims:
-            claim = story.ledger.claim("lake.a.raw", [scope], ttl=TTL, run=run, owner=owner)
-            story.ledger.bind_attempt(row, claim, base_version=None, inputs=())
+            claim = story.ledger.leases.claim("lake.a.raw", [scope], ttl=TTL, run=run, owner=owner)
+            story.ledger.leases.bind(row, claim, base_version=None, inputs=())
     assert story.states("raw") == {"2026-04-01": "failed", "2026-04-02": "running", "2026-04-03": "running"}
     assert story.reasons("raw", "2026-04-01") == ["its process ended without a word"]
-    found = {info.owner: info.status for info in story.ledger.runs()}
+    found = {info.owner: info.status for info in story.ledger.runs.list()}
     assert (found[dead], found[Owner("elsewhere", child.pid)], found[Owner.here()]) == ("lost", "running", "running")
 
 
 def test_a_wide_failure_is_seen_in_each_partition_until_it_is_repaired(story):
     _, row = story.attempt("raw", story.scope(1, 3))
-    story.ledger.finish_attempt(row, "failed", error="boom")
+    story.ledger.attempts.finish(row, "failed", error="boom")
     story.publish("raw", story.scope(2))
     assert story.states("raw") == {"2026-04-01": "failed", "2026-04-02": "done", "2026-04-03": "failed"}
 
@@ -340,13 +340,13 @@ def test_the_command_prints_what_the_engine_found(project):
     ledger = open_ledger(f"sqlite:///{project.ledger}")
     shop = find_pipeline(configuration.load(), "shop")
     day = Scope.of(Window(ONE, ONE + timedelta(days=1)))
-    run = ledger.start_run("shop", day)
-    row = ledger.start_attempt(run, "orders", "lake.raw.orders", 1, day, code="c")
-    claim = ledger.claim("lake.raw.orders", [day], ttl=TTL, run=run)
+    run = ledger.runs.start("shop", day)
+    row = ledger.attempts.start(run, "orders", "lake.raw.orders", 1, day, code="c")
+    claim = ledger.leases.claim("lake.raw.orders", [day], ttl=TTL, run=run)
     code = fingerprint(shop.steps["orders"])
     output = Output("lake.raw.orders", day, 4, "4-a-b-c", "f", "1", "shop", "orders", code, ())
-    ledger.record(claim, row, [output], status="published")
-    ledger.finish_run(run, "done")
+    ledger.outputs.record(claim, row, [output], status="published")
+    ledger.runs.finish(run, "done")
 
     said = project.call("status")
     assert said.code == 0
@@ -393,7 +393,7 @@ def test_a_gate_that_was_let_through_is_shown_for_the_partition_that_it_let_thro
     assert found.partitions[1].to_json()["accepted_gates"] == [known]
     text = list(lines(PipelineStatus(story.pipeline.name, (found,))))
     assert "    2026-04-02  done; gate accepted: row count at least 5, because a holiday" in text
-    assert story.ledger.run(run).to_json()["accepted_gates"] == [known]
+    assert story.ledger.runs.get(run).to_json()["accepted_gates"] == [known]
     monkeypatch.setattr("twice.cli.settings.Settings.ledger_if_any", lambda _: story.ledger)
     listed = [text for text in project.call("runs").out.splitlines() if "accepted" in text]
     assert [text.split()[0] for text in listed] == [run]

@@ -24,8 +24,8 @@ def shop(project):
     project.code((project.folder / f"{project.module}.py").read_text() + MORE)
     project.ledger.parent.mkdir(exist_ok=True)
     ledger = open_ledger(f"sqlite:///{project.ledger}")
-    run = ledger.start_run("shop", Scope(None))
-    ledger.streams.begin(
+    run = ledger.runs.start("shop", Scope(None))
+    ledger.streams.start(
         {
             "pipeline": "shop",
             "stream": "clicks",
@@ -39,8 +39,8 @@ def shop(project):
     )
     info = ledger.streams.find("shop", "clicks")
     for number in range(3):
-        batch = ledger.streams.start_batch(info, number, "offsets")
-        ledger.streams.note(batch, {"rows_in": 10, "rows_out": 7, "duplicates": 3, "late": 0}, ended=number < 2)
+        batch = ledger.streams.batches.start(info, number, "offsets")
+        ledger.streams.batches.note(batch, {"rows_in": 10, "rows_out": 7, "duplicates": 3, "late": 0}, ended=number < 2)
     project.run = run
     return project
 
@@ -69,7 +69,7 @@ def test_stop_asks_a_running_stream_and_says_if_there_is_none(shop):
     ledger = open_ledger(f"sqlite:///{shop.ledger}")
     assert ledger.streams.find("shop", "clicks").stop
     assert shop.call("stream", "stop", "shop", "--wait", "0.1").code == 1
-    ledger.finish_run(shop.run, "done", "")
+    ledger.runs.finish(shop.run, "done", "")
     assert shop.call("stream", "stop", "shop", "--json").json == {"stream": "shop.clicks", "status": "stopped"}
 
 

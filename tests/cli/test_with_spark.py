@@ -65,19 +65,19 @@ def test_a_released_holder_is_fenced_at_once(lab):
     assert execute_all(request_of(pipeline, "2026-04-25"), as_json=False, runtime=lab.runtime) == 0
     (stage,) = plan(pipeline, pipeline.grain.unit("2026-04-26", pipeline.zone))
     table, store = stage.step.writes, lab.runtime.stores.of(stage.step.writes)
-    claim = lab.ledger.claim(
+    claim = lab.ledger.leases.claim(
         table.name, [stage.target.scope], ttl=timedelta(minutes=5), floor=store.token(lab.spark, table)
     )
     store.open(lab.spark, Target.of(table, stage.scope, pipeline.zone), claim.token)
     assert len(lab.refs("numbers")) == 2
 
-    abandoned = lab.ledger.take_over(table.name, claim.token)
+    abandoned = lab.ledger.leases.take_over(table.name, claim.token)
     landed = fence(lab.runtime, abandoned)
 
     assert landed is None
     assert lab.refs("numbers") == ["main"]
-    assert lab.ledger.leases() == []
-    assert not lab.ledger.holds(claim)
+    assert lab.ledger.leases.list() == []
+    assert not lab.ledger.leases.holds(claim)
     assert "it had published nothing" in released(abandoned, landed)
 
 

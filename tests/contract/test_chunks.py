@@ -44,7 +44,7 @@ def test_a_chunk_publishes_the_partitions_that_pass_in_one_version_and_leaves_no
 
     def chunk(**how: object) -> StepResult:
         assert separability(lab.runtime, pipeline, stage).ok
-        run = lab.ledger.start_run(pipeline.name, stage.scope)
+        run = lab.ledger.runs.start(pipeline.name, stage.scope)
         return run_stage(lab.runtime, pipeline, stage, run, skip_fresh=False, wait=0.0, partial=True, **how)
 
     # When they are one chunk, one day of which is computed alone and compared

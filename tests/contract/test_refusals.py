@@ -36,7 +36,7 @@ def test_a_store_that_cannot_merge_says_what_it_can_do(tables, pattern):
     assert tables.abilities.instead in said
     assert "nothing was changed" in said
     assert not tables.store(feed.table).exists(tables.lab.spark, feed.table)
-    assert tables.lab.ledger.leases() == []
+    assert tables.lab.ledger.leases.list() == []
 
 
 @pytest.mark.lacks("shadow")

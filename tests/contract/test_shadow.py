@@ -61,7 +61,7 @@ def test_a_shadow_is_built_unseen_and_swapped_in_at_once(tables):
 
     assert summary.status == "done", list(summary.lines)
     assert (tables.rows("id", "n"), tables.place.rows("u", "id", "n")) == before
-    shadow = ShadowOf(project(tables, new).runtime, new, tables.lab.ledger.backfill(summary.backfill))
+    shadow = ShadowOf(project(tables, new).runtime, new, tables.lab.ledger.backfills.get(summary.backfill))
     facts, sums = shadow.diff()
     seen = {name: (found.rows, found.added, found.removed, found.changed) for name, found in facts.partitions.items()}
     assert seen == {
@@ -78,7 +78,7 @@ def test_a_shadow_is_built_unseen_and_swapped_in_at_once(tables):
     assert sorted(tables.place.rows("u", "n", "id")) == [(4, 2), (15, 3), (18, 4), (39, 3)]
     tables.picture("t")
     tables.picture("u")
-    assert tables.lab.ledger.backfill(summary.backfill).shadow.state == "swapped"
+    assert tables.lab.ledger.backfills.get(summary.backfill).shadow.state == "swapped"
     # As if it had been made in place: nothing is stale.
     again = project(tables, new).start(replace(middle(new), shadow=False))
     assert again.status == "nothing to do", [*again.lines]
@@ -93,24 +93,24 @@ def test_a_dropped_shadow_leaves_nothing_behind(tables):
         before = tables.place.everything()
         summary = project(tables, new).start(middle(new))
         assert tables.place.everything() != before
-        info = tables.lab.ledger.backfill(summary.backfill)
+        info = tables.lab.ledger.backfills.get(summary.backfill)
         ShadowOf(project(tables, new).runtime, new, info).drop()
         assert tables.place.everything() == before
     with pytest.raises(UsageError, match="is already dropped"):
-        ShadowOf(project(tables, new).runtime, new, tables.lab.ledger.backfill(summary.backfill)).swap()
+        ShadowOf(project(tables, new).runtime, new, tables.lab.ledger.backfills.get(summary.backfill)).swap()
 
 
 def test_the_shadow_of_a_table_that_is_not_there_yet_can_be_swapped_in_or_dropped(tables):
     land(tables)
     new = shop(tables, NEW)
     summary = project(tables, new).start(middle(new))
-    info = tables.lab.ledger.backfill(summary.backfill)
+    info = tables.lab.ledger.backfills.get(summary.backfill)
     ShadowOf(project(tables, new).runtime, new, info).drop()
     table = new.steps["t"].writes
     assert not tables.store(table).exists(tables.lab.spark, table)
 
     summary = project(tables, new).start(middle(new))
-    ShadowOf(project(tables, new).runtime, new, tables.lab.ledger.backfill(summary.backfill)).swap()
+    ShadowOf(project(tables, new).runtime, new, tables.lab.ledger.backfills.get(summary.backfill)).swap()
 
     assert tables.rows("id", "n") == [(1, 11), (2, 12), (6, 16)]
 
@@ -135,7 +135,7 @@ def test_a_whole_table_that_is_newer_than_the_range_stays_and_the_rest_is_swappe
     summary = project(tables, pipeline).start(middle(pipeline, only=("all",)))
 
     assert summary.status == "done", list(summary.lines)
-    shadow = ShadowOf(project(tables, pipeline).runtime, pipeline, tables.lab.ledger.backfill(summary.backfill))
+    shadow = ShadowOf(project(tables, pipeline).runtime, pipeline, tables.lab.ledger.backfills.get(summary.backfill))
     whole, _ = shadow.diff()
     assert (whole.partitions, whole.same) == ({}, 1)
     assert [each.status for each in shadow.swap()] == ["superseded", "unchanged"]

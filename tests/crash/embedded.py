@@ -63,11 +63,11 @@ def ledger(folder: Path, number: int) -> None:
     from twice.ledger import Output, open_ledger
 
     book = open_ledger(f"sqlite:///{folder / FILES['ledger']}")
-    run = book.start_run("shop", SCOPE)
-    attempt = book.start_attempt(run, "fct", TABLE.name, 1, SCOPE, code="c")
-    claim = book.claim(TABLE.name, [SCOPE], ttl=timedelta(hours=1), run=run)
-    book.bind_attempt(attempt, claim, base_version=str(number - 1), inputs=())
+    run = book.runs.start("shop", SCOPE)
+    attempt = book.attempts.start(run, "fct", TABLE.name, 1, SCOPE, code="c")
+    claim = book.leases.claim(TABLE.name, [SCOPE], ttl=timedelta(hours=1), run=run)
+    book.leases.bind(attempt, claim, base_version=str(number - 1), inputs=())
     output = Output(TABLE.name, SCOPE, number, f"d{number}", f"f{number}", str(number), "shop", "fct", "c", ())
-    book.prepare(claim, attempt, [output])
-    book.record(claim, attempt, [output], status="published")
-    book.finish_run(run, "done")
+    book.outputs.prepare(claim, attempt, [output])
+    book.outputs.record(claim, attempt, [output], status="published")
+    book.runs.finish(run, "done")

@@ -79,7 +79,7 @@ def test_s04_four_processes_four_days_one_table(world, there):
     assert [(step["status"], step["attempts"]) for step in steps] == [("published", 1)] * 4, steps
     assert [world.look(day) for day in DAYS[:4]] == [world.delivered(day) for day in DAYS[:4]]
     # each under its own token and as one version, and the fifth day keeps its very files.
-    outputs = world.ledger.outputs(world.name())
+    outputs = world.ledger.outputs.list(world.name())
     assert len({output.token for output in outputs}) == len(outputs) == (5 if there else 4)
     assert len(world.versions()) == len(outputs)
     assert set(neighbour) <= set(world.files())

@@ -53,7 +53,7 @@ def test_s26_a_frozen_holder_cannot_publish_after_it_was_replaced(lasting, point
     assert (end["exit"], end["error"]) == (4, "LeaseLost"), end
     assert world.versions() == versions
     assert world.look() == world.delivered()
-    assert second.run in {output.run for output in world.ledger.outputs(world.name())}
+    assert second.run in {output.run for output in world.ledger.outputs.list(world.name())}
     assert world.tidy()
 
 

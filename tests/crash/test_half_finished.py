@@ -112,7 +112,7 @@ def test_s01_the_whole_process_group_dies_with_its_own_spark(lasting, tmp_path):
         finally:
             os.killpg(process.pid, signal.SIGKILL)  # the group that was started above, and nothing else
             process.wait(10)
-        assert [lease.owner.pid for lease in world.ledger.leases()] == [process.pid]
+        assert [lease.owner.pid for lease in world.ledger.leases.list()] == [process.pid]
         # when it is started again, it takes over at once from the process that is gone.
         result = world.run()
     assert [step.status for step in result.steps] == ["published"]

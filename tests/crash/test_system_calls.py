@@ -74,16 +74,16 @@ def recovered_ledger(folder: Path) -> None:
     """See version 1 or 2, whole; take over what is held, and go on as the next run does."""
     intact(folder / embedded.FILES["ledger"])
     book = open_ledger(f"sqlite:///{folder / embedded.FILES['ledger']}")
-    (before,) = book.outputs(embedded.TABLE.name)
+    (before,) = book.outputs.list(embedded.TABLE.name)
     assert (before.rows, before.digest, before.files) in ((1, "d1", "f1"), (2, "d2", "f2"))
-    held = book.leases()
+    held = book.leases.list()
     assert len(held) <= (before.rows == 1)
     for lease in held:
-        book.settle(book.take_over(lease.table, lease.token), landed=False)
-    assert book.outputs(embedded.TABLE.name) == [before]
+        book.leases.settle(book.leases.take_over(lease.table, lease.token), landed=False)
+    assert book.outputs.list(embedded.TABLE.name) == [before]
     embedded.ledger(folder, 3)
-    (after,) = book.outputs(embedded.TABLE.name)
-    assert (after.rows, after.digest, book.leases()) == (3, "d3", [])
+    (after,) = book.outputs.list(embedded.TABLE.name)
+    assert (after.rows, after.digest, book.leases.list()) == (3, "d3", [])
     assert after.token > before.token
 
 

@@ -174,7 +174,7 @@ class World:
 
     def recorded(self, table: str = "t") -> dict[str, tuple[int, str]]:
         """What the ledger says the table holds."""
-        return {str(o.scope): (o.rows, o.digest) for o in self.ledger.outputs(self.name(table))}
+        return {str(o.scope): (o.rows, o.digest) for o in self.ledger.outputs.list(self.name(table))}
 
     def clean(self, number: int) -> tuple[list[str], dict[str, tuple[int, str]]]:
         """Rows and digests after an undisturbed run of the version that is in `raw` now."""
@@ -189,7 +189,7 @@ class World:
         target = Table(self.name(table))
         assert self.place.leftovers(table) == []
         assert list(Stores(self.config).of(target).stages(self.spark, target)) == []
-        assert self.ledger.leases() == []
+        assert self.ledger.leases.list() == []
         return True
 
     def reader(self, day: str = DAY) -> Reader:

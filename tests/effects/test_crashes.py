@@ -21,8 +21,7 @@ from twice.effects import Retry
 from twice.effects.driving import Due, drive, fingerprint_of
 from twice.effects.policies import Policy
 from twice.effects.targets.http import Http
-from twice.ledger import open_ledger
-from twice.ledger.effect_records import Subject, Wanted
+from twice.ledger import Subject, Wanted, open_ledger
 
 pytestmark = pytest.mark.crash
 
@@ -110,7 +109,7 @@ def run_schedule(case: Case, crashes: list[Crash]) -> None:
         ended = in_a_process(partial(pay, case, crash), crash)
         assert ended in (0, -signal.SIGKILL)  # 0: it was not reached any more
     assert in_a_process(partial(pay, case, None), None) == 0
-    records = open_ledger(case.ledger).effects.records(pipeline=case.name)
+    records = open_ledger(case.ledger).effects.list(pipeline=case.name)
     assert len(records) == KEYS
     made = {record.key: case.receiver.made[record.key] for record in records}
     assert sum(made.values()) == sum(case.receiver.made.values())

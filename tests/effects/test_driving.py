@@ -19,9 +19,8 @@ from twice.effects.calls import call
 from twice.effects.driving import Due, Paid, drive, fingerprint_of
 from twice.effects.policies import Policy
 from twice.errors import LedgerBusy
-from twice.ledger import open_ledger
-from twice.ledger.effect_records import Outcome, Subject, Wanted
-from twice.ledger.schema import effects
+from twice.ledger import Outcome, Subject, Wanted, open_ledger
+from twice.ledger.db.schema import effects
 
 RETRY = Retry(valid_for=hours(24), then="ask")
 
@@ -102,14 +101,14 @@ def test_a_correction_that_failed_is_made_again_and_not_the_ordinary_call(pay):
 def test_resolved_as_not_sent_is_sent_by_the_next_run(pay, ledger):
     for _ in range(3):
         pay(Receiver(TimeoutError()))
-    ledger.effects.resolve(ledger.effects.records()[0].key, "failed", "not there")
+    ledger.effects.resolve(ledger.effects.list()[0].key, "failed", "not there")
     assert pay(Receiver("ok")).record.response == "ok"
 
 
 def test_an_outdated_message_may_stay(pay, ledger):
     pay(Receiver("ok"), payload="1")
     assert pay(Receiver(), payload="2").why == "outdated"
-    record = ledger.effects.resolve(ledger.effects.records()[0].key, "confirmed", "nobody minds")
+    record = ledger.effects.resolve(ledger.effects.list()[0].key, "confirmed", "nobody minds")
     assert not record.needs_attention
     assert pay(Receiver(), payload="2").why == "confirmed"
 
@@ -160,7 +159,7 @@ def test_ctrl_c_leaves_what_was_not_begun_owed(ledger):
     due = [Due(Wanted(Subject("shop", "post", business_key=str(n)), "f", "1"), send) for n in range(4)]
     with pytest.raises(Stop):
         list(drive(ledger, due, Policy(RETRY)))
-    states = {record.subject.business_key: (record.state, record.attempts) for record in ledger.effects.records()}
+    states = {record.subject.business_key: (record.state, record.attempts) for record in ledger.effects.list()}
     assert states == {"0": ("confirmed", 1), "1": ("unknown", 1), "2": ("failed", 0), "3": ("failed", 0)}
 
 

@@ -54,7 +54,7 @@ def test_what_was_refused_is_owed_still(ledger, receiver, trouble, says):
     receiver.trouble = [trouble]
     with pytest.raises(Exception, match=says):
         sent(ledger, receiver)
-    (record,) = ledger.effects.records()
+    (record,) = ledger.effects.list()
     assert (record.state, record.attempts) == ("failed", 1)
     assert sent(ledger, receiver) == {"number": 1}
 
@@ -66,7 +66,7 @@ def test_attempts_that_are_used_up_leave_it_dead(ledger, receiver):
             sent(ledger, receiver, attempts=2)
     with pytest.raises(Rejected, match="failed after 2 attempts"):
         sent(ledger, receiver, attempts=2)
-    assert ledger.effects.records()[0].state == "dead"
+    assert ledger.effects.list()[0].state == "dead"
     assert receiver.calls == 2
 
 
@@ -74,7 +74,7 @@ def test_an_answer_that_is_lost_is_asked_for_with_the_same_key(ledger, receiver)
     receiver.trouble = ["late"]
     with pytest.raises(Exception, match="without response"):
         sent(ledger, receiver)
-    assert ledger.effects.records()[0].state == "unknown"
+    assert ledger.effects.list()[0].state == "unknown"
     assert sent(ledger, receiver) == {"number": 1}
     assert set(receiver.made.values()) == {1}
 
@@ -84,7 +84,7 @@ def test_at_most_once_leaves_an_unknown_outcome_alone(ledger, receiver):
     with pytest.raises(Exception, match="without response"):
         sent(ledger, receiver, on_unknown="skip")
     assert sent(ledger, receiver, on_unknown="skip") is None
-    (record,) = ledger.effects.records()
+    (record,) = ledger.effects.list()
     assert (record.state, record.note) == ("unknown", "not sent again: on_unknown says skip")
     assert receiver.calls == 1
 
@@ -95,7 +95,7 @@ def test_ask_waits_for_a_person(ledger, receiver):
         sent(ledger, receiver, on_unknown="ask")
     with pytest.raises(OutcomeUnknown, match="not known") as asked:
         sent(ledger, receiver, on_unknown="ask")
-    key = ledger.effects.records()[0].key
+    key = ledger.effects.list()[0].key
     assert f"twice effects resolve {key[:12]} --sent" in asked.value.next_step
     ledger.effects.resolve(key[:12], "failed", "ana looked: it is not there")
     assert sent(ledger, receiver, on_unknown="ask") == {"number": 2}
@@ -113,7 +113,7 @@ def test_reconcile_finds_what_was_made_and_sends_what_was_not(ledger, receiver):
     receiver.trouble = ["late", "500"]
     with pytest.raises(Exception, match="without response"):
         sent(ledger, receiver, on_unknown=look)
-    assert sent(ledger, receiver, on_unknown=look) == {"key": ledger.effects.records()[0].key, "made": 1}
+    assert sent(ledger, receiver, on_unknown=look) == {"key": ledger.effects.list()[0].key, "made": 1}
     with pytest.raises(OutcomeUnknown, match="500"):
         sent(ledger, receiver, key="b", on_unknown=look)
     assert sent(ledger, receiver, key="b", on_unknown=look) == {"number": 2}
@@ -141,7 +141,7 @@ def test_a_stored_error_that_is_replayed_ends_as_unknown(ledger, receiver):
     for _ in range(2):
         with pytest.raises(OutcomeUnknown, match="500"):
             sent(ledger, receiver)
-    (record,) = ledger.effects.records()
+    (record,) = ledger.effects.list()
     assert record.state == "unknown"
     assert record.note.startswith("the provider replays a stored error")
     with pytest.raises(OutcomeUnknown, match="not known"):
@@ -155,10 +155,10 @@ def test_a_provider_that_knows_the_key_with_another_payload_has_made_the_call(le
         sent(ledger, receiver, payload={"amount": 1})
     with pytest.raises(Exception, match="another payload"):
         sent(ledger, receiver, payload={"amount": 2})
-    (record,) = ledger.effects.records()
+    (record,) = ledger.effects.list()
     assert (record.state, record.payload) == ("confirmed", {"amount": 1})
     sent(ledger, receiver, payload={"amount": 2})
-    assert ledger.effects.records()[0].outdated
+    assert ledger.effects.list()[0].outdated
     assert receiver.payloads == [{"amount": 1}]
 
 
@@ -171,12 +171,12 @@ def test_another_payload(ledger, receiver, on_change, sends):
     else:
         sent(ledger, receiver, payload=2, on_change=on_change)
     assert len(receiver.payloads) == sends
-    (record,) = ledger.effects.records()
+    (record,) = ledger.effects.list()
     assert record.generation == sends
     assert bool(record.outdated) == (sends == 1)
     # As it was again: nothing is outdated any more, and the next change is noticed
     sent(ledger, receiver, payload=1 if sends == 1 else 2, on_change=on_change)
-    assert not ledger.effects.records()[0].outdated
+    assert not ledger.effects.list()[0].outdated
 
 
 def test_a_frozen_sender_can_neither_confirm_nor_clear(ledger, clock, receiver):
@@ -191,7 +191,7 @@ def test_a_frozen_sender_can_neither_confirm_nor_clear(ledger, clock, receiver):
         call.result = {"number": 99}
     # Then what the first one wakes up with is not recorded
     assert call.result == first
-    assert ledger.effects.records()[0].response == first
+    assert ledger.effects.list()[0].response == first
     assert set(receiver.made.values()) == {1}
 
 
@@ -220,17 +220,17 @@ def test_a_callback_that_raises_after_sending_leaves_the_outcome_unknown(ledger,
     with pytest.raises(ValueError, match="oops"), once(ledger, key="k", on_unknown="skip") as call:  # noqa: PT012
         post(receiver, call.key)
         raise ValueError("oops")
-    assert ledger.effects.records()[0].state == "unknown"
+    assert ledger.effects.list()[0].state == "unknown"
     with pytest.raises(NotSent), once(ledger, key="l", on_unknown="skip") as call:
         raise NotSent("the address is not known yet")
-    assert ledger.effects.records(states=["failed"])[0].subject.business_key == "l"
+    assert ledger.effects.list(states=["failed"])[0].subject.business_key == "l"
 
 
 def test_an_answer_that_cannot_be_stored_is_not_and_the_call_counts(ledger):
     for number, answer in enumerate(({"x": object()}, "x" * 100_000)):
         with once(ledger, key=str(number), on_unknown="skip") as call:
             call.result = answer
-    notes = {record.subject.business_key: record for record in ledger.effects.records()}
+    notes = {record.subject.business_key: record for record in ledger.effects.list()}
     assert {record.state for record in notes.values()} == {"confirmed"}
     assert "not JSON" in notes["0"].note
     assert "more than the 64,000" in notes["1"].note
@@ -253,7 +253,7 @@ def test_bad_input(ledger, given, says):
     guard = once(ledger, **({"key": "k", "on_unknown": "skip"} | given))
     with pytest.raises((UsageError, DefinitionError), match=says), guard:
         pass
-    assert ledger.effects.records() == []
+    assert ledger.effects.list() == []
 
 
 WITHOUT_SPARK = """

@@ -76,7 +76,7 @@ class Revenue:
             return Http(self.receiver.url).send(payload, key=key, timeout=5)
 
     def records(self) -> dict[str, Any]:
-        return {record.subject.business_key or "day": record for record in self.lab.ledger.effects.records()}
+        return {record.subject.business_key or "day": record for record in self.lab.ledger.effects.list()}
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_backfills_suppress_key_by_key_and_a_person_sends_later(shop):
     shop.run()
     shop.pipeline.effects = effects
     with runtime(shop.lab.config, spark=shop.lab.spark, ledger=shop.lab.ledger) as found:
-        run = found.ledger.start_run("shop", stages[0].scope)
+        run = found.ledger.runs.start("shop", stages[0].scope)
         posted, charged = pay(found, shop.pipeline, stages[0], run, suppress="undeclared")
         assert (posted.states, charged.states) == ({"suppressed": 1}, {"suppressed": 2})
         # A row that comes later is charged, the others are not
@@ -196,8 +196,8 @@ def test_s53_personal_values_stay_out_of_the_ledger(shop):
     shop.run()
     # Then each name was sent once, and none is in the ledger or in an error
     assert sorted(payload["hello"] for payload in shop.receiver.payloads) == ["ana", "bob"]
-    known = str([record.to_json() for record in shop.lab.ledger.effects.records()]) + str(refused.value)
-    known += str([run.to_json() for run in shop.lab.ledger.runs()])
+    known = str([record.to_json() for record in shop.lab.ledger.effects.list()]) + str(refused.value)
+    known += str([run.to_json() for run in shop.lab.ledger.runs.list()])
     assert "ana" not in known
     assert "bob" not in known
 
@@ -205,10 +205,10 @@ def test_s53_personal_values_stay_out_of_the_ledger(shop):
 def test_s56_a_pruned_ledger_sends_no_second_mail(shop):
     shop.post()
     shop.run()
-    report = shop.lab.ledger.prune(timedelta(0))
+    report = shop.lab.ledger.admin.prune(timedelta(0))
     assert (report.effects, report.tombstones) == (0, 1)
     assert shop.records()["day"].payload is None
-    shop.lab.ledger.prune(timedelta(0))
+    shop.lab.ledger.admin.prune(timedelta(0))
     shop.run()
     shop.rows.append((3, "eve", 5))
     shop.run()
@@ -226,9 +226,9 @@ def test_s56_a_ledger_that_lost_its_memory_sends_nothing_that_the_table_knows(sh
     restored = open_ledger(f"sqlite:///{tmp_path}/restored.db")
     again = shop.run(ledger=restored)
     assert [effect.called for effect in again.effects] == [0, 0]
-    (day,) = restored.effects.records(effect="post_revenue")
+    (day,) = restored.effects.list(effect="post_revenue")
     assert (day.state, "the table knows" in day.note) == ("confirmed", True)
-    assert len(restored.effects.records(effect="charge")) == 2
+    assert len(restored.effects.list(effect="charge")) == 2
     # What was settled after the last publish the table does not know
     assert shop.run("2026-04-26", ledger=restored).effects[0].called == 1
 
@@ -245,8 +245,8 @@ def test_s56_nor_when_a_restored_ledger_is_asked_to_send_or_to_suppress(shop, tm
         shop.run(ledger=restored)
         shop.pipeline.effects = effects
         with runtime(shop.lab.config, spark=shop.lab.spark, ledger=restored) as found:
-            pay(found, shop.pipeline, stage, restored.start_run("shop", stage.scope), **how)
-        assert [record.state for record in restored.effects.records()] == ["confirmed"]
+            pay(found, shop.pipeline, stage, restored.runs.start("shop", stage.scope), **how)
+        assert [record.state for record in restored.effects.list()] == ["confirmed"]
     assert shop.receiver.calls == 2
 
 
@@ -298,13 +298,13 @@ def test_of_a_table_without_partitions_the_last_unit_is_what_is_sent_about_and_a
     shop.post()
     how = {"spark": shop.lab.spark, "ledger": shop.lab.ledger, "config": shop.lab.config}
     api.run(shop.pipeline, from_=DAY, to="2026-04-28", **how)
-    (sent,) = shop.lab.ledger.effects.records()
+    (sent,) = shop.lab.ledger.effects.list()
     assert (str(sent.subject.scope), shop.receiver.calls) == ("2026-04-27/2026-04-28", 1)
     stages = plan(
         shop.pipeline, Window(Day.parse(DAY, shop.pipeline.zone), Day.parse("2026-04-28", shop.pipeline.zone))
     )
     with runtime(shop.lab.config, spark=shop.lab.spark, ledger=shop.lab.ledger) as found:
-        run_id = found.ledger.start_run("shop", stages[0].scope)
+        run_id = found.ledger.runs.start("shop", stages[0].scope)
         pay(found, shop.pipeline, stages[0], run_id, suppress="all")
-    found_states = Counter(record.state for record in shop.lab.ledger.effects.records())
+    found_states = Counter(record.state for record in shop.lab.ledger.effects.list())
     assert found_states == {"confirmed": 1, "suppressed": 2}

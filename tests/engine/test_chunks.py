@@ -75,7 +75,7 @@ class Chunks:
         dimensions = how.pop("dimensions", None)
         (stage,) = plan(pipeline, window, dimensions=dimensions)
         asked = {"skip_fresh": False, "wait": 0.0, "partial": True} | how
-        self.last = self.lab.ledger.start_run(pipeline.name, stage.scope)
+        self.last = self.lab.ledger.runs.start(pipeline.name, stage.scope)
         return run_stage(self.lab.runtime, pipeline, stage, self.last, **asked)
 
     def states(self, pipeline: Pipeline) -> dict[str, str]:
@@ -118,9 +118,9 @@ def test_partitions_that_pass_are_published_and_the_others_are_named(chunks):
         "2026-04-04": "done",
     }
     assert "n at least 0" in found["2026-04-02"].reasons[0].text
-    attempts = chunks.lab.ledger.run(chunks.last).attempts
+    attempts = chunks.lab.ledger.runs.get(chunks.last).attempts
     assert [attempt.status for attempt in attempts] == ["published", "failed", "failed"]
-    assert chunks.lab.ledger.leases() == []
+    assert chunks.lab.ledger.leases.list() == []
     # And once the source is corrected, the day alone goes through
     chunks.lab.spark.sql(f"delete from {chunks.lab.name('raw')} where n < 0")
     assert chunks.run(pipeline, day(1)).refused == {}
@@ -151,8 +151,8 @@ def test_the_good_partitions_may_all_be_unchanged(chunks):
 def test_if_no_partition_passes_the_first_reason_is_the_error(chunks):
     with pytest.raises(GateFailed, match=r"2026-04-01.*row count at least 3"):
         chunks.run(chunks.pipeline(gates.row_count(min=3)), days_of(2))
-    assert chunks.lab.ledger.outputs(chunks.lab.name("fact")) == []
-    assert chunks.lab.ledger.leases() == []
+    assert chunks.lab.ledger.outputs.list(chunks.lab.name("fact")) == []
+    assert chunks.lab.ledger.leases.list() == []
 
 
 @pytest.mark.full
@@ -238,7 +238,7 @@ def test_lookback_is_recorded_day_by_day(chunks):
     chunks.run(pipeline, window)
     recorded = {
         output.scope.window.start.date(): [start[:10] for start in sorted(output.inputs[0].partitions)]
-        for output in chunks.lab.ledger.outputs(chunks.lab.name("fact"))
+        for output in chunks.lab.ledger.outputs.list(chunks.lab.name("fact"))
     }
     assert recorded == {
         fits(1): ["2026-04-01", "2026-04-02"],
@@ -268,7 +268,7 @@ def test_late_rows_are_read_and_recorded_as_each_day_alone_would(lab, chunks):
         (fits(1), 11),
         (fits(2), 12),
     ]
-    outputs = lab.ledger.outputs(lab.name("fact"))
+    outputs = lab.ledger.outputs.list(lab.name("fact"))
     assert [max(output.inputs[0].partitions)[:10] for output in outputs] == ["2026-04-02", "2026-04-03", "2026-04-04"]
     assert [chunks.run(pipeline, day(number), skip_fresh=True).status for number in range(3)] == ["fresh"] * 3
     assert [chunks.run(pipeline, day(number)).status for number in range(3)] == ["unchanged"] * 3
@@ -297,9 +297,9 @@ def test_a_step_that_is_falsely_declared_separable_is_caught_before_anything_is_
         chunks.run(pipeline, days_of(4), solo=Scope(day(2)))
     assert "separable=False" in caught.value.next_step
     assert caught.value.exit_code == 3
-    assert chunks.lab.ledger.outputs(chunks.lab.name("fact")) == []
+    assert chunks.lab.ledger.outputs.list(chunks.lab.name("fact")) == []
     assert not chunks.lab.exists("fact")
-    assert chunks.lab.ledger.leases() == []
+    assert chunks.lab.ledger.leases.list() == []
 
 
 def test_a_separable_step_passes_the_comparison(chunks):

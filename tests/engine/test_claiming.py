@@ -10,7 +10,7 @@ from twice.engine.attempt.claiming import give_up
 from twice.engine.spark.metrics import measured
 
 
-class FakeLedger:
+class FakeLeases:
     def __init__(self):
         self.taken = []
 
@@ -27,7 +27,7 @@ def job(raised: Exception, handle: object):
         store=SimpleNamespace(fence=fence),
         session=session,
         step=SimpleNamespace(writes="t"),
-        ledger=FakeLedger(),
+        ledger=SimpleNamespace(leases=FakeLeases()),
         group="g",
     )
 
@@ -38,13 +38,13 @@ CLAIM = SimpleNamespace(table="t", token=7)
 def test_a_claim_is_abandoned_when_its_spark_was_stopped():
     gone = job(AttributeError("'NoneType' object has no attribute 'sc'"), handle=None)
     give_up(gone, CLAIM)
-    assert gone.ledger.taken == [("t", 7)]
+    assert gone.ledger.leases.taken == [("t", 7)]
 
 
 def test_a_claim_is_abandoned_when_the_store_cannot_be_reached():
     unreachable = job(OSError("no route to host"), handle=object())
     give_up(unreachable, CLAIM)
-    assert unreachable.ledger.taken == [("t", 7)]
+    assert unreachable.ledger.leases.taken == [("t", 7)]
 
 
 def test_a_mistake_in_a_store_is_raised_while_a_claim_is_given_up():

@@ -33,7 +33,7 @@ def pipeline(lab: Any, rows: int, *guards: Any) -> Pipeline:
 
 
 def costs(lab: Any) -> list[dict[str, float]]:
-    return [attempt.details.get("cost", {}) for attempt in lab.ledger.runs(limit=1)[0].attempts]
+    return [attempt.details.get("cost", {}) for attempt in lab.ledger.runs.list(limit=1)[0].attempts]
 
 
 def test_an_attempt_keeps_what_it_cost_and_twice_the_rows_cost_more(lab):

@@ -67,4 +67,4 @@ def test_a_full_disk_is_said_and_changes_nothing(lab, small_disk):
     subprocess.check_call(["mount", "-o", "remount,size=64m", str(small_disk)])
     assert lab.run(pipeline, "2026-04-02").steps[0].rows == 200_000
     assert lab.refs("t") == ["main"]
-    assert lab.ledger.leases() == []
+    assert lab.ledger.leases.list() == []

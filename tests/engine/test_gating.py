@@ -38,7 +38,7 @@ def test_every_gate_that_fails_is_reported_at_once(lab):
     assert f"{DAY}: the gate “{LAW}” stopped step facts: the till was closed" in said
     assert "n is not null" not in said
     assert f"--accept '{FEW}' --accept '{LOW}' --accept '{LAW}' --because" in stopped.value.next_step
-    assert lab.ledger.run(lab.ledger.runs()[0].id).error.startswith(said)
+    assert lab.ledger.runs.get(lab.ledger.runs.list()[0].id).error.startswith(said)
 
 
 def test_an_accepted_gate_lets_one_run_through_and_stays_on_the_record(lab):
@@ -48,7 +48,7 @@ def test_an_accepted_gate_lets_one_run_through_and_stays_on_the_record(lab):
     assert LAW in stopped.value.message
     done = lab.run(shop(lab), DAY, accept=[FEW, LOW, LAW], because="the shop was closed")
     assert len(lab.rows("facts")) == 2
-    (info,) = lab.ledger.run(done.run).attempts
+    (info,) = lab.ledger.runs.get(done.run).attempts
     assert info.details["accepted_gates"] == [
         {"gate": FEW, "partition": DAY, "found": "it has 2", "because": "the shop was closed"},
         {"gate": LOW, "partition": DAY, "found": "2 of 2 rows fail", "because": "the shop was closed"},

@@ -49,7 +49,7 @@ def test_a_run_takes_as_many_rows_and_calls_for_many_tenants_as_for_few(lab, mon
     # 23 more files, each listed several times and published
     assert calls[3] < calls[2] + 20
     # The digest is that of the rows, whichever tenant's they are
-    output = lab.ledger.outputs(name)[-1]
+    output = lab.ledger.outputs.list(name)[-1]
     rows = lab.spark.table(lab.name("raw")).where("d = '2026-04-03'")
     assert (output.rows, output.digest) == (25, profile(rows, partition=(), key=())[()].digest.text)
     # And the same again publishes nothing

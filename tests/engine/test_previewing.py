@@ -57,8 +57,8 @@ def test_a_preview_has_the_rows_that_the_run_publishes_and_leaves_nothing(lab, s
     found = shop.preview(shop.build)
     merged = shop.preview(shop.people)
 
-    assert lab.ledger.runs() == []
-    assert lab.ledger.leases() == []
+    assert lab.ledger.runs.list() == []
+    assert lab.ledger.leases.list() == []
     assert (lab.exists("facts"), lab.exists("people")) == (False, False)
 
     lab.run(shop.pipeline, DAY)
@@ -71,12 +71,12 @@ def test_a_preview_beside_a_published_table_touches_neither_it_nor_the_ledger(la
     lab.run(shop.pipeline, DAY)
     lab.insert("raw", f"values (100, date'{DAY}', 5, timestamp'2026-04-25 12:00:00')")
     lab.sql("update {space}.raw set n = -1, u = timestamp'2026-04-26' where id = 2")
-    runs, pictures = lab.ledger.runs(), [lab.picture(name) for name in ("facts", "people")]
+    runs, pictures = lab.ledger.runs.list(), [lab.picture(name) for name in ("facts", "people")]
 
     with lab.untouched("facts", "people"):
         found, merged = shop.preview(shop.build), shop.preview(shop.people)
 
-    assert lab.ledger.runs() == runs
+    assert lab.ledger.runs.list() == runs
     assert [lab.picture(name) for name in ("facts", "people")] == pictures
     assert len(shop.rows(found)) == 5  # more than the gate lets through: they can be looked at
     assert [(row["id"], row["n"]) for row in shop.rows(merged)] == [(2, -1), (100, 5)]  # the others are there already
@@ -115,7 +115,7 @@ def test_a_preview_refuses_what_a_run_refuses(lab, shop):
     with pytest.raises(twice.StepFailed, match="no such order"):
         shop.preview(breaks)
     assert not any(lab.exists(name) for name in ("written", "stolen", "random", "broken"))
-    assert lab.ledger.runs() == []
+    assert lab.ledger.runs.list() == []
 
 
 def test_a_preview_of_an_extract_calls_its_source_and_lands_nothing(lab, shop):

@@ -47,7 +47,7 @@ def ledger(tmp_path):
 
 
 def ended(ledger) -> tuple[str, str]:
-    (info,) = ledger.runs()
+    (info,) = ledger.runs.list()
     return info.status, info.error
 
 
@@ -90,7 +90,7 @@ def test_a_busy_ledger_is_asked_again_for_the_end(monkeypatch, ledger):
 
 
 def test_what_ended_a_run_is_not_hidden_by_a_ledger_out_of_reach(monkeypatch, ledger):
-    monkeypatch.setattr(type(ledger), "finish_run", refuse(LedgerError("gone")))
+    monkeypatch.setattr(type(ledger.runs), "finish", refuse(LedgerError("gone")))
     with pytest.raises(StepFailed, match="boom"), recorded_run(ledger, "shop", stages()[1][0].scope):
         raise StepFailed("boom")
 
@@ -108,13 +108,13 @@ def test_a_run_ends_as_its_error_says(ledger, error, status):
 
 def fail_once(monkeypatch, ledger, error: BaseException) -> list[str]:
     """Let the first end of a run be stopped before it is written."""
-    real, calls = ledger.finish_run, []
+    real, calls = ledger.runs.finish, []
 
-    def finish(_ledger, run, status, error_text=""):
+    def finish(_runs, run, status, error_text=""):
         calls.append(status)
         if len(calls) == 1:
             raise error
         real(run, status, error_text)
 
-    monkeypatch.setattr(type(ledger), "finish_run", finish)
+    monkeypatch.setattr(type(ledger.runs), "finish", finish)
     return calls

@@ -102,12 +102,12 @@ def work(ledger):
 
     def begin(table, outputs, *, ttl=MINUTE, prepare=True):
         scopes = [output.scope for output in outputs]
-        run = ledger.start_run("shop", scopes[0])
-        attempt = ledger.start_attempt(run, "revenue", table, 1, scopes[0], code="code-1")
-        claim = ledger.claim(table, scopes, ttl=ttl, run=run)
-        ledger.bind_attempt(attempt, claim, base_version="99", inputs=outputs[0].inputs)
+        run = ledger.runs.start("shop", scopes[0])
+        attempt = ledger.attempts.start(run, "revenue", table, 1, scopes[0], code="code-1")
+        claim = ledger.leases.claim(table, scopes, ttl=ttl, run=run)
+        ledger.leases.bind(attempt, claim, base_version="99", inputs=outputs[0].inputs)
         if prepare:
-            ledger.prepare(claim, attempt, outputs)
+            ledger.outputs.prepare(claim, attempt, outputs)
         return run, attempt, claim
 
     return begin

@@ -45,22 +45,22 @@ def worker(url, seed, claims, path, barrier):
             dies = chance.random() < 0.1
             asked = time.monotonic()
             try:
-                claim = ledger.claim(TABLE, [scope_of(*place)], ttl=SHORT if dies else LONG)
+                claim = ledger.leases.claim(TABLE, [scope_of(*place)], ttl=SHORT if dies else LONG)
             except ScopeHeld:
                 note("refused", asked, place=place)
                 continue
             note("granted", asked, place=place, token=claim.token, offered=[left.token for left in claim.abandoned])
             for left in claim.abandoned:
                 asked = time.monotonic()
-                ledger.settle(left, landed=False)
+                ledger.leases.settle(left, landed=False)
                 note("settled", asked, token=left.token)
             if dies or chance.random() < 0.2:
                 asked = time.monotonic()
-                held = ledger.renew(claim, SHORT if dies else LONG)
+                held = ledger.leases.renew(claim, SHORT if dies else LONG)
                 note("renewed" if held else "lost", asked, token=claim.token)
             if not dies:
                 asked = time.monotonic()
-                ledger.release(claim)
+                ledger.leases.release(claim)
                 note("released", asked, token=claim.token)
 
 

@@ -16,7 +16,7 @@ from twice.model.scopes import Scope
 
 def test_no_room_for_another_page(tmp_path):
     ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.db")
-    kept = ledger.start_run("shop", Scope(None))
+    kept = ledger.runs.start("shop", Scope(None))
     before = (tmp_path / "ledger.db").read_bytes()
 
     def limit(connection, _record):
@@ -25,13 +25,13 @@ def test_no_room_for_another_page(tmp_path):
 
     sa.event.listen(ledger.database.engine, "connect", limit)
     with pytest.raises(LedgerError) as full:
-        ledger.start_run("shop", Scope(None), command="x" * 100_000)
+        ledger.runs.start("shop", Scope(None), command="x" * 100_000)
     text = str(full.value)
     assert "is full" in text
     assert "nothing was recorded" in text
     assert "free some space" in text
     assert (tmp_path / "ledger.db").read_bytes() == before
-    assert [run.id for run in ledger.runs()] == [kept]
+    assert [run.id for run in ledger.runs.list()] == [kept]
 
 
 FULL = """
@@ -41,7 +41,7 @@ from twice.ledger import open_ledger
 from twice.model.scopes import Scope
 place = pathlib.Path(sys.argv[1])
 ledger = open_ledger(f"sqlite:///{place}/ledger.db")
-run = ledger.start_run("shop", Scope(None))
+run = ledger.runs.start("shop", Scope(None))
 with (place / "filler").open("wb", buffering=0) as filler:
     for size in (4096, 1):
         try:
@@ -50,7 +50,7 @@ with (place / "filler").open("wb", buffering=0) as filler:
         except OSError:
             pass
 try:
-    ledger.start_run("shop", Scope(None), command="x" * 50_000)
+    ledger.runs.start("shop", Scope(None), command="x" * 50_000)
 except LedgerError as error:
     print(error.message)
 try:
@@ -58,8 +58,8 @@ try:
 except LedgerError as error:
     print(error.message)
 (place / "filler").unlink()
-assert [found.id for found in open_ledger(f"sqlite:///{place}/ledger.db").runs()] == [run]
-open_ledger(f"sqlite:///{place}/other.db").start_run("shop", Scope(None))
+assert [found.id for found in open_ledger(f"sqlite:///{place}/ledger.db").runs.list()] == [run]
+open_ledger(f"sqlite:///{place}/other.db").runs.start("shop", Scope(None))
 print("intact")
 """
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from twice.ledger.schema import metadata
+from twice.ledger.db.schema import metadata
 
 PAGE = (Path(__file__).parents[2] / "docs" / "ledger.md").read_text()
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from twice.errors import LedgerError, UsageError
 from twice.ledger import open_ledger
-from twice.ledger.schema import metadata
+from twice.ledger.db.schema import metadata
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
@@ -29,67 +29,67 @@ def lived(ledger, clock, day, made, work):
     """A ledger with an old history, an open old lease, and a young run."""
     for rows in (1, 2):
         run, attempt, claim = work(T, [made(T, day(1), rows=rows)])
-        ledger.record(claim, attempt, [made(T, day(1), rows=rows)])
-        ledger.finish_run(run, "done")
+        ledger.outputs.record(claim, attempt, [made(T, day(1), rows=rows)])
+        ledger.runs.finish(run, "done")
     orphan = work(T, [made(T, day(2))])
     clock.advance(100 * DAY)
     run, attempt, claim = work(T, [made(T, day(3), rows=3)])
-    ledger.record(claim, attempt, [made(T, day(3), rows=3)])
-    ledger.finish_run(run, "done")
+    ledger.outputs.record(claim, attempt, [made(T, day(3), rows=3)])
+    ledger.runs.finish(run, "done")
     return orphan
 
 
 def test_prune_removes_what_is_old_and_closed(ledger, clock, day, lived):
-    before, tables = counts(ledger), ledger.outputs(T)
-    shown = ledger.prune(50 * DAY, dry_run=True)
+    before, tables = counts(ledger), ledger.outputs.list(T)
+    shown = ledger.admin.prune(50 * DAY, dry_run=True)
     assert counts(ledger) == before
-    report = ledger.prune(50 * DAY)
+    report = ledger.admin.prune(50 * DAY)
     assert (report.runs, report.attempts, report.outputs, report.claims) == (2, 2, 1, 2)
     assert shown.to_json() == report.to_json() | {"dry_run": True}
     # Current outputs, the open lease with its run, and the young run are there.
-    assert ledger.outputs(T) == tables
+    assert ledger.outputs.list(T) == tables
     orphan_run, orphan_attempt, orphan_claim = lived
-    assert [lease.token for lease in ledger.leases()] == [orphan_claim.token]
-    assert ledger.run(orphan_run).attempts[0].id == orphan_attempt
-    assert len(ledger.runs()) == 2
+    assert [lease.token for lease in ledger.leases.list()] == [orphan_claim.token]
+    assert ledger.runs.get(orphan_run).attempts[0].id == orphan_attempt
+    assert len(ledger.runs.list()) == 2
     # And what the orphan had prepared can still be adopted.
-    (left,) = ledger.claim(T, [day(2)], ttl=MINUTE).abandoned
-    ledger.settle(left, landed=True)
-    assert len(ledger.outputs(T)) == 3
+    (left,) = ledger.leases.claim(T, [day(2)], ttl=MINUTE).abandoned
+    ledger.leases.settle(left, landed=True)
+    assert len(ledger.outputs.list(T)) == 3
 
 
 def test_tokens_go_on_after_everything_was_pruned(ledger, clock, day, lived):
-    ledger.settle(ledger.take_over(T, 3), landed=False)
+    ledger.leases.settle(ledger.leases.take_over(T, 3), landed=False)
     clock.advance(DAY)
-    ledger.prune(timedelta(0))
+    ledger.admin.prune(timedelta(0))
     left = counts(ledger)
     assert (left["claims"], left["runs"], left["attempts"], left["outputs"]) == (0, 0, 0, 2)
-    assert [output.rows for output in ledger.outputs(T)] == [2, 3]
-    assert ledger.claim(T, [day(1)], ttl=MINUTE).token == 5
-    run = ledger.start_run("shop", day(1))
-    assert ledger.start_attempt(run, "s", T, 1, day(1), code="c") == 5
+    assert [output.rows for output in ledger.outputs.list(T)] == [2, 3]
+    assert ledger.leases.claim(T, [day(1)], ttl=MINUTE).token == 5
+    run = ledger.runs.start("shop", day(1))
+    assert ledger.attempts.start(run, "s", T, 1, day(1), code="c") == 5
 
 
 def test_prune_works_in_batches(ledger, clock, day):
     for _ in range(5):
-        ledger.finish_run(ledger.start_run("shop", day(1)), "done")
+        ledger.runs.finish(ledger.runs.start("shop", day(1)), "done")
     clock.advance(DAY)
-    assert ledger.prune(timedelta(0), batch=2).runs == 5
+    assert ledger.admin.prune(timedelta(0), batch=2).runs == 5
 
 
 def test_a_negative_keep_is_refused(ledger):
     with pytest.raises(UsageError):
-        ledger.prune(-DAY)
+        ledger.admin.prune(-DAY)
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])
 def test_a_backup_is_a_whole_ledger(ledger, clock, day, lived, tmp_path):
     copy = tmp_path / "backups" / "april.db"
-    ledger.backup(copy)
+    ledger.admin.backup(copy)
     again = open_ledger(f"sqlite:///{copy}", clock=clock, create=False)
-    assert again.outputs(T) == ledger.outputs(T)
-    assert again.runs() == ledger.runs()
-    assert again.leases() == ledger.leases()
+    assert again.outputs.list(T) == ledger.outputs.list(T)
+    assert again.runs.list() == ledger.runs.list()
+    assert again.leases.list() == ledger.leases.list()
     assert [path.name for path in copy.parent.iterdir()] == ["april.db"]
 
 
@@ -97,11 +97,11 @@ def test_a_backup_overwrites_nothing(sqlite_ledger, tmp_path):
     ledger = sqlite_ledger
     (tmp_path / "precious").write_text("keep me")
     with pytest.raises(UsageError, match="already exists"):
-        ledger.backup(tmp_path / "precious")
+        ledger.admin.backup(tmp_path / "precious")
     assert (tmp_path / "precious").read_text() == "keep me"
     (tmp_path / "file").write_text("")
     with pytest.raises(LedgerError, match="cannot be written"):
-        ledger.backup(tmp_path / "file" / "backup.db")
+        ledger.admin.backup(tmp_path / "file" / "backup.db")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "ledger.db", "precious"]
 
 
@@ -111,14 +111,14 @@ def test_a_backup_is_consistent_while_others_write(quick_dir, day):
 
     def write():
         while not stop.is_set():
-            run = ledger.start_run("shop", day(1))
-            ledger.start_attempt(run, "s", T, 1, day(1), code="c")
+            run = ledger.runs.start("shop", day(1))
+            ledger.attempts.start(run, "s", T, 1, day(1), code="c")
 
     writer = threading.Thread(target=write)
     writer.start()
     try:
         for number in range(5):
-            ledger.backup(quick_dir / f"{number}.db")
+            ledger.admin.backup(quick_dir / f"{number}.db")
     finally:
         stop.set()
         writer.join()

@@ -41,7 +41,7 @@ class LeaseMachine(RuleBasedStateMachine):
         super().__init__()
         self.clock = ManualClock(START)
         self.ledger = open_ledger(type(self).new_url(), clock=self.clock)
-        self.run = self.ledger.start_run("shop", Scope(None))
+        self.run = self.ledger.runs.start("shop", Scope(None))
         self.open = {}  # (table, token) -> [scopes, state, expires]
         self.highest = dict.fromkeys(TABLES, 0)
 
@@ -54,7 +54,7 @@ class LeaseMachine(RuleBasedStateMachine):
         ]
         blocked = any(self.open[key][1] == "live" and self.open[key][2] > self.clock.now() for key in touched)
         try:
-            claim = self.ledger.claim(table, wanted, ttl=timedelta(seconds=ttl), run=self.run)
+            claim = self.ledger.leases.claim(table, wanted, ttl=timedelta(seconds=ttl), run=self.run)
         except ScopeHeld:
             assert blocked
             return multiple()
@@ -65,8 +65,8 @@ class LeaseMachine(RuleBasedStateMachine):
             self.open[key][1] = "taken"
         self.highest[table] = claim.token
         self.open[table, claim.token] = [tuple(wanted), "live", claim.expires_at]
-        attempt = self.ledger.start_attempt(self.run, "s", table, 1, wanted[0], code="c")
-        self.ledger.bind_attempt(attempt, claim, base_version=None, inputs=[])
+        attempt = self.ledger.attempts.start(self.run, "s", table, 1, wanted[0], code="c")
+        self.ledger.leases.bind(attempt, claim, base_version=None, inputs=[])
         return claim, attempt
 
     @rule(seconds=st.integers(1, 60))
@@ -76,14 +76,14 @@ class LeaseMachine(RuleBasedStateMachine):
     @rule(pair=claims, ttl=st.integers(1, 60))
     def renew(self, pair, ttl):
         held = self._held(pair[0])
-        assert self.ledger.renew(pair[0], timedelta(seconds=ttl)) == held
+        assert self.ledger.leases.renew(pair[0], timedelta(seconds=ttl)) == held
         if held:
             self.open[pair[0].table, pair[0].token][2] = self.clock.now() + timedelta(seconds=ttl)
 
     @rule(pair=claims)
     def prepare(self, pair):
         try:
-            self.ledger.prepare(*pair, self._outputs(pair[0]))
+            self.ledger.outputs.prepare(*pair, self._outputs(pair[0]))
         except LeaseLost:
             assert not self._held(pair[0])
         else:
@@ -93,20 +93,20 @@ class LeaseMachine(RuleBasedStateMachine):
     def record(self, pair):
         held = self._held(pair[0])
         try:
-            self.ledger.record(*pair, self._outputs(pair[0]))
+            self.ledger.outputs.record(*pair, self._outputs(pair[0]))
         except LeaseLost:
             assert not held
         else:
             assert held
             del self.open[pair[0].table, pair[0].token]
             for scope in pair[0].scopes:
-                found = self.ledger.output(pair[0].table, scope)
+                found = self.ledger.outputs.find(pair[0].table, scope)
                 assert found is not None
                 assert found.token == pair[0].token
 
     @rule(pair=consumes(claims))
     def release(self, pair):
-        self.ledger.release(pair[0])
+        self.ledger.leases.release(pair[0])
         if self._held(pair[0]):
             del self.open[pair[0].table, pair[0].token]
 
@@ -116,16 +116,16 @@ class LeaseMachine(RuleBasedStateMachine):
         if key not in self.open:
             return multiple()
         self.open[key][1] = "taken"
-        return self.ledger.take_over(*key)
+        return self.ledger.leases.take_over(*key)
 
     @rule(item=abandoned, landed=st.booleans())
     def settle(self, item, landed):
-        self.ledger.settle(item, landed=landed)
+        self.ledger.leases.settle(item, landed=landed)
         self.open.pop((item.table, item.token), None)
 
     @invariant()
     def the_ledger_agrees_with_the_model(self):
-        found = {(lease.table, lease.token): lease for lease in self.ledger.leases()}
+        found = {(lease.table, lease.token): lease for lease in self.ledger.leases.list()}
         assert found.keys() == self.open.keys()
         for key, (scopes, state, expires_at) in self.open.items():
             expired = state == "live" and expires_at <= self.clock.now()
@@ -133,7 +133,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @invariant()
     def no_two_untaken_leases_overlap(self):
-        mine = [lease for lease in self.ledger.leases() if lease.state != "taken"]
+        mine = [lease for lease in self.ledger.leases.list() if lease.state != "taken"]
         for a, b in itertools.combinations(mine, 2):
             assert a.table != b.table or not any(x.overlaps(y) for x in a.scopes for y in b.scopes)
 

@@ -21,14 +21,14 @@ T = "lake.core.fct_orders"
 def lived(ledger, clock, day, made, work):
     """A ledger in which something of everything happened."""
     run, attempt, claim = work(T, [made(T, day(1, tenant="o'brien ☃"), rows=3), made(T, day(2), version=None)])
-    ledger.record(claim, attempt, [made(T, day(1, tenant="o'brien ☃"), rows=3), made(T, day(2))])
-    ledger.finish_run(run, "failed", error="quote ' \" \\ ; \n ☃ \x00")
+    ledger.outputs.record(claim, attempt, [made(T, day(1, tenant="o'brien ☃"), rows=3), made(T, day(2))])
+    ledger.runs.finish(run, "failed", error="quote ' \" \\ ; \n ☃ \x00")
     run, attempt, claim = work(T, [made(T, day(2), rows=9)])
-    ledger.record(claim, attempt, [made(T, day(2), rows=9)], details={"seconds": 1.5})
-    ledger.finish_run(run, "done")
+    ledger.outputs.record(claim, attempt, [made(T, day(2), rows=9)], details={"seconds": 1.5})
+    ledger.runs.finish(run, "done")
     clock.advance(MINUTE)
     work("lake.dim", [made("lake.dim", Scope(None))])
-    ledger.release(ledger.claim("lake.other", [day(1)], ttl=MINUTE, floor=2**40))
+    ledger.leases.release(ledger.leases.claim("lake.other", [day(1)], ttl=MINUTE, floor=2**40))
     return ledger
 
 
@@ -41,12 +41,12 @@ def elsewhere(request, schema_url, tmp_path, clock):
 def answers(ledger, window):
     tables = (T, "lake.dim", "lake.other")
     return (
-        [run.to_json() for run in ledger.runs()],
-        [[output.to_json() for output in ledger.outputs(table)] for table in tables],
-        [lease.to_json() for lease in ledger.leases()],
-        [attempt.to_json() for attempt in ledger.attempts("shop")],
-        ledger.last_attempts("shop", "revenue", window),
-        [ledger.row_history(table, Scope(None), 9) for table in tables],
+        [run.to_json() for run in ledger.runs.list()],
+        [[output.to_json() for output in ledger.outputs.list(table)] for table in tables],
+        [lease.to_json() for lease in ledger.leases.list()],
+        [attempt.to_json() for attempt in ledger.attempts.list("shop")],
+        ledger.attempts.newest_by_scope("shop", "revenue", window),
+        [ledger.outputs.row_counts(table, Scope(None), 9) for table in tables],
     )
 
 
@@ -54,70 +54,70 @@ def test_a_moved_ledger_gives_the_same_answers_and_goes_on(lived, elsewhere, clo
     window = day(1, days=9).window
     file = tmp_path / "ledger.jsonl"
     steps = []
-    report = lived.export_to(file, lambda done, total: steps.append((done, total)))
+    report = lived.admin.export_to(file, lambda done, total: steps.append((done, total)))
     assert steps[-1] == (sum(report.rows.values()), sum(report.rows.values()))
     moved = open_ledger(elsewhere, clock=clock)
-    assert moved.import_from(file).rows == report.rows
+    assert moved.admin.import_from(file).rows == report.rows
     assert answers(moved, window) == answers(lived, window)
     # It goes on where the other one ended: no number and no token is given twice.
     for ledger in (lived, moved):
-        run = ledger.start_run("shop", day(5))
-        assert ledger.start_attempt(run, "s", T, 1, day(5), code="c") == 4
-        assert ledger.claim(T, [day(5)], ttl=MINUTE, run=run).token == 3
-        assert ledger.claim("lake.other", [day(5)], ttl=MINUTE).token == 2**40 + 2
+        run = ledger.runs.start("shop", day(5))
+        assert ledger.attempts.start(run, "s", T, 1, day(5), code="c") == 4
+        assert ledger.leases.claim(T, [day(5)], ttl=MINUTE, run=run).token == 3
+        assert ledger.leases.claim("lake.other", [day(5)], ttl=MINUTE).token == 2**40 + 2
 
 
 def test_there_and_back_again_is_the_same_file(lived, elsewhere, clock, new_url, tmp_path):
-    lived.export_to(tmp_path / "a")
+    lived.admin.export_to(tmp_path / "a")
     there = open_ledger(elsewhere, clock=clock)
-    there.import_from(tmp_path / "a")
-    there.export_to(tmp_path / "b")
+    there.admin.import_from(tmp_path / "a")
+    there.admin.export_to(tmp_path / "b")
     back = open_ledger(new_url(), clock=clock)
-    back.import_from(tmp_path / "b")
-    back.export_to(tmp_path / "c")
+    back.admin.import_from(tmp_path / "b")
+    back.admin.export_to(tmp_path / "c")
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() == (tmp_path / "c").read_bytes()
 
 
 def test_importing_twice_is_harmless_and_other_content_is_left_alone(lived, elsewhere, clock, day, tmp_path):
-    lived.export_to(tmp_path / "a")
+    lived.admin.export_to(tmp_path / "a")
     moved = open_ledger(elsewhere, clock=clock)
-    assert moved.import_from(tmp_path / "a").changed
-    assert not moved.import_from(tmp_path / "a").changed
-    moved.start_run("shop", day(1))
-    before = moved.runs()
+    assert moved.admin.import_from(tmp_path / "a").changed
+    assert not moved.admin.import_from(tmp_path / "a").changed
+    moved.runs.start("shop", day(1))
+    before = moved.runs.list()
     with pytest.raises(UsageError, match="is not empty"):
-        moved.import_from(tmp_path / "a")
-    assert moved.runs() == before
+        moved.admin.import_from(tmp_path / "a")
+    assert moved.runs.list() == before
     # As many rows, but not the same.
-    lived.start_run("shop", day(1))
-    lived.export_to(tmp_path / "b")
+    lived.runs.start("shop", day(1))
+    lived.admin.export_to(tmp_path / "b")
     with pytest.raises(UsageError, match="is not empty"):
-        moved.import_from(tmp_path / "b")
+        moved.admin.import_from(tmp_path / "b")
 
 
 def test_many_rows_stream(ledger, elsewhere, clock, day, made, work, tmp_path):
     many = [made(T, day(number), rows=number) for number in range(1, 2_501)]
     _, attempt, claim = work(T, many, prepare=False)
-    ledger.record(claim, attempt, many)
+    ledger.outputs.record(claim, attempt, many)
     seen = []
-    ledger.export_to(tmp_path / "a", lambda done, total: seen.append(done))
+    ledger.admin.export_to(tmp_path / "a", lambda done, total: seen.append(done))
     assert seen[:-1] == [1000, 2000]
     assert seen[-1] > 2_500
     moved = open_ledger(elsewhere, clock=clock)
-    moved.import_from(tmp_path / "a")
-    assert moved.outputs(T) == ledger.outputs(T)
+    moved.admin.import_from(tmp_path / "a")
+    assert moved.outputs.list(T) == ledger.outputs.list(T)
 
 
 def test_an_export_sees_one_state_and_overwrites_nothing(lived, tmp_path):
     file = tmp_path / "a"
-    lived.export_to(file, lambda _done, _all: None)
+    lived.admin.export_to(file, lambda _done, _all: None)
     before = file.read_bytes()
     with pytest.raises(UsageError, match="already exists"):
-        lived.export_to(file)
+        lived.admin.export_to(file)
     assert file.read_bytes() == before
     (tmp_path / "file").touch()
     with pytest.raises(LedgerError, match="cannot be written"):
-        lived.export_to(tmp_path / "file" / "x")
+        lived.admin.export_to(tmp_path / "file" / "x")
     assert not [path for path in tmp_path.iterdir() if path.name.endswith(".partial")]
 
 
@@ -126,14 +126,14 @@ def test_an_interrupted_export_leaves_no_half_file(lived, tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        lived.export_to(tmp_path / "a", stop, every=1)
+        lived.admin.export_to(tmp_path / "a", stop, every=1)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_file_holds_no_password(ledger, tmp_path):
-    run = ledger.start_run("shop", Scope(None), command="x postgresql://ana:geheim@db/y")
-    ledger.finish_run(run, "failed", error="password=geheim")
-    ledger.export_to(tmp_path / "a")
+    run = ledger.runs.start("shop", Scope(None), command="x postgresql://ana:geheim@db/y")
+    ledger.runs.finish(run, "failed", error="password=geheim")
+    ledger.admin.export_to(tmp_path / "a")
     text = (tmp_path / "a").read_text()
     assert "geheim" not in text
     assert "p@ss" not in text
@@ -142,7 +142,7 @@ def test_the_file_holds_no_password(ledger, tmp_path):
 
 @pytest.fixture
 def lines(lived, tmp_path):
-    lived.export_to(tmp_path / "good")
+    lived.admin.export_to(tmp_path / "good")
     return (tmp_path / "good").read_text().splitlines(keepends=True)
 
 
@@ -188,18 +188,18 @@ def test_a_broken_file_changes_nothing(lines, how, elsewhere, clock, tmp_path):
     (tmp_path / "bad").write_text("".join(BROKEN[how](lines)))
     target = open_ledger(elsewhere, clock=clock)
     with pytest.raises((UsageError, LedgerError)) as refused:
-        target.import_from(tmp_path / "bad")
+        target.admin.import_from(tmp_path / "bad")
     assert "nothing was" in str(refused.value)
-    assert target.runs() == []
-    assert target.import_from(tmp_path / "good").changed
+    assert target.runs.list() == []
+    assert target.admin.import_from(tmp_path / "good").changed
 
 
 def test_a_file_that_cannot_be_read(ledger, tmp_path):
     with pytest.raises(UsageError, match="cannot be read"):
-        ledger.import_from(tmp_path / "nowhere")
+        ledger.admin.import_from(tmp_path / "nowhere")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00" * 50)
     with pytest.raises(UsageError, match="it is not text"):
-        ledger.import_from(tmp_path / "binary")
+        ledger.admin.import_from(tmp_path / "binary")
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
@@ -209,12 +209,12 @@ def test_any_text_survives_the_move(new_url, schema_url, tmp_path_factory, texts
     source, target = open_ledger(new_url()), open_ledger(schema_url())
     command, name, value = texts
     scope = Scope.of(None, {f"d{name}": f"v{value}"})
-    run = source.start_run("shop", scope, command=command, tags={name: value})
-    source.finish_run(run, "failed", error=value)
+    run = source.runs.start("shop", scope, command=command, tags={name: value})
+    source.runs.finish(run, "failed", error=value)
     file = tmp_path_factory.mktemp("moved") / "ledger.jsonl"
-    source.export_to(file)
-    target.import_from(file)
-    assert target.run(run) == source.run(run)
+    source.admin.export_to(file)
+    target.admin.import_from(file)
+    assert target.runs.get(run) == source.runs.get(run)
 
 
 def test_nothing_is_made_by_a_failed_look(tmp_path):

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from twice.errors import LedgerBusy, LedgerError, TransientError, UsageError
-from twice.ledger import find_ledger, open_ledger, redact
-from twice.ledger.dialect import insert_new
-from twice.ledger.migrate import SCRIPTS
-from twice.ledger.schema import REVISIONS, VERSION_TABLE, metadata, tokens
+from twice.ledger import find_ledger, open_ledger
+from twice.ledger.db.database import insert_new
+from twice.ledger.db.migrate import SCRIPTS
+from twice.ledger.db.schema import REVISIONS, VERSION_TABLE, metadata, tokens
 from twice.model.scopes import Scope
+from twice.redaction import redact
 
 READ_ONLY = pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 
@@ -24,9 +25,9 @@ def test_a_new_ledger_gets_its_directory_and_its_tables(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ledger = open_ledger("sqlite:///.twice/led ger'%.db")
     monkeypatch.chdir("/")
-    ledger.start_run("shop", Scope(None))
+    ledger.runs.start("shop", Scope(None))
     assert (tmp_path / ".twice" / "led ger'%.db").stat().st_size > 0
-    assert len(open_ledger(f"sqlite:///{tmp_path}/.twice/led ger'%.db", create=False).runs()) == 1
+    assert len(open_ledger(f"sqlite:///{tmp_path}/.twice/led ger'%.db", create=False).runs.list()) == 1
 
 
 def test_the_file_is_kept_as_safely_as_sqlite_can(tmp_path):
@@ -63,21 +64,21 @@ def test_a_ledger_of_before_keeps_its_runs_and_learns_what_new_ones_are_made_wit
 
     url, day = new_url(), Scope(None)
     old = open_ledger(url)
-    run = old.start_run("shop", day)
+    run = old.runs.start("shop", day)
     config = Config()
     config.set_main_option("script_location", str(SCRIPTS))
     with old.database.write() as connection:
         config.attributes["connection"] = connection
         command.downgrade(config, "0004")
     ledger = open_ledger(url)
-    assert ledger.run(run).environment == {}
-    new = ledger.start_run("shop", day, environment={"commit": "c0ffee"})
-    assert ledger.run(new).environment == {"commit": "c0ffee"}
+    assert ledger.runs.get(run).environment == {}
+    new = ledger.runs.start("shop", day, environment={"commit": "c0ffee"})
+    assert ledger.runs.get(new).environment == {"commit": "c0ffee"}
 
 
 def test_an_up_to_date_ledger_opens_without_alembic_and_without_spark(sqlite_ledger, tmp_path):
     code = (
-        f"from twice.ledger import open_ledger; import sys; open_ledger('sqlite:///{tmp_path}/ledger.db').runs();"
+        f"from twice.ledger import open_ledger; import sys; open_ledger('sqlite:///{tmp_path}/ledger.db').runs.list();"
         "print([name for name in ('alembic', 'pyspark', 'twice.store') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -153,7 +154,7 @@ def test_a_damaged_ledger_says_so(sqlite_ledger, tmp_path):
     content = path.read_bytes()
     path.write_bytes(content[:5000] + b"\xff" * (len(content) - 5000))
     with pytest.raises(LedgerError, match=r"damaged|not a ledger"):
-        open_ledger(f"sqlite:///{path}").runs()
+        open_ledger(f"sqlite:///{path}").runs.list()
 
 
 def test_a_place_that_cannot_be_created(tmp_path):
@@ -175,15 +176,15 @@ def test_a_read_only_directory(tmp_path):
 def test_a_read_only_ledger_can_be_read(sqlite_ledger, tmp_path):
     (tmp_path / "ledger.db").chmod(0o444)
     again = open_ledger(f"sqlite:///{tmp_path}/ledger.db")
-    assert again.runs() == []
+    assert again.runs.list() == []
     with pytest.raises(LedgerError, match="read-only"):
-        again.start_run("shop", Scope(None))
+        again.runs.start("shop", Scope(None))
 
 
 def test_a_removed_ledger_says_so(sqlite_ledger, tmp_path):
     (tmp_path / "ledger.db").unlink()
     with pytest.raises(LedgerError, match="removed or replaced"):
-        sqlite_ledger.runs()
+        sqlite_ledger.runs.list()
 
 
 @pytest.mark.parametrize(
@@ -216,9 +217,9 @@ def test_urls_that_are_no_ledger_are_refused_without_their_password(url):
 def test_passwords_are_redacted(text, sqlite_ledger):
     ledger = sqlite_ledger
     assert "heim" not in redact(text)
-    run = ledger.start_run("shop", Scope(None), command=text)
-    ledger.finish_run(run, "failed", error=text)
-    assert "heim" not in str(ledger.run(run))
+    run = ledger.runs.start("shop", Scope(None), command=text)
+    ledger.runs.finish(run, "failed", error=text)
+    assert "heim" not in str(ledger.runs.get(run))
     assert "heim" not in Path(ledger.url.removeprefix("sqlite:///")).read_bytes().decode("latin-1")
 
 
@@ -227,12 +228,12 @@ def test_a_ledger_that_stays_locked_is_a_transient_error(tmp_path):
     with closing(sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(LedgerBusy, match="is busy") as busy:
-            ledger.start_run("shop", Scope(None))
+            ledger.runs.start("shop", Scope(None))
     assert isinstance(busy.value, TransientError)
     assert isinstance(busy.value, LedgerError)
     assert busy.value.exit_code == 75
     assert isinstance(pickle.loads(pickle.dumps(busy.value)), LedgerBusy)
-    ledger.start_run("shop", Scope(None))
+    ledger.runs.start("shop", Scope(None))
 
 
 @pytest.mark.parametrize("url", ["postgresql://ana:p@ss:w0rd@host/db", "postgresql://ana:s3cr@w0rd@host/db"])

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 
 from tests.support.servers import PASSWORD, USER
 from twice.errors import EnvironmentProblem, LedgerBusy, LedgerError, ScopeHeld, UsageError
-from twice.ledger import find_ledger, open_ledger, postgres_problems, revision_at
-from twice.ledger.clock import ServerClock
-from twice.ledger.postgres import PostgresDatabase
-from twice.ledger.schema import REVISIONS, VERSION_TABLE, metadata
+from twice.ledger import find_ledger, open_ledger, revision_at
+from twice.ledger.db import postgres_problems
+from twice.ledger.db.clock import ServerClock
+from twice.ledger.db.postgres import PostgresDatabase
+from twice.ledger.db.schema import REVISIONS, VERSION_TABLE, metadata
+from twice.ledger.outputs.rows import insert_outputs
 from twice.model.scopes import Scope
 
 MINUTE = timedelta(minutes=1)
@@ -44,20 +46,20 @@ def refused(url, kind=LedgerError, **options):
 @pytest.mark.parametrize("driver", ["postgres", "postgresql", "postgresql+psycopg"])
 def test_every_spelling_of_the_url_opens_the_same_ledger(postgres_database, driver):
     url = postgres_database.replace("postgresql", driver, 1) + "?sslmode=prefer&application_name=mine"
-    run = open_ledger(url).start_run("shop", Scope(None))
+    run = open_ledger(url).runs.start("shop", Scope(None))
     ledger = open_ledger(postgres_database, create=False)
-    assert [found.id for found in ledger.runs()] == [run]
+    assert [found.id for found in ledger.runs.list()] == [run]
     assert ledger.url == postgres_database.replace(quote(PASSWORD, safe=""), "***")
     assert PASSWORD not in repr(ledger)
-    with open_ledger(url)._read() as connection:
+    with open_ledger(url).database.read() as connection:
         assert connection.scalar(sa.text("select current_setting('application_name')")) == "mine"
 
 
 def test_two_ledgers_share_a_database_with_an_application(postgres, postgres_database):
     postgres.psql("create table runs (mine int); create table tokens (mine int)", postgres_database)
     one, two = open_ledger(postgres_database), open_ledger(f"{postgres_database}?schema=other")
-    one.start_run("shop", Scope(None))
-    assert (len(one.runs()), len(two.runs())) == (1, 0)
+    one.runs.start("shop", Scope(None))
+    assert (len(one.runs.list()), len(two.runs.list())) == (1, 0)
     assert postgres.psql("select count(*) from runs", postgres_database) == "0"
     listed = "select nspname from pg_namespace where nspname in ('twice_ledger', 'other') order by 1"
     assert postgres.psql(listed, postgres_database) == "other\ntwice_ledger"
@@ -87,7 +89,7 @@ def test_migrations_lead_to_the_tables_that_the_code_expects(url):
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
-    with open_ledger(url)._read() as connection:
+    with open_ledger(url).database.read() as connection:
         # Reflection looks into the first schema of the path when it is the default one.
         connection.dialect.default_schema_name = connection.scalar(sa.text("select current_schema()"))
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
@@ -176,25 +178,25 @@ def test_missing_rights_are_said_with_the_way_to_give_them(postgres, postgres_da
     assert 'CREATE SCHEMA "twice_ledger" AUTHORIZATION' in text
     # A schema of its own is all that the user needs.
     postgres.psql("create schema twice_ledger authorization guest", postgres_database)
-    open_ledger(guest).start_run("shop", Scope(None))
+    open_ledger(guest).runs.start("shop", Scope(None))
 
 
 def test_a_ledger_of_somebody_else_is_said_to_be_closed_and_not_to_be_gone(postgres, postgres_database, guest):
-    open_ledger(postgres_database).start_run("shop", Scope(None))
+    open_ledger(postgres_database).runs.start("shop", Scope(None))
     for create in (True, False):
         with pytest.raises(LedgerError, match="may not use the ledger") as error:
-            open_ledger(guest, create=create).runs()
+            open_ledger(guest, create=create).runs.list()
         assert "permission denied for schema twice_ledger" in str(error.value)
 
 
 def test_who_may_only_read_can_read(postgres, postgres_database, guest):
-    open_ledger(postgres_database).start_run("shop", Scope(None))
+    open_ledger(postgres_database).runs.start("shop", Scope(None))
     grant = "grant usage on schema twice_ledger to guest; grant select on all tables in schema twice_ledger to guest"
     postgres.psql(grant, postgres_database)
     reader = open_ledger(guest, create=False)
-    assert len(reader.runs()) == 1
+    assert len(reader.runs.list()) == 1
     with pytest.raises(LedgerError, match="may not use the ledger") as error:
-        reader.start_run("shop", Scope(None))
+        reader.runs.start("shop", Scope(None))
     assert not isinstance(error.value, LedgerBusy)
 
 
@@ -204,14 +206,14 @@ def test_a_standby_takes_no_changes(postgres, postgres_database):
     postgres.execute(f"alter database {name} set default_transaction_read_only = on")
     ledger = open_ledger(postgres_database)
     with pytest.raises(LedgerError, match="takes no changes"):
-        ledger.start_run("shop", Scope(None))
+        ledger.runs.start("shop", Scope(None))
 
 
 def test_a_removed_ledger_says_so(postgres, postgres_database):
     ledger = open_ledger(postgres_database)
     postgres.psql("drop schema twice_ledger cascade", postgres_database)
     with pytest.raises(LedgerError, match="removed or replaced"):
-        ledger.runs()
+        ledger.runs.list()
 
 
 def test_a_lost_connection_is_a_transient_error_and_the_next_one_works(postgres, postgres_database):
@@ -226,19 +228,19 @@ def test_a_lost_connection_is_a_transient_error_and_the_next_one_works(postgres,
     with pytest.raises(LedgerBusy, match="connection") as lost:
         interrupted()
     assert lost.value.exit_code == 75
-    ledger.start_run("shop", Scope(None))
+    ledger.runs.start("shop", Scope(None))
 
 
 def test_a_ledger_that_stays_locked_is_a_transient_error(url, day):
     ledger = open_ledger(url, busy_seconds=0.05)
-    claim = ledger.claim(T, [day(1)], ttl=MINUTE)
+    claim = ledger.leases.claim(T, [day(1)], ttl=MINUTE)
     with ledger.database.write() as connection:
         connection.execute(sa.text("select * from tokens for update"))
         with pytest.raises(LedgerBusy, match="is busy"):
-            ledger.claim(T, [day(2)], ttl=MINUTE)
+            ledger.leases.claim(T, [day(2)], ttl=MINUTE)
         # A heartbeat needs no such lock.
-        assert ledger.renew(claim, MINUTE)
-    assert ledger.claim(T, [day(2)], ttl=MINUTE).token == 2
+        assert ledger.leases.renew(claim, MINUTE)
+    assert ledger.leases.claim(T, [day(2)], ttl=MINUTE).token == 2
 
 
 def test_a_full_server_is_a_transient_error():
@@ -262,12 +264,14 @@ def test_leases_are_judged_by_the_servers_clock(url, day, monkeypatch):
     ledger = open_ledger(url)
     assert isinstance(ledger.clock, ServerClock)
     # This machine believes that it is another year; nobody asks it.
-    monkeypatch.setattr("twice.ledger.clock.SystemClock.now", lambda _self: datetime(2031, 1, 1, tzinfo=timezone.utc))
-    claim = ledger.claim(T, [day(1)], ttl=MINUTE)
+    monkeypatch.setattr(
+        "twice.ledger.db.clock.SystemClock.now", lambda _self: datetime(2031, 1, 1, tzinfo=timezone.utc)
+    )
+    claim = ledger.leases.claim(T, [day(1)], ttl=MINUTE)
     assert abs(claim.expires_at - MINUTE - datetime.now(timezone.utc)) < MINUTE
     with pytest.raises(ScopeHeld):
-        ledger.claim(T, [day(1)], ttl=MINUTE)
-    assert ledger.check().ahead < timedelta(days=-365)
+        ledger.leases.claim(T, [day(1)], ttl=MINUTE)
+    assert ledger.admin.check().ahead < timedelta(days=-365)
     assert abs(ledger.clock.now() - datetime.now(timezone.utc)) < MINUTE
 
 
@@ -279,11 +283,11 @@ def test_the_servers_time_zone_does_not_matter(postgres, postgres_database, zone
 
 def test_the_time_is_that_after_the_wait_for_a_lock(url, day):
     ledger = open_ledger(url)
-    first = ledger.claim(T, [day(1)], ttl=timedelta(milliseconds=1))
+    first = ledger.leases.claim(T, [day(1)], ttl=timedelta(milliseconds=1))
     done = []
     with ledger.database.write() as connection:
         connection.execute(sa.text("select * from tokens for update"))
-        waiting = threading.Thread(target=lambda: done.append(ledger.claim(T, [day(1)], ttl=MINUTE)))
+        waiting = threading.Thread(target=lambda: done.append(ledger.leases.claim(T, [day(1)], ttl=MINUTE)))
         waiting.start()
         _wait_for_lock(connection)
         released = ledger.clock.within(connection)
@@ -294,12 +298,12 @@ def test_the_time_is_that_after_the_wait_for_a_lock(url, day):
 
 def test_who_renews_while_another_claims_is_not_robbed(url, day):
     ledger = open_ledger(url)
-    claim = ledger.claim(T, [day(1)], ttl=timedelta(milliseconds=1))
+    claim = ledger.leases.claim(T, [day(1)], ttl=timedelta(milliseconds=1))
     seen = []
 
     def rob():
         try:
-            seen.append(ledger.claim(T, [day(1)], ttl=MINUTE))
+            seen.append(ledger.leases.claim(T, [day(1)], ttl=MINUTE))
         except ScopeHeld as held:
             seen.append(held)
 
@@ -312,7 +316,7 @@ def test_who_renews_while_another_claims_is_not_robbed(url, day):
         _wait_for_lock(connection)
     robber.join()
     assert isinstance(seen[0], ScopeHeld)
-    assert ledger.renew(claim, MINUTE)
+    assert ledger.leases.renew(claim, MINUTE)
 
 
 def test_a_reader_sees_one_state_and_keeps_nobody_waiting(url, day):
@@ -320,28 +324,28 @@ def test_a_reader_sees_one_state_and_keeps_nobody_waiting(url, day):
     with ledger.database.read() as connection:
         count = sa.text("select count(*) from runs")
         assert connection.scalar(count) == 0
-        ledger.start_run("shop", day(1))
+        ledger.runs.start("shop", day(1))
         assert connection.scalar(count) == 0
         with pytest.raises(sa.exc.InternalError, match="read-only transaction"):
             connection.execute(sa.text("delete from runs"))
-    assert len(ledger.runs()) == 1
+    assert len(ledger.runs.list()) == 1
 
 
 def test_inputs_that_are_about_to_be_used_are_not_pruned(url, day, made):
     ledger = open_ledger(url)
-    run = ledger.start_run("shop", day(1))
-    attempt = ledger.start_attempt(run, "s", T, 1, day(1), code="c")
-    claim = ledger.claim(T, [day(1)], ttl=MINUTE, run=run)
+    run = ledger.runs.start("shop", day(1))
+    attempt = ledger.attempts.start(run, "s", T, 1, day(1), code="c")
+    claim = ledger.leases.claim(T, [day(1)], ttl=MINUTE, run=run)
     counts = []
     with ledger.database.write() as connection:
-        ledger.insert_outputs(connection, claim, [made(T, day(1))], "current")
-        pruning = threading.Thread(target=lambda: counts.append(ledger.prune(timedelta(days=1)).inputs))
+        insert_outputs(connection, claim, [made(T, day(1))], "current", ledger.clock.now())
+        pruning = threading.Thread(target=lambda: counts.append(ledger.admin.prune(timedelta(days=1)).inputs))
         pruning.start()
         _wait_for_lock(connection)
     pruning.join()
     assert counts == [0]
-    assert len(ledger.outputs(T)[0].inputs) == 1
-    ledger.finish_attempt(attempt, "failed")
+    assert len(ledger.outputs.list(T)[0].inputs) == 1
+    ledger.attempts.finish(attempt, "failed")
 
 
 def test_a_commit_is_durable_even_where_the_server_is_lax(postgres, postgres_database):
@@ -349,7 +353,7 @@ def test_a_commit_is_durable_even_where_the_server_is_lax(postgres, postgres_dat
     query = sa.text("select current_setting('synchronous_commit')")
     for setting, taken in (("off", "on"), ("remote_apply", "remote_apply")):
         postgres.execute(f"alter database {name} set synchronous_commit = {setting}")
-        with open_ledger(postgres_database)._write() as connection:
+        with open_ledger(postgres_database).database.write() as connection:
             assert connection.scalar(query) == taken
 
 
@@ -357,13 +361,13 @@ def test_two_processes_that_settle_and_record_at_once_do_not_collide(url, day, m
     ledger = open_ledger(url)
     for number in range(5):
         table = f"{T}{number}"
-        run = ledger.start_run("shop", day(1))
-        dead = ledger.claim(table, [day(1), day(2)], ttl=timedelta(milliseconds=1), run=run)
-        first = ledger.start_attempt(run, "s", table, 1, day(1), code="c")
-        ledger.prepare(dead, first, [made(table, day(1)), made(table, day(2))])
-        (left,) = ledger.claim(table, [day(2)], ttl=timedelta(milliseconds=1), run=run).abandoned
-        mine = ledger.claim(table, [day(1)], ttl=MINUTE, run=run)
-        second = ledger.start_attempt(run, "s", table, 2, day(1), code="c")
+        run = ledger.runs.start("shop", day(1))
+        dead = ledger.leases.claim(table, [day(1), day(2)], ttl=timedelta(milliseconds=1), run=run)
+        first = ledger.attempts.start(run, "s", table, 1, day(1), code="c")
+        ledger.outputs.prepare(dead, first, [made(table, day(1)), made(table, day(2))])
+        (left,) = ledger.leases.claim(table, [day(2)], ttl=timedelta(milliseconds=1), run=run).abandoned
+        mine = ledger.leases.claim(table, [day(1)], ttl=MINUTE, run=run)
+        second = ledger.attempts.start(run, "s", table, 2, day(1), code="c")
         problems = []
 
         def noted(call, *arguments, problems=problems, **options):
@@ -373,8 +377,8 @@ def test_two_processes_that_settle_and_record_at_once_do_not_collide(url, day, m
                 problems.append(error)
 
         threads = [
-            threading.Thread(target=noted, args=(ledger.settle, left), kwargs={"landed": True}),
-            threading.Thread(target=noted, args=(ledger.record, mine, second, [made(table, day(1), rows=9)])),
+            threading.Thread(target=noted, args=(ledger.leases.settle, left), kwargs={"landed": True}),
+            threading.Thread(target=noted, args=(ledger.outputs.record, mine, second, [made(table, day(1), rows=9)])),
         ]
         for thread in threads:
             thread.start()
@@ -382,12 +386,12 @@ def test_two_processes_that_settle_and_record_at_once_do_not_collide(url, day, m
             thread.join()
         assert problems == []
         # Whichever came first, the newer publish is what day 1 holds.
-        assert [output.rows for output in ledger.outputs(table)] == [9, 1]
+        assert [output.rows for output in ledger.outputs.list(table)] == [9, 1]
 
 
 def test_a_backup_of_a_server_is_its_own_tools_business(url, tmp_path):
     with pytest.raises(LedgerError, match="pg_dump"):
-        open_ledger(url).backup(tmp_path / "copy.db")
+        open_ledger(url).admin.backup(tmp_path / "copy.db")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -15,7 +15,7 @@ from tests.ledger import hammer
 from tests.support.project import FULL
 from twice.errors import ScopeHeld
 from twice.ledger import open_ledger
-from twice.ledger.schema import claims
+from twice.ledger.db.schema import claims
 from twice.model.scopes import Scope
 from twice.model.windows import Window
 
@@ -31,7 +31,7 @@ def history(kind, new_url, quick_dir):
 @pytest.mark.slow(reason="eight processes work on one ledger for seconds")
 def test_eight_processes_never_hold_a_scope_twice_and_lose_no_claim(history):
     events, ledger = history
-    holds = hammer.check(events, ledger.leases())
+    holds = hammer.check(events, ledger.leases.list())
     # The history is one worth checking: refusals, renewals, and claims that others took over.
     kinds = {event["what"] for event in events}
     assert kinds >= {"granted", "refused", "renewed", "released", "settled"}
@@ -69,7 +69,7 @@ def test_three_processes_open_a_fresh_ledger_at_the_same_moment(new_url):
     opening = (
         "import sys, time; from twice.ledger import open_ledger; from alembic import command\n"
         "time.sleep(max(0, float(sys.argv[2]) - time.time()))\n"
-        "print(len(open_ledger(sys.argv[1]).runs()))"
+        "print(len(open_ledger(sys.argv[1]).runs.list()))"
     )
     at = datetime.now(timezone.utc).timestamp() + 2
     url = new_url()
@@ -87,8 +87,8 @@ def test_threads_share_one_ledger_and_open_new_ones(new_url):
 
     def race():
         try:
-            open_ledger(new_url()).start_run("shop", day)
-            won.append(shared.claim("lake.t", [day], ttl=timedelta(minutes=1)))
+            open_ledger(new_url()).runs.start("shop", day)
+            won.append(shared.leases.claim("lake.t", [day], ttl=timedelta(minutes=1)))
         except ScopeHeld:
             pass
         except Exception as error:
@@ -105,12 +105,12 @@ def test_threads_share_one_ledger_and_open_new_ones(new_url):
 
 def test_a_ledger_survives_a_fork(new_url):
     ledger = open_ledger(new_url())
-    ledger.start_run("shop", Scope(None))
+    ledger.runs.start("shop", Scope(None))
     child = multiprocessing.get_context("fork").Process(
-        target=lambda: ledger.start_run("shop", Scope(None), command="child")
+        target=lambda: ledger.runs.start("shop", Scope(None), command="child")
     )
     child.start()
-    ledger.start_run("shop", Scope(None))
+    ledger.runs.start("shop", Scope(None))
     child.join(30)
     assert child.exitcode == 0
-    assert len(ledger.runs()) == 3
+    assert len(ledger.runs.list()) == 3

@@ -27,10 +27,10 @@ ROWS = (
 
 def replayed(lab, pipeline, run, *steps, rows=5):
     """Replay a run; nothing that is recorded may move by it."""
-    before = [each.to_json() for each in lab.ledger.runs()]
+    before = [each.to_json() for each in lab.ledger.runs.list()]
     report = replay(lab.runtime, plan_replay(lab.ledger, [pipeline], run, steps=steps), rows=rows)
-    assert [each.to_json() for each in lab.ledger.runs()] == before
-    assert lab.ledger.leases() == []
+    assert [each.to_json() for each in lab.ledger.runs.list()] == before
+    assert lab.ledger.leases.list() == []
     return report
 
 
@@ -85,7 +85,7 @@ def test_s58_a_run_is_rebuilt_as_it_was_after_its_tables_have_moved_on(lab):
     assert counts == {"fct": (2, 2), "top": (1, 1), "dim": (3, 3)}
     assert report.steps[0].why == "rebuilt: the same 2 rows"
     # The run says what it was made with.
-    made_with = lab.ledger.run(run).environment
+    made_with = lab.ledger.runs.get(run).environment
     assert made_with == environment(lab.runtime, pipeline)
     assert made_with["settings"]["spark.sql.session.timeZone"] == "UTC"
     assert made_with["versions"]["spark"] == lab.spark.version
@@ -131,7 +131,7 @@ def test_s58_an_expired_input_cannot_be_read_unless_it_holds_the_same(lab):
     raw = lab.source("raw", COLUMNS, ROWS)
     pipeline = copying(lab, raw)
     monday, tuesday = lab.run(pipeline, MON).run, lab.run(pipeline, TUE).run
-    version = lab.ledger.run(monday).attempts[0].inputs[0].version
+    version = lab.ledger.runs.get(monday).attempts[0].inputs[0].version
     lab.sql("update {space}.raw set n = 7 where d = date'2026-04-20'")
     expire(lab, "raw")
     with lab.untouched("copied", "raw"):
@@ -151,7 +151,7 @@ def test_s58_a_merge_into_an_expired_version_cannot_be_rebuilt(lab):
     raw = lab.source("raw", COLUMNS, ROWS)
     pipeline = copying(lab, raw, partition=None, write=Merge(version="u"))
     monday, tuesday = lab.run(pipeline, MON).run, lab.run(pipeline, TUE).run
-    base = lab.ledger.run(tuesday).attempts[0].base_version
+    base = lab.ledger.runs.get(tuesday).attempts[0].base_version
     expire(lab, "copied")
     assert only(replayed(lab, pipeline, monday)).status == "same"
     assert only(replayed(lab, pipeline, tuesday)).why == (
@@ -168,7 +168,7 @@ def test_s58_other_code_is_named_with_the_commit_to_check_out(lab):
     new.sql("t", reads={"raw": raw}, writes=table, query="select * from raw where n > 1")
     moved.sql("t", reads={"raw": raw}, writes=table, query="select * from raw")
     run = lab.run(old, MON).run
-    commit = lab.ledger.run(run).environment.get("commit")
+    commit = lab.ledger.runs.get(run).environment.get("commit")
     found = only(plan_replay(lab.ledger, [new], run))
     assert (found.status, found.why) == ("cannot", "the code has changed since: its query")
     assert commit is None or f"git checkout {commit}" in found.next_step
@@ -226,10 +226,10 @@ def test_s58_what_computed_nothing_of_its_own_cannot_be_rebuilt(lab):
     good = lab.run(pipeline, MON).run
     with pytest.raises(StepFailed, match="not on the 21st"):
         lab.run(pipeline, TUE)
-    failed = lab.ledger.runs(limit=1)[0].id
+    failed = lab.ledger.runs.list(limit=1)[0].id
     fresh_run = lab.run(pipeline, MON, steps=["facts"], skip_fresh=True).run
     undo(lab.runtime, {"p": pipeline}, good, steps=["after"])
-    undone = lab.ledger.runs(limit=1)[0].id
+    undone = lab.ledger.runs.list(limit=1)[0].id
 
     assert verdicts(replayed(lab, pipeline, good)) == {"land": "cannot", "facts": "same", "after": "same"}
     extract, broken = plan_replay(lab.ledger, [pipeline], failed).steps

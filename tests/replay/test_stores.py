@@ -116,9 +116,9 @@ def test_s58_a_chunk_of_a_backfill_is_rebuilt_as_a_whole(lab):
     pipeline = copying(lab, raw)
     days = Window(pipeline.grain.parse(MON, pipeline.zone), pipeline.grain.parse("2026-04-23", pipeline.zone))
     Project(lab.runtime, pipeline).start(Request("copy", days))
-    (run,) = [each.id for each in lab.ledger.runs() if each.status == "done"]
+    (run,) = [each.id for each in lab.ledger.runs.list() if each.status == "done"]
     assert len(lab.outputs("copied")) == 3
-    assert lab.ledger.run(run).environment == environment(lab.runtime, pipeline)
+    assert lab.ledger.runs.get(run).environment == environment(lab.runtime, pipeline)
     lab.sql("update {space}.raw set n = n + 1")
     found = only(replayed(lab, pipeline, run))
     assert (found.status, found.rebuilt_rows) == ("same", 4)

@@ -88,7 +88,7 @@ def test_results_that_are_none(lab, raw):
             lab.run(pipeline_of(lab, raw, make), DAY)
         assert text in str(refused.value), name
         assert refused.value.exit_code == 3
-        run = lab.ledger.runs()[0]
+        run = lab.ledger.runs.list()[0]
         assert (run.status, len(run.attempts), run.attempts[0].status) == ("failed", 1, "failed"), name
 
 
@@ -170,7 +170,7 @@ def test_windows_off_the_grain_unknown_steps_and_dimensions_start_no_run(lab, ra
         assert text in str(refused.value)
         assert refused.value.exit_code == 2
 
-    assert lab.ledger.runs() == []
+    assert lab.ledger.runs.list() == []
     assert lab.picture("out") is None
 
 
@@ -319,7 +319,7 @@ def test_difficult_names_go_through_a_whole_life(lab):
     assert seen(fct) == [(1, value, 12), (2, "plain", 20)]
     undo(shop, {"odd": pipeline}, third.run)
     assert seen(fct) == seen(dim) == [(1, value, 11), (2, "plain", 20), (3, value, 30)]
-    assert lab.ledger.leases() == []
+    assert lab.ledger.leases.list() == []
     refs = (
         lab.spark.sql(f"select name from {fct}.refs").collect()
         + lab.spark.sql(f"select name from {dim}.refs").collect()

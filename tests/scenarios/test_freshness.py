@@ -83,13 +83,13 @@ def test_s31_every_run_is_paid_for_by_its_tags(lab):
     lab.run(pipeline, "2026-04-02", tags={"project": "apollo"})
     lab.run(pipeline, "2026-04-03")
 
-    apollo, rest = sorted(lab.ledger.costs("project"), key=lambda cost: cost.name, reverse=True)
+    apollo, rest = sorted(lab.ledger.runs.costs("project"), key=lambda cost: cost.name, reverse=True)
 
     assert (apollo.name, apollo.runs, apollo.attempts) == ("apollo", 2, 4)
     assert (rest.name, rest.runs, rest.unmeasured) == ("(no project)", 1, 0)
     assert apollo.total["executor_seconds"] > 0
     assert apollo.total["bytes_written"] > rest.total["bytes_written"] > 0
-    (all_of_it,) = lab.ledger.costs("pipeline")
+    (all_of_it,) = lab.ledger.runs.costs("pipeline")
     for measure, value in all_of_it.total.items():
         assert value == pytest.approx(apollo.total[measure] + rest.total[measure])
 

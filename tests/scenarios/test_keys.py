@@ -187,7 +187,7 @@ def test_s49_a_duplicate_put_in_by_hand_after_a_good_run_is_found_too(lab):
         lab.run(pipeline, MONDAY)
 
     assert lab.versions("dim") == before
-    assert lab.ledger.leases() == []
+    assert lab.ledger.leases.list() == []
 
 
 def inserting(lab, raw, pattern):

@@ -407,7 +407,7 @@ def test_s48_an_input_that_is_republished_meanwhile_is_read_at_its_pinned_versio
     assert [(row["n"], row["m"]) for row in lab.rows("out")] == [(0, 0), (1, 1), (2, 2), (3, 3)]
     recorded = {record.name: record.version for record in lab.outputs("out")[0].inputs}
     assert recorded == pinned
-    assert {record.name: record.version for record in lab.ledger.runs()[0].attempts[0].inputs} == pinned
+    assert {record.name: record.version for record in lab.ledger.runs.list()[0].attempts[0].inputs} == pinned
     # The record says what was read, so the day is known to be stale, and the next run reads the new version.
     step = lab.run(pipeline, "2026-04-25", skip_fresh=True).steps[0]
     assert (step.status, step.rows) == ("published", 0)

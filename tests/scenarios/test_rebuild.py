@@ -53,9 +53,9 @@ def test_what_a_corrected_step_no_longer_returns_is_gone(lab):
     assert lab.refs("people") == ["main"]
     windows = {row["id"]: row["_twice_window"] for row in lab.rows("people")}
     assert windows == {1: "2026-04-02/2026-04-03", 2: "2026-04-01/2026-04-02", 3: "2026-04-02/2026-04-03"}
-    kept = lab.ledger.run(found.run)
+    kept = lab.ledger.runs.get(found.run)
     assert (kept.command, kept.status, kept.tags) == ("twice rebuild", "done", {"rebuild": lab.name("people")})
-    assert lab.ledger.leases() == []
+    assert lab.ledger.leases.list() == []
     (step,) = status(lab.ledger, fixed)
     assert step.counts == {"done": 1}
 
@@ -64,13 +64,13 @@ def test_a_rebuild_equals_the_merges_one_after_the_other(lab):
     raw = lab.source("raw", RAW, ROWS)
     pipeline = people(lab, raw)
     run_days(lab, pipeline, 3, 1, 2)
-    versions, held = lab.versions("people"), lab.ledger.outputs(lab.name("people"))[0].digest
+    versions, held = lab.versions("people"), lab.ledger.outputs.list(lab.name("people"))[0].digest
 
     found = again(lab, pipeline)
 
     assert found.status == "unchanged"
     assert lab.versions("people") == versions
-    assert lab.ledger.outputs(lab.name("people"))[0].digest == held
+    assert lab.ledger.outputs.list(lab.name("people"))[0].digest == held
     run_days(lab, pipeline, 1, 2, 3)
     assert lab.versions("people") == versions
 
@@ -101,8 +101,8 @@ def test_a_key_without_a_decision_stops_it_and_the_table_stays(lab):
     torn = people(lab, raw, "select id, 1 as v, concat(name, d) as name from raw")
     with lab.untouched("people"), pytest.raises(MergeRefused, match="no version decides"):
         again(lab, torn)
-    assert lab.ledger.leases() == []
-    assert lab.ledger.runs(limit=1)[0].status == "failed"
+    assert lab.ledger.leases.list() == []
+    assert lab.ledger.runs.list(limit=1)[0].status == "failed"
 
 
 @pytest.mark.parametrize("on_conflict", ["fail", "keep"])

@@ -78,7 +78,7 @@ def test_s24_all_kinds_of_transient_errors_are_retried_recorded_and_then_done(la
 
     assert (step.status, step.rows, step.attempts) == ("published", 2, len(TRANSIENT) + 1)
     assert made.tries == len(TRANSIENT) + 1
-    attempts = lab.ledger.runs()[0].attempts
+    attempts = lab.ledger.runs.list()[0].attempts
     assert [attempt.number for attempt in attempts] == list(range(1, len(TRANSIENT) + 2))
     assert [attempt.status for attempt in attempts] == ["failed"] * len(TRANSIENT) + ["published"]
     assert all(attempt.transient for attempt in attempts[:-1])
@@ -87,7 +87,7 @@ def test_s24_all_kinds_of_transient_errors_are_retried_recorded_and_then_done(la
     assert [row["id"] for row in lab.rows("raw")] == [0, 1]
     assert len(lab.versions("raw")) == 1
     assert lab.refs("raw") == ["main"]
-    assert lab.ledger.leases() == []
+    assert lab.ledger.leases.list() == []
 
 
 def test_s24_waits_grow_and_what_a_server_asks_for_is_honoured(lab, monkeypatch):
@@ -114,7 +114,7 @@ def test_s24_a_transient_error_that_does_not_end_is_exit_75(lab):
     assert stopped.value.exit_code == 75
     assert "failed 4 times, last: step fetch raised ConnectionResetError: gone" in stopped.value.message
     assert made.tries == 4
-    run = lab.ledger.runs()[0]
+    run = lab.ledger.runs.list()[0]
     assert (run.status, len(run.attempts)) == ("failed", 4)
     pipeline, made = failing(lab, [ConnectionResetError("gone")], retry=Retry(attempts=1))
     with pytest.raises(TransientError) as stopped:
@@ -165,7 +165,7 @@ def test_s25_a_missing_column_is_exit_3_with_a_sentence(lab):
         assert "amount" in stopped.value.message
         assert "nothing was staged" in stopped.value.unchanged
         assert "correct the step" in stopped.value.next_step
-        run = lab.ledger.runs()[0]
+        run = lab.ledger.runs.list()[0]
         assert (run.status, len(run.attempts), run.attempts[0].transient) == ("failed", 1, False)
         assert "amount" in run.error
 
@@ -181,7 +181,7 @@ def test_s25_an_error_inside_a_spark_task_names_the_step_and_is_not_retried(lab)
 
     assert "step ratio" in stopped.value.message
     assert "DIVIDE_BY_ZERO" in stopped.value.message
-    assert len(lab.ledger.runs()[0].attempts) == 1
+    assert len(lab.ledger.runs.list()[0].attempts) == 1
     assert not lab.exists("out")
 
 

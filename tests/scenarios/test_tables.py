@@ -376,7 +376,7 @@ def test_undo_restores_the_scope_and_only_the_scope(lab):
     assert (lab.rows("fct", f"d = date'{DAY}'"), lab.rows("dim")) == right
     assert lab.files("fct", "partition.d = date'2026-04-26'") == other_day
     assert lab.refs("fct") == lab.refs("dim") == ["main"]
-    assert lab.ledger.leases() == []
+    assert lab.ledger.leases.list() == []
     # Undone once, it is not undone again; and what came first is no longer what is there.
     with pytest.raises(UsageError, match="has already been undone"):
         undo(shop, {"two": pipeline}, second.run)

@@ -85,7 +85,7 @@ def test_s03_tries_in_three_runs_leave_the_rows_of_one(lab):
     lab.run(pipeline, "2026-04-25")
 
     assert lab.read("fct").count() == 300
-    assert [run.status for run in lab.ledger.runs()] == ["done", "failed", "failed"]
+    assert [run.status for run in lab.ledger.runs.list()] == ["done", "failed", "failed"]
 
 
 def test_s04_neighbours_keep_their_very_files(lab):

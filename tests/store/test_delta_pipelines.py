@@ -103,7 +103,7 @@ class DeltaTables:
         yield
         assert (self.rows(table=table), self.log(table)) == before
         assert self.left_over(table) == []
-        assert self.lab.ledger.leases() == []
+        assert self.lab.ledger.leases.list() == []
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ class ParquetTables:
         """Run what must be refused; return the error."""
         with pytest.raises(kind) as caught:
             self.run(pipeline, **how)
-        assert self.lab.ledger.leases() == []
+        assert self.lab.ledger.leases.list() == []
         return caught.value
 
     def folder(self, table: str = "t", space: str = "core") -> Path:
@@ -177,7 +177,7 @@ def test_s11_a_row_outside_the_scope_is_refused_before_any_folder_moves(tables):
         assert [f"id={number}" in error.message for number in range(1, 5)] == [False, False, False, True]
     assert tables.files() == before
     assert tables.leftovers() == []
-    assert tables.lab.ledger.leases() == []
+    assert tables.lab.ledger.leases.list() == []
 
 
 def test_an_empty_tenant_cannot_be_a_folder_and_is_refused(tables):

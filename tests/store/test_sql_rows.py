@@ -170,7 +170,7 @@ def test_every_pattern_runs_twice_notices_hands_and_follows_its_input(served):
     assert [step.status for step in steps] == ["published"] * 3
     assert {row[2] for table in contracts[:2] for row in place.rows(table) if row[0] == 4} == {100}
     assert place.left() == []
-    assert lab.ledger.leases() == []
+    assert lab.ledger.leases.list() == []
 
 
 def test_a_refused_first_result_leaves_no_table_and_no_stage(served):

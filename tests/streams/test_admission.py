@@ -96,7 +96,7 @@ def test_a_checkpoint_of_another_query_and_a_damaged_one_are_refused(clicks):
     with pytest.raises(StreamRefused, match="the offsets of batch 0 cannot be read"):
         clicks.run(pipeline)
     assert clicks.ids() == ["e1"]
-    assert clicks.lab.ledger.leases() == []
+    assert clicks.lab.ledger.leases.list() == []
 
 
 def test_a_changed_source_another_stream_and_a_lost_table_are_refused(clicks):
@@ -172,10 +172,10 @@ def test_keys_that_were_kept_for_another_table_are_not_taken_for_processed_event
 
 def test_a_stream_that_runs_already_is_not_run_a_second_time(clicks):
     clicks.deliver(click(1))
-    claim = clicks.lab.ledger.claim("stream web.clicks", [Scope(None)], ttl=clicks.lab.config.lease)
+    claim = clicks.lab.ledger.leases.claim("stream web.clicks", [Scope(None)], ttl=clicks.lab.config.lease)
     with pytest.raises(ScopeHeld, match=r"the stream web\.clicks is already running"):
         clicks.run()
-    clicks.lab.ledger.release(claim)
+    clicks.lab.ledger.leases.release(claim)
     clicks.run()
     assert clicks.ids() == ["e1"]
 

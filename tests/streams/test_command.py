@@ -69,7 +69,7 @@ class Project:
         """Count the batches that are in the table."""
         if not (self.folder / "ledger.db").exists():
             return 0
-        found = open_ledger(f"sqlite:///{self.folder}/ledger.db").streams.batches("web", "clicks")
+        found = open_ledger(f"sqlite:///{self.folder}/ledger.db").streams.batches.list("web", "clicks")
         return sum(batch.ended_at is not None for batch in found)
 
 

@@ -50,7 +50,7 @@ def test_s38_s39_an_event_that_is_delivered_again_is_one_row(clicks, level):
     assert [(progress.batch, progress.status) for progress in clicks.told[-1:]] == [(2, "fresh")]
     assert replayed.rows_out == 0
     assert clicks.place.leftovers("clicks") == []
-    assert clicks.lab.ledger.leases() == []
+    assert clicks.lab.ledger.leases.list() == []
 
 
 def test_a_stream_from_python(clicks):
@@ -142,11 +142,11 @@ def test_s40_an_event_outside_the_window_is_counted_and_landed_in_its_own_table(
     assert clicks.ids("late") == ["e1", "e4"]
     assert (done.rows_out, done.late) == (4, 2)
     # The keys of the past are forgotten
-    assert clicks.lab.ledger.streams.batches("web", "clicks", limit=1)[0].state_rows <= 3
+    assert clicks.lab.ledger.streams.batches.list("web", "clicks", limit=1)[0].state_rows <= 3
     # When the run had died before it landed them, the next one does
     clicks.lab.sql("drop table lake." + clicks.place.space + ".late")
-    batch = clicks.lab.ledger.streams.batches("web", "clicks", numbers=(3, 4))[0]
-    clicks.lab.ledger.streams.note(batch, {"late": None})
+    batch = clicks.lab.ledger.streams.batches.list("web", "clicks", numbers=(3, 4))[0]
+    clicks.lab.ledger.streams.batches.note(batch, {"late": None})
     clicks.run(pipeline)
     assert clicks.ids("late") == ["e1", "e4"]
 

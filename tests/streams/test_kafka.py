@@ -103,7 +103,7 @@ class Project:
 
     def ended(self) -> int:
         """Count the batches that are in the table."""
-        return sum(batch.ended_at is not None for batch in self.ledger.streams.batches("web", "clicks"))
+        return sum(batch.ended_at is not None for batch in self.ledger.streams.batches.list("web", "clicks"))
 
 
 @pytest.fixture

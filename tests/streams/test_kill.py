@@ -63,7 +63,7 @@ def test_s08_killed_in_a_batch_then_restarted_each_event_is_one_row(clicks, chil
     assert ended["exit"] == 0, ended
     assert clicks.ids() == ["e1", "e2", "e3", "e4"]
     assert clicks.place.leftovers("clicks") == []
-    assert clicks.lab.ledger.leases() == []
+    assert clicks.lab.ledger.leases.list() == []
     if kind != "postgres":
         assert sorted(_followed(clicks)) == ["e1", "e2", "e3", "e4"]
 

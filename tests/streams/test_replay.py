@@ -32,8 +32,7 @@ def right(rows):
 
 def again(clicks, pipeline, first, end):
     """Replay batches of the only query."""
-    ledger = clicks.lab.ledger.streams
-    batches = ledger.batches("web", "clicks", numbers=(first, end))
+    batches = clicks.lab.ledger.streams.batches.list("web", "clicks", numbers=(first, end))
     return replay(clicks.lab.runtime, pipeline, pipeline.find_stream(None), clicks.lab.config.checkpoints, batches)
 
 
@@ -74,7 +73,7 @@ def test_s59_batches_are_restated_while_the_stream_goes_on(clicks):
     before = clicks.place.versions("clicks")
     assert [each.status for each in again(clicks, repaired, 0, 4)] == ["unchanged"] * 4
     assert clicks.place.versions("clicks") == before
-    assert clicks.lab.ledger.leases() == []
+    assert clicks.lab.ledger.leases.list() == []
 
 
 @ON_EVERY_STORE

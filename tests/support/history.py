@@ -23,8 +23,8 @@ class History:
 
     def attempt(self, step: str, scope: Scope, code: str = "c") -> tuple[str, int]:
         """Start a run for a scope, and its attempt at a step."""
-        run, table = self.ledger.start_run(self.pipeline.name, scope), self.pipeline.find(step).writes
-        return run, self.ledger.start_attempt(run, step, table.name, 1, table.scope(scope), code=code)
+        run, table = self.ledger.runs.start(self.pipeline.name, scope), self.pipeline.find(step).writes
+        return run, self.ledger.attempts.start(run, step, table.name, 1, table.scope(scope), code=code)
 
     def publish(
         self,
@@ -42,13 +42,13 @@ class History:
         name, code = declared.writes.name, code or fingerprint(declared)
         run, row = self.attempt(step, over or scopes[0], code)
         claimed = [declared.writes.scope(scope) for scope in ([over] if over else scopes)]
-        claim = self.ledger.claim(name, claimed, ttl=TTL, run=run)
+        claim = self.ledger.leases.claim(name, claimed, ttl=TTL, run=run)
         outputs = [
             Output(name, declared.writes.scope(scope), rows, digest, "f", "1", self.pipeline.name, step, code, read)
             for scope in scopes
             for read in [tuple(inputs(scope) if callable(inputs) else inputs)]
         ]
-        self.ledger.bind_attempt(row, claim, base_version=None, inputs=outputs[0].inputs)
-        self.ledger.record(claim, row, outputs, status="published", details=details)
-        self.ledger.finish_run(run, "done")
+        self.ledger.leases.bind(row, claim, base_version=None, inputs=outputs[0].inputs)
+        self.ledger.outputs.record(claim, row, outputs, status="published", details=details)
+        self.ledger.runs.finish(run, "done")
         return run

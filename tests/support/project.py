@@ -143,7 +143,7 @@ class Lab:
 
     def outputs(self, table: str) -> list[Output]:
         """Return what the ledger says the table holds."""
-        return self.ledger.outputs(str(Table(self.name(table)).id))
+        return self.ledger.outputs.list(str(Table(self.name(table)).id))
 
     def picture(self, table: str) -> object:
         """Return everything about a table that must not move: content, versions, branches, columns."""
@@ -158,7 +158,7 @@ class Lab:
         before = [(self.picture(table), self.outputs(table)) for table in tables]
         yield
         assert [(self.picture(table), self.outputs(table)) for table in tables] == before
-        assert self.ledger.leases() == []
+        assert self.ledger.leases.list() == []
 
     def jobs(self) -> int:
         """Count the Spark jobs that were ever started."""

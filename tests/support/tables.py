@@ -116,11 +116,11 @@ class StoreTables:
         version = self.store(table).version(self.lab.spark, table)
         assert list(self.store(table).stages(self.lab.spark, table)) == []
         assert self.place.leftovers(name) == []
-        assert self.lab.ledger.leases() == []
+        assert self.lab.ledger.leases.list() == []
         return rows, version, self.place.versions(name)
 
     def _recorded(self, name: str) -> object:
-        return [(o.scope, o.rows, o.digest, o.files) for o in self.lab.ledger.outputs(self.place.name(name))]
+        return [(o.scope, o.rows, o.digest, o.files) for o in self.lab.ledger.outputs.list(self.place.name(name))]
 
     def store(self, table: Table) -> Store:
         return self.lab.runtime.stores.source(table)  # type: ignore[return-value]

@@ -42,7 +42,7 @@ def test_a_healthy_pipeline_passes_every_check_and_production_is_untouched(world
     }
     # Nothing of production was written.
     assert not world.lab.exists("sales")
-    assert world.lab.ledger.runs() == []
+    assert world.lab.ledger.runs.list() == []
 
 
 HERE = ("run-twice", "deterministic", "order", "empty", "restate", "duplicates", "late", "schema", "effects", "gates")

@@ -59,7 +59,7 @@ class Project:
         plan = planner.plan()
         if plan.nothing_to_do:
             return BackfillResult.of_nothing(plan)
-        backfill = self.runtime.ledger.start_backfill(
+        backfill = self.runtime.ledger.backfills.start(
             self.pipeline.name,
             request.scope,
             [step.writes.name for step in planner.steps],
@@ -103,10 +103,10 @@ class Project:
     def _start_shadow(self, request: Request) -> BackfillResult:
         ledger = self.runtime.ledger
         request = self.shadow_request(request)
-        mark = ledger.new_backfill_id()
+        mark = ledger.backfills.new_id()
         unseen = self.on_shadows(request, mark)
         steps = chosen(unseen.pipeline, request)
-        backfill = ledger.start_backfill(
+        backfill = ledger.backfills.start(
             self.pipeline.name,
             request.scope,
             [step.writes.name for step in steps],
@@ -125,7 +125,7 @@ class Project:
         steps = chosen(self.pipeline, request)
         tables = {step.shadow_of.writes.name: step.writes.name for step in steps if step.shadow_of}
         with beginning(self.runtime, backfill):
-            self.runtime.ledger.begin_shadow(backfill, tables)
+            self.runtime.ledger.backfills.shadows.begin(backfill, tables)
             begin(self.runtime, self.pipeline, steps, backfill, request.scope)
         return self._work(self.planner(request), backfill, None)
 
@@ -135,7 +135,7 @@ class Project:
         now = code_of(self.pipeline, request)
         if (changed := changed_steps(info, now)) and not (new_code or restart):
             raise code_changed(info, changed)
-        self.runtime.ledger.join_backfill(info.id, ttl=self.runtime.lease, code=now, restart=restart)
+        self.runtime.ledger.backfills.join(info.id, ttl=self.runtime.lease, code=now, restart=restart)
         self.tell(Note("started", info.id))
         if request.shadow:
             return self.on_shadows(request, info.id).build_shadows(request, info.id)

@@ -20,7 +20,7 @@ def executor_seconds(ledger: Ledger | None, pipeline: Pipeline, step: Step, part
     """Return what so many partitions of a step would cost, by the newest attempts that were priced."""
     if ledger is None or not partitions:
         return None
-    past = ledger.past(step.pipeline, step.name)
+    past = ledger.attempts.past(step.pipeline, step.name)
     costs = [(cost, _count(pipeline, step, each)) for each in past if (cost := _cost(each)) is not None]
     made = sum(count for _, count in costs)
     return sum(cost for cost, _ in costs) / made * partitions if made else None

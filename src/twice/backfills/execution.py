@@ -39,7 +39,8 @@ class Executor:
     def __init__(
         self, runtime: Runtime, planner: Planner, backfill: str, tell: Tell, *, plan: Plan | None = None, command: str
     ) -> None:
-        self._runtime, self._ledger, self._planner = runtime, runtime.ledger, planner
+        self._runtime, self._planner = runtime, planner
+        self._backfills, self._chunks = runtime.ledger.backfills, runtime.ledger.backfills.chunks
         self._id, self._tell = backfill, tell
         self._hands: set[int] = set()
         self._threads = 0
@@ -77,8 +78,8 @@ class Executor:
             for _ in range(self._threads):
                 self._queue.put(None)
             heart.join(timeout=5)
-            self._ledger.leave_backfill(self._id, interrupted=True)
-        status = self._ledger.backfill(self._id).status
+            self._backfills.leave(self._id, interrupted=True)
+        status = self._backfills.get(self._id).status
         self._say("finished", text="interrupted" if interrupted else status)
         return "interrupted" if interrupted else status
 
@@ -86,7 +87,7 @@ class Executor:
         """Count what the remaining steps have to make, where no plan has counted it."""
         with contextlib.suppress(TwiceError):  # for people only: the turn of a step tells what is wrong
             if self._plan is None:
-                stage = self._ledger.backfill_state(self._id)[2]
+                stage = self._backfills.state(self._id)[2]
                 self._meter.expect(self._planner.expected(self._planner.steps[stage:]))
 
     def _loop(self) -> None:
@@ -100,13 +101,13 @@ class Executor:
     def _turn(self) -> bool:
         """Do what can be done now, then wait for news; False at the end."""
         while self._owed:
-            self._ledger.put_back(self._owed[0], wait=timedelta(seconds=1))
+            self._chunks.put_back(self._owed[0], wait=timedelta(seconds=1))
             self._owed.pop(0)
-        status, _parallel, stage = self._ledger.backfill_state(self._id)
+        status, _parallel, stage = self._backfills.state(self._id)
         if status not in ("running", "paused"):
             self._abandon()
             if status == "cancelled":
-                self._ledger.give_up_waiting(self._id, stage, "cancelled", "")
+                self._chunks.give_up_waiting(self._id, stage, "cancelled", "")
             return False
         self._show_pause(status)
         if status == "running" and stage:
@@ -127,7 +128,7 @@ class Executor:
         note = self._note(stage)
         step = self._planner.steps[stage - 1]
         check, in_order = note["check"], note["in_order"]
-        while chunk := self._ledger.take_chunk(self._id, check=check, in_order=in_order, limit=step.parallel):
+        while chunk := self._chunks.take(self._id, check=check, in_order=in_order, limit=step.parallel):
             self._say("chunk started", chunk=chunk)
             self._hands.add(chunk.id)
             if len(self._hands) > self._threads:
@@ -154,7 +155,7 @@ class Executor:
             self._changed.set()
 
     def _is_over(self, stage: int) -> bool:
-        return stage == 0 or not self._ledger.chunks(self._id, stage=stage, states=("waiting", "running"))
+        return stage == 0 or not self._chunks.list(self._id, stage=stage, states=("waiting", "running"))
 
     def _lay_out(self, stage: int) -> None:
         """Judge the next step as things stand now, and cut it into chunks."""
@@ -171,25 +172,25 @@ class Executor:
         # Whoever watches from elsewhere knows only what is noted here.
         to_come = self._meter.to_come([later.name for later in self._planner.steps[stage + 1 :]])
         note = {**told, **planned.batching.to_json(), "chunks": len(planned.stages), "to_come": to_come}
-        if self._ledger.lay_out(self._id, stage + 1, step.name, wanted, note):
+        if self._chunks.lay_out(self._id, stage + 1, step.name, wanted, note):
             text = f"{planned.partitions} partitions in {len(planned.stages)} chunks; {planned.batching.why}"
             self._say("laid out", step=step.name, text=text if planned.stages else "nothing to do", data=note)
 
     def _judged(self, step: Step, stage: int) -> StepPlan:
         # A step whose code changed on the way is cut again; what was made of it stays.
-        made = (chunk.scope.window for chunk in self._ledger.chunks(self._id, stage=stage + 1, states=("done",)))
+        made = (chunk.scope.window for chunk in self._chunks.list(self._id, stage=stage + 1, states=("done",)))
         return self._planner.turn(step, self.unmade(), union(window for window in made if window))
 
     def _note(self, stage: int) -> Mapping[str, Any]:
         """Return how a stage was cut, whichever process did it."""
         if stage not in self._notes:
-            self._notes[stage] = self._ledger.backfill(self._id).plan[stage - 1]
+            self._notes[stage] = self._backfills.get(self._id).plan[stage - 1]
         return self._notes[stage]
 
     def unmade(self) -> dict[str, list[Window]]:
         """Return what the steps so far could not make."""
         found: dict[str, list[Window]] = {}
-        for chunk in self._ledger.chunks(self._id):
+        for chunk in self._chunks.list(self._id):
             assert chunk.scope.window is not None  # noqa: S101 - a chunk has a window
             if chunk.state in ("failed", "blocked", "cancelled"):
                 found.setdefault(chunk.step, []).append(chunk.scope.window)
@@ -200,10 +201,10 @@ class Executor:
         return {step: union(windows) for step, windows in found.items()}
 
     def _finish(self) -> None:
-        tallies = self._ledger.tallies(self._id)
+        tallies = self._chunks.tallies(self._id)
         bad = sum(tally.failed + tally.blocked for tally in tallies)
         error = f"{bad} partitions were not made" if bad else ""
-        self._ledger.finish_backfill(self._id, "partly" if bad else "done", error)
+        self._backfills.finish(self._id, "partly" if bad else "done", error)
 
     def _stop(self) -> None:
         """Let the chunks at work end; a second Ctrl-C abandons them."""
@@ -212,7 +213,7 @@ class Executor:
             while self._hands:
                 self._changed.wait(_POLL)
                 self._changed.clear()
-                if self._ledger.backfill_state(self._id)[0] == "cancelled":
+                if self._backfills.state(self._id)[0] == "cancelled":
                     self._abandon()
         except KeyboardInterrupt:
             self._abandon()
@@ -230,7 +231,7 @@ class Executor:
         ttl = self._runtime.lease
         while not self._over.wait(ttl.total_seconds() / 4):
             with contextlib.suppress(LedgerError):  # the next beat may get through
-                self._ledger.beat_backfill(self._id, ttl)
+                self._backfills.beat(self._id, ttl)
 
     def _show_pause(self, status: str) -> None:
         if (status == "paused") != self._paused:
@@ -250,7 +251,7 @@ class Executor:
         if chunk is not None:
             step, span = chunk.step, span_of(self._planner.pipeline, chunk.scope)
         try:
-            progress = self._meter.read(self._ledger.tallies(self._id))
+            progress = self._meter.read(self._chunks.tallies(self._id))
         except LedgerError:  # progress is for people: it may miss a line
             progress = None
         self._tell(Note(kind, self._id, step, span, text, progress, data or {}))

@@ -83,7 +83,7 @@ class Now:
     def _holdings(self, table: Table) -> dict[str, dict[str, Holding]]:
         if table.name not in self._held:
             found: dict[str, dict[str, Holding]] = {}
-            for holding in self._ledger.holdings(table.name) if self._ledger else []:
+            for holding in self._ledger.outputs.holdings(table.name) if self._ledger else []:
                 if holding.start:
                     found.setdefault(holding.dimensions, {})[holding.start] = holding
             self._held[table.name] = found

@@ -102,7 +102,7 @@ def _last_merged(
         windows = windows[-1:]  # the newest window is the table
     last: dict[Window, Merged | None] = dict.fromkeys(windows)
     starts = [window.start for window in windows]
-    for merged in ledger.merged(pipeline.name, step.name) if ledger else []:
+    for merged in ledger.attempts.merged(pipeline.name, step.name) if ledger else []:
         scope = merged.scope
         if merged.status == "accepted":  # from here on, what was made before counts as made by that code
             last = {window: replace(before, code=merged.code) if before else None for window, before in last.items()}

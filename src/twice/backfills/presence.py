@@ -23,7 +23,7 @@ def heard_of(runtime: Runtime, backfill: str) -> Iterator[None]:
     def beat() -> None:
         while not over.wait(ttl.total_seconds() / 4):
             with contextlib.suppress(LedgerError):  # the next beat may get through
-                runtime.ledger.beat_backfill(backfill, ttl)
+                runtime.ledger.backfills.beat(backfill, ttl)
 
     heart = threading.Thread(target=beat, name=f"twice-backfill-{backfill}", daemon=True)
     heart.start()
@@ -42,7 +42,7 @@ def beginning(runtime: Runtime, backfill: str) -> Iterator[None]:
             yield
     except BaseException as error:
         with contextlib.suppress(LedgerError):  # then its silence tells
-            runtime.ledger.leave_backfill(backfill, interrupted=True)
+            runtime.ledger.backfills.leave(backfill, interrupted=True)
         if isinstance(error, KeyboardInterrupt):
             raise Interrupted(
                 f"backfill {backfill} was interrupted before its first chunk",

@@ -188,7 +188,7 @@ def check(pipeline: Pipeline, request: Request, ledger: Ledger | None = None) ->
     tables = {step.writes.name for step in chosen(pipeline, request)}
     if ledger is None or request.shadow:  # a shadow keeps no other run waiting until it is swapped in
         return
-    for info in ledger.backfills():
+    for info in ledger.backfills.list():
         if info.workers and tables & set(info.tables) and info.scope.overlaps(request.scope):
             raise ScopeHeld(
                 f"the range overlaps with backfill {info.id} ({info.scope}), which is {info.status} on "

@@ -99,12 +99,12 @@ class ShadowOf:
                 built(self.runtime, wanted)
                 if not force:
                     self._require_untouched(wanted)
-        shadow = ledger.begin_swap(info.id, ttl=self.runtime.lease)
+        shadow = ledger.backfills.shadows.begin_swap(info.id, ttl=self.runtime.lease)
         try:
             with heard_of(self.runtime, info.id):
                 done = self._swap_all(shadow, force=force, tell=tell)
         finally:
-            ledger.leave_swap(info.id)
+            ledger.backfills.shadows.leave_swap(info.id)
         try:
             self._remove()
         except ScopeHeld as held:
@@ -115,7 +115,7 @@ class ShadowOf:
         ledger, info, scope = self.runtime.ledger, self.info, self.swaps[0].scope
         command = f"twice backfill swap {info.id}"
         tags = {**Request.from_json(info.request).tags, "backfill": info.id, "swap": info.id}
-        run = ledger.start_run(self.pipeline.name, scope, command=command, tags=tags)
+        run = ledger.runs.start(self.pipeline.name, scope, command=command, tags=tags)
         done = []
         try:
             with plain_interrupts():
@@ -126,7 +126,7 @@ class ShadowOf:
                         made = self._swap(wanted, run, force=force)
                         if made.status != "superseded":
                             self._suppress(wanted, run, tell)
-                        shadow = ledger.table_swapped(info.id, table, made.version)
+                        shadow = ledger.backfills.shadows.table_swapped(info.id, table, made.version)
                         done.append(made)
         except BaseException as error:
             end_failed_run(ledger, run, error)
@@ -153,38 +153,38 @@ class ShadowOf:
         if superseded(self.runtime, wanted):
             return Swapped(table, "superseded", 0, "")
         again = partial(self._require_untouched, wanted) if not force else _nothing
-        shown = partial(self.runtime.ledger.show_shadow, self.info.id)
+        shown = partial(self.runtime.ledger.backfills.shadows.show, self.info.id)
         finding = swap(self.runtime, wanted, run, again, shown)
         return Swapped(table, finding.status, finding.rows, finding.version or "")
 
     def drop(self, *, force: bool = False) -> None:
         """Remove the shadow and everything that it held; what a swap has put in place stays."""
         require_droppable(self.info, force=force)
-        self.runtime.ledger.begin_drop(self.info.id)
+        self.runtime.ledger.backfills.shadows.begin_drop(self.info.id)
         self._remove()
 
     @property
     def is_removed(self) -> bool:
         """Whether nothing is left of the shadow itself."""
-        shadow = self.runtime.ledger.shadow(self.info.id)
+        shadow = self.runtime.ledger.backfills.shadows.find(self.info.id)
         return shadow is None or shadow.removed
 
     def _remove(self) -> None:
         for table in _shadow(self.info).tables:
             remove(self.runtime, table, self.info.id)
-        self.runtime.ledger.end_shadow(self.info.id)
+        self.runtime.ledger.backfills.shadows.end(self.info.id)
 
     def _require_untouched(self, wanted: Swap) -> None:
         """Refuse to replace what another run or process wrote after the shadow began."""
         shadow, table, target = _shadow(self.info), wanted.step.writes, wanted.stage.target
         if shadow.begun_at is None or table.name in shadow.swapped:
             return
-        newer = self.runtime.ledger.changed_since(table.name, target.scope.window, shadow.begun_at)
+        newer = self.runtime.ledger.outputs.changed_since(table.name, target.scope.window, shadow.begun_at)
         # A swap that was killed before it could say so has published its own rows.
         mine = {output.scope: output.digest for output in built(self.runtime, wanted).values()}
         newer = [each for each in newer if each.scope.overlaps(target.scope) and mine.get(each.scope) != each.digest]
         changed = {target.name(each.scope): f"by run {each.run}" for each in newer}
-        known = {each.scope: each.files for each in self.runtime.ledger.outputs(table.name, target.scope.window)}
+        known = {each.scope: each.files for each in self.runtime.ledger.outputs.list(table.name, target.scope.window)}
         for partition, files in TableState(self.runtime).outputs(target).items():
             recorded = files in ("", known.get(partition), shadow.odd.get(table.name, {}).get(target.name(partition)))
             if not recorded:

@@ -123,7 +123,9 @@ class BackfillResult:
 def summarise(ledger: Ledger, pipeline: Pipeline, request: Request, backfill: str, status: str) -> BackfillResult:
     """Sum up what the ledger holds of a backfill."""
     bad = [
-        chunk for chunk in ledger.chunks(backfill) if chunk.state in ("failed", "blocked", "cancelled") or chunk.refused
+        chunk
+        for chunk in ledger.backfills.chunks.list(backfill)
+        if chunk.state in ("failed", "blocked", "cancelled") or chunk.refused
     ]
     failures: list[Failure] = []
     windows: list[Window] = []
@@ -145,7 +147,7 @@ def summarise(ledger: Ledger, pipeline: Pipeline, request: Request, backfill: st
         next_step = request.command(pipeline, request.window)
     # On shadows a pipeline goes by another name.
     name = pipeline.name.partition("@")[0]
-    return BackfillResult(name, status, backfill, ledger.tallies(backfill), tuple(failures), next_step)
+    return BackfillResult(name, status, backfill, ledger.backfills.chunks.tallies(backfill), tuple(failures), next_step)
 
 
 def _next_of_shadow(backfill: str, status: str) -> str:

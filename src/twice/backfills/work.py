@@ -29,8 +29,7 @@ from twice.errors import (
     StepFailed,
     TwiceError,
 )
-from twice.ledger import Chunk, NewChunk
-from twice.ledger.stage_notes import was_split
+from twice.ledger import Chunk, NewChunk, was_split
 from twice.model.patterns import Overwrite
 from twice.model.scopes import Scope
 from twice.model.windows import Window
@@ -96,14 +95,14 @@ class Worker:
         one_by_one = self._is_one_by_one(chunk)
         if one_by_one and len(alone := self.alone(chunk)) > 1:
             # It was at work, or held, when another one was found to mix its partitions.
-            ledger.split_chunk(chunk, alone)
+            ledger.backfills.chunks.split(chunk, alone)
             return Outcome("split", "one partition per job from here on")
         stage = self.stage(chunk)
         tags = {**request.tags, "backfill": chunk.backfill}
-        run = ledger.start_run(
+        run = ledger.runs.start(
             pipeline.name, chunk.scope, command=self.command, tags=tags, environment=self.environment
         )
-        ledger.name_run(chunk, run)
+        ledger.backfills.chunks.name_run(chunk, run)
         self.runs[chunk.id] = run
         try:
             self.runtime.stores.of(step.writes)
@@ -156,7 +155,7 @@ class Worker:
         first = next(iter(result.refused.values()), "")
         end_run(ledger, run, "failed" if result.refused or owed else "done", first or next(iter(owed), ""))
         vouch = self.vouches.get(chunk.stage)
-        done = ledger.finish_chunk(
+        done = ledger.backfills.chunks.finish(
             chunk,
             "done",
             rows=result.rows,
@@ -174,33 +173,33 @@ class Worker:
         return Outcome("done", text, result.rows, result.seconds, len(result.refused))
 
     def _failed(self, chunk: Chunk, step: Step, run: str, error: TwiceError, *, of_one: bool = False) -> Outcome:
-        ledger = self.runtime.ledger
+        ledger, chunks = self.runtime.ledger, self.runtime.ledger.backfills.chunks
         held = isinstance(error, ScopeHeld)
         if self.abandoned():
             end_run(ledger, run, "interrupted", "the backfill was stopped")
-            ledger.put_back(chunk)
+            chunks.put_back(chunk)
             return Outcome("waiting", "abandoned")
         end_run(ledger, run, "held" if held else "failed", str(error))
         units = self._units(chunk)
         apart = held and chunk.tries >= _HELD_TOGETHER and len(units) > 1 and self._is_claimed_by_window(step)
         waits = (held and chunk.tries < _HELD_TRIES) or (isinstance(error, LeaseLost) and chunk.tries < _LOST_TRIES)
         if waits and not apart:
-            ledger.put_back(chunk, wait=self.pause)
+            chunks.put_back(chunk, wait=self.pause)
             return Outcome("waiting", error.message)
         if isinstance(error, NotSeparable) and len(units) > 1:
             why = f"one partition per job from here on: {error.message}"
-            ledger.go_one_by_one(chunk, self.alone, why)
+            chunks.go_one_by_one(chunk, self.alone, why)
             return Outcome("split", why)
         if (of_one or apart or _may_be_of_one(error)) and len(units) > 1:
             half = len(units) // 2
-            ledger.split_chunk(chunk, [self._chunk(step, part) for part in (units[:half], units[half:])])
+            chunks.split(chunk, [self._chunk(step, part) for part in (units[:half], units[half:])])
             return Outcome("split", error.message)
-        ledger.finish_chunk(chunk, "failed", error=str(error))
+        chunks.finish(chunk, "failed", error=str(error))
         if step.depends_on_past:
-            ledger.give_up_waiting(chunk.backfill, chunk.stage, "blocked", "an earlier partition was not made")
+            chunks.give_up_waiting(chunk.backfill, chunk.stage, "blocked", "an earlier partition was not made")
         elif self._is_broken(chunk):
             why = f"not tried: the first {_BROKEN} partitions all failed, the last with: {error.message}"
-            ledger.give_up_waiting(chunk.backfill, chunk.stage, "failed", why)
+            chunks.give_up_waiting(chunk.backfill, chunk.stage, "failed", why)
         return Outcome("failed", error.message)
 
     def _units(self, chunk: Chunk) -> list[Window]:
@@ -214,12 +213,12 @@ class Worker:
         return NewChunk(stage.scope, count)
 
     def _is_broken(self, chunk: Chunk) -> bool:
-        ended = self.runtime.ledger.chunks(chunk.backfill, stage=chunk.stage, states=("done", "failed"))
+        ended = self.runtime.ledger.backfills.chunks.list(chunk.backfill, stage=chunk.stage, states=("done", "failed"))
         failed = [each for each in ended if each.state == "failed"]
         return len(failed) >= _BROKEN and len(failed) == len(ended)
 
     def _is_one_by_one(self, chunk: Chunk) -> bool:
-        return bool(self.runtime.ledger.stage_note(chunk.backfill, chunk.stage).get("one_by_one"))
+        return bool(self.runtime.ledger.backfills.chunks.step_note(chunk.backfill, chunk.stage).get("one_by_one"))
 
     def alone(self, chunk: Chunk) -> list[NewChunk]:
         """Cut a chunk into one job for each unit."""
@@ -232,15 +231,15 @@ class Worker:
 
     def _adapt(self, chunk: Chunk, seconds: float) -> None:
         """Cut the waiting chunks again if they turn out to be much too short or too long."""
-        request, ledger = self.planner.request, self.runtime.ledger
+        request, chunks = self.planner.request, self.runtime.ledger.backfills.chunks
         better = min(MOST, adapted(chunk.partitions, seconds))
         if request.chunk is not None or better == chunk.partitions:
             return
-        note = ledger.stage_note(chunk.backfill, chunk.stage)
+        note = chunks.step_note(chunk.backfill, chunk.stage)
         if note.get("one_by_one") or was_split(note, chunk.scope.window):
             return
         step = self.planner.pipeline.find(chunk.step)
-        found = ledger.chunks(chunk.backfill, stage=chunk.stage, states=("waiting",))
+        found = chunks.list(chunk.backfill, stage=chunk.stage, states=("waiting",))
         waiting = [each for each in found if not was_split(note, each.scope.window)]
         each = max(1, chunk.partitions // len(self._units(chunk)))
         size = max(1, better // each)
@@ -249,7 +248,7 @@ class Worker:
         if len(new) > len(waiting) * 3 // 2 or len(new) < len(waiting):
             if request.order == "backward":
                 new.reverse()
-            ledger.recut(waiting, [self._chunk(step, piece) for piece in new])
+            chunks.recut(waiting, [self._chunk(step, piece) for piece in new])
 
 
 def _may_be_of_one(error: TwiceError) -> bool:

@@ -162,7 +162,7 @@ def resume(settings: Settings, backfill_id: str, new_code: bool, restart: bool, 
     \b
     twice backfill resume 06ksm4
     """
-    from twice.ledger.backfills import at_work
+    from twice.ledger import backfill_at_work
 
     ledger, info = find(settings, backfill_id)
     completed = info.status == "partly" and restart and info.shadow is not None
@@ -175,10 +175,10 @@ def resume(settings: Settings, backfill_id: str, new_code: bool, restart: bool, 
         )
     option = "--restart" if restart else "--new-code"
     if info.workers and (restart or (new_code and not join)):
-        raise at_work(info.id, info.workers, option)
+        raise backfill_at_work(info.id, info.workers, option)
     if info.workers and not join:
         if info.status == "paused":
-            ledger.unpause_backfill(info.id)
+            ledger.backfills.unpause(info.id)
         _tell_going(info, as_json=as_json)
         return
     from twice.backfills.api import Project, changed_steps, code_changed, code_of
@@ -195,7 +195,7 @@ def resume(settings: Settings, backfill_id: str, new_code: bool, restart: bool, 
         )
         new_code, restart, option = answer == "new-code", answer == "restart", f"--{answer}"
     if info.workers and changed:
-        raise at_work(info.id, info.workers, option)
+        raise backfill_at_work(info.id, info.workers, option)
     with told(settings, as_json=as_json) as tell, settings.runtime(_details(settings, as_json=as_json)) as runtime:
         command = settings.command
         summary = Project(runtime, found, tell, command).go_on(info, new_code=new_code, restart=restart)

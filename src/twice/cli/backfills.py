@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def list_(settings: Settings, limit: int, as_json: bool) -> None:
     """List the newest backfills, and how far they are."""
     ledger = settings.ledger_if_any()
-    found = ledger.backfills(limit=limit) if ledger else []
+    found = ledger.backfills.list(limit=limit) if ledger else []
     if as_json:
         print_json([info.to_json() for info in found])
     elif not found:
@@ -44,7 +44,7 @@ def show(settings: Settings, backfill_id: str, as_json: bool) -> None:
     A unique prefix of its id is enough.
     """
     ledger, info = find(settings, backfill_id)
-    chunks = ledger.chunks(info.id)
+    chunks = ledger.backfills.chunks.list(info.id)
     if as_json:
         print_json(info.to_json() | {"chunks": [chunk.to_json() for chunk in chunks]})
         return
@@ -79,7 +79,7 @@ def watch(settings: Settings, backfill_id: str, as_json: bool) -> None:
 def pause(settings: Settings, backfill_id: str, as_json: bool) -> None:
     """Start no further chunk; running chunks finish. `resume` continues."""
     ledger, info = find(settings, backfill_id)
-    ledger.pause_backfill(info.id)
+    ledger.backfills.pause(info.id)
     _told(ledger, info.id, f"backfill {info.id} is paused; next: twice backfill resume {info.id}", as_json=as_json)
 
 
@@ -90,7 +90,7 @@ def pause(settings: Settings, backfill_id: str, as_json: bool) -> None:
 def cancel(settings: Settings, backfill_id: str, as_json: bool) -> None:
     """End a backfill: running Spark jobs are cancelled, what is done stays done."""
     ledger, info = find(settings, backfill_id)
-    ledger.cancel_backfill(info.id)
+    ledger.backfills.cancel(info.id)
     _told(ledger, info.id, f"backfill {info.id} is cancelled; what is done stays done", as_json=as_json)
 
 
@@ -102,7 +102,7 @@ def cancel(settings: Settings, backfill_id: str, as_json: bool) -> None:
 def set_(settings: Settings, backfill_id: str, parallel: int, as_json: bool) -> None:
     """Change how many chunks run at once, while it runs."""
     ledger, info = find(settings, backfill_id)
-    ledger.set_parallel(info.id, parallel)
+    ledger.backfills.set_parallel(info.id, parallel)
     _told(ledger, info.id, f"backfill {info.id} runs {parallel} chunks at once from now on", as_json=as_json)
 
 
@@ -111,12 +111,12 @@ def find(settings: Settings, backfill_id: str) -> tuple[Ledger, BackfillInfo]:
     ledger = settings.ledger_if_any()
     if ledger is None:
         raise UsageError(f"no backfill begins with {backfill_id!r}: nothing has run yet")
-    return ledger, ledger.backfill(backfill_id)
+    return ledger, ledger.backfills.get(backfill_id)
 
 
 def _told(ledger: Ledger, backfill_id: str, text: str, *, as_json: bool) -> None:
     if as_json:
-        print_json(ledger.backfill(backfill_id).to_json())
+        print_json(ledger.backfills.get(backfill_id).to_json())
     else:
         print_text(text)
 

@@ -42,7 +42,7 @@ def cost(settings: Settings, pipeline: str | None, by: str, since: str | None, a
     ledger = settings.ledger_if_any()
     if ledger:
         _check(ledger, by.strip())
-    found = ledger.costs(by.strip(), since=within, pipeline=name) if ledger else []
+    found = ledger.runs.costs(by.strip(), since=within, pipeline=name) if ledger else []
     if as_json:
         print_json({"by": by.strip(), "since": since, "costs": [line.to_json() for line in found]})
     elif not found:
@@ -57,9 +57,9 @@ def cost(settings: Settings, pipeline: str | None, by: str, since: str | None, a
 
 def _check(ledger: Ledger, by: str) -> None:
     """Refuse a word that no run has as a tag; before the first run any word may become one."""
-    if by in _WORDS or not ledger.has_attempts():
+    if by in _WORDS or not ledger.attempts.any():
         return
-    tags = ledger.tag_names()
+    tags = ledger.runs.tag_names()
     if by not in tags:
         known = [*_WORDS, *(tag for tag in tags if tag not in _WORDS)]
         raise UsageError(f"no run has a tag {by!r}; --by takes: {', '.join(known)}{did_you_mean(by, known)}")

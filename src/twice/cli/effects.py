@@ -11,13 +11,12 @@ from twice.cli.options import pairs, units
 from twice.cli.output import json_option, moment, print_json, print_table, print_text
 from twice.cli.settings import Settings, pass_settings
 from twice.errors import UsageError
-from twice.ledger.effect_records import CONFIRMED, FAILED, STATES
+from twice.ledger import CONFIRMED, FAILED, STATES
 from twice.loading import find_pipeline
 
 if TYPE_CHECKING:
     from twice.effects.paying import EffectResult
-    from twice.ledger import Ledger
-    from twice.ledger.effect_records import EffectRecord
+    from twice.ledger import EffectRecord, Ledger
     from twice.model.pipelines import Pipeline
 
 _SHOWN = 500
@@ -67,7 +66,7 @@ def list_(
     ledger = settings.ledger_if_any()
     name = found.name if found else None
     records = (
-        ledger.effects.records(states=states, pipeline=name, effect=effect, window=window, attention=attention)
+        ledger.effects.list(states=states, pipeline=name, effect=effect, window=window, attention=attention)
         if ledger
         else []
     )
@@ -105,7 +104,7 @@ def _row(record: EffectRecord) -> list[object]:
 @pass_settings
 def show(settings: Settings, key: str, as_json: bool) -> None:
     """Show an effect with all its generations: what was sent, what was answered. A unique prefix of KEY is enough."""
-    records = _ledger(settings).effects.find(key)
+    records = _ledger(settings).effects.generations(key)
     if as_json:
         print_json([record.to_json() for record in records])
         return

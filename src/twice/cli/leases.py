@@ -34,7 +34,7 @@ def leases(context: click.Context, as_json: bool) -> None:
     settings = context.find_object(Settings)
     assert settings is not None  # noqa: S101 - made by run_command
     ledger = settings.ledger_if_any()
-    found = ledger.leases() if ledger else []
+    found = ledger.leases.list() if ledger else []
     if as_json:
         print_json([lease.to_json() for lease in found])
     elif not found:
@@ -67,7 +67,7 @@ def release(settings: Settings, table: str, token: int, as_json: bool) -> None:
     ledger = settings.ledger_if_any()
     if ledger is None:
         raise UsageError(f"lease {token} of {name}: there is no such lease", next_step="twice leases")
-    abandoned = ledger.take_over(name, token)
+    abandoned = ledger.leases.take_over(name, token)
     with settings.runtime() as shop:
         landed = fence(shop, abandoned)
     text = released(abandoned, landed)
@@ -81,7 +81,7 @@ def fence(runtime: Runtime, abandoned: Abandoned) -> str | None:
     """Stop a taken claim for good and settle it; return the version that it had published, if any."""
     table = Table(abandoned.table)
     landed = runtime.stores.of(table).fence(runtime.spark, table, abandoned.token)
-    runtime.ledger.settle(abandoned, landed=landed is not None, version=landed)
+    runtime.ledger.leases.settle(abandoned, landed=landed is not None, version=landed)
     return landed
 
 

@@ -15,7 +15,7 @@ from twice.cli.output import json_option, print_json, print_text
 from twice.cli.settings import Settings, pass_settings
 
 if TYPE_CHECKING:
-    from twice.ledger.moving import Progress
+    from twice.ledger import Progress
 
 
 @click.group()
@@ -37,7 +37,7 @@ def prune(settings: Settings, keep: str, dry_run: bool, as_json: bool) -> None:
     twice ledger prune --keep 400d --dry-run
     """
     kept = span(keep, "--keep")
-    report = settings.ledger().prune(kept, dry_run=dry_run)
+    report = settings.ledger().admin.prune(kept, dry_run=dry_run)
     if as_json:
         print_json(report.to_json())
         return
@@ -62,7 +62,7 @@ def backup(settings: Settings, file: Path, as_json: bool) -> None:
     \b
     twice ledger backup backups/ledger-2026-04-25.db
     """
-    settings.ledger().backup(file)
+    settings.ledger().admin.backup(file)
     if as_json:
         print_json({"file": str(file.absolute()), "bytes": file.stat().st_size})
     else:
@@ -117,8 +117,8 @@ def export_(settings: Settings, file: Path, as_json: bool) -> None:
     """
     opened = settings.ledger()
     with _progress(settings, "writing") as progress:
-        report = opened.export_to(file, progress)
-    live = sum(lease.state == "live" for lease in opened.leases())
+        report = opened.admin.export_to(file, progress)
+    live = sum(lease.state == "live" for lease in opened.leases.list())
     if as_json:
         print_json(report.to_json() | {"live_leases": live})
         return
@@ -143,7 +143,7 @@ def import_(settings: Settings, file: Path, as_json: bool) -> None:
 
     opened = open_ledger(settings.config.ledger)
     with _progress(settings, "reading") as progress:
-        report = opened.import_from(file, progress)
+        report = opened.admin.import_from(file, progress)
     if as_json:
         print_json(report.to_json() | {"url": opened.url})
     elif report.changed:

@@ -12,7 +12,7 @@ import click
 
 def without_passwords(text: str) -> str:
     """Hide passwords in what is shown."""
-    from twice.ledger.redaction import redact
+    from twice.redaction import redact
 
     return redact(text)
 

@@ -42,7 +42,7 @@ def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
 
 def tags_of(texts: Sequence[str], secrets: Sequence[str]) -> dict[str, str]:
     """Read `--tag name=value`; a tag is kept and shown, so the value of a secret is hidden at once."""
-    from twice.ledger.redaction import redacted_pairs
+    from twice.redaction import redacted_pairs
 
     return redacted_pairs(pairs(texts, "--tag"), secrets)
 

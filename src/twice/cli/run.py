@@ -239,7 +239,7 @@ def _loop(request: Request, runtime: Runtime, results: list[RunResult]) -> Twice
 
 def _as_recorded(runtime: Runtime, result: RunResult) -> Mapping[str, object]:
     try:
-        return runtime.ledger.run(result.run).to_json()
+        return runtime.ledger.runs.get(result.run).to_json()
     except TwiceError:  # the ledger itself may be what failed
         return {"id": result.run, "status": result.status, "attempts": []}
 

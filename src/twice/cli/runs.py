@@ -29,7 +29,7 @@ def runs(settings: Settings, pipeline: str | None, limit: int, as_json: bool) ->
     """
     name = find_pipeline(settings.config, pipeline).name if pipeline else None
     ledger = settings.ledger_if_any()
-    found = ledger.runs(pipeline=name, limit=limit) if ledger else []
+    found = ledger.runs.list(pipeline=name, limit=limit) if ledger else []
     if as_json:
         print_json([run.to_json() for run in found])
     elif not found:
@@ -54,7 +54,7 @@ def show(settings: Settings, run: str, as_json: bool) -> None:
     ledger = settings.ledger_if_any()
     if ledger is None:
         raise UsageError(f"no run begins with {run!r}: nothing has run yet")
-    found = ledger.run(run)
+    found = ledger.runs.get(run)
     outputs = {attempt.id: outputs_of(ledger, attempt) for attempt in found.attempts}
     if as_json:
         document = found.to_json()
@@ -75,7 +75,7 @@ def outputs_of(ledger: Ledger, attempt: AttemptInfo) -> list[Output]:
     """Return what the tables still hold from this attempt; later runs may have replaced it."""
     if attempt.token is None:
         return []
-    found = ledger.outputs(attempt.table, attempt.scope.window)
+    found = ledger.outputs.list(attempt.table, attempt.scope.window)
     return [output for output in found if output.run == attempt.run and output.token == attempt.token]
 
 

@@ -42,14 +42,14 @@ class Settings:
     @cached_property
     def command(self) -> str:
         """The command line as it is recorded: without the secrets of the configuration, and those named on it."""
-        from twice.ledger.redaction import redacted_command
+        from twice.redaction import redacted_command
 
         return redacted_command(["twice", *self.arguments], self.secrets)
 
     @cached_property
     def secrets(self) -> tuple[str, ...]:
         """The passwords and keys of the configuration."""
-        from twice.ledger.redaction import secrets_in
+        from twice.redaction import secrets_in
 
         named = [("", self.config.ledger), *self.config.spark.items()]
         return secrets_in([*named, *(item for store in self.config.stores.values() for item in store.options.items())])

@@ -15,7 +15,7 @@ from twice.loading import all_pipelines, find_pipeline
 
 if TYPE_CHECKING:
     from twice.engine.status import PartitionStatus, PipelineStatus, Reason
-    from twice.ledger.effect_records import EffectRecord
+    from twice.ledger import EffectRecord
 
 
 # More partitions than anybody reads.

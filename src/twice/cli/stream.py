@@ -96,7 +96,7 @@ def status(settings: Settings, pipeline: str | None, name: str | None, as_json: 
     twice stream status shop clicks --json
     """
     ledger = settings.ledger_if_any()
-    found = ledger.streams.infos(pipeline, name) if ledger is not None else []
+    found = ledger.streams.list(pipeline, name) if ledger is not None else []
     if ledger is None or not found:
         if as_json:
             print_json([])
@@ -202,10 +202,10 @@ def _range(ledger: Ledger, pipeline: Pipeline, wanted: Stream, from_: str, to: s
         )
     if from_.isdigit():
         numbers = int(from_), int(to)
-        found = ledger.streams.batches(wanted.pipeline, wanted.name, query=info.query, numbers=numbers)
+        found = ledger.streams.batches.list(wanted.pipeline, wanted.name, query=info.query, numbers=numbers)
     else:
         since, until = (_moment(pipeline, text) for text in (from_, to))
-        found = ledger.streams.batches(wanted.pipeline, wanted.name, since=since, until=until)
+        found = ledger.streams.batches.list(wanted.pipeline, wanted.name, since=since, until=until)
     ended = [batch for batch in found if batch.ended_at is not None]
     if not ended:
         raise UsageError(
@@ -236,14 +236,14 @@ def _list(batches: Sequence[BatchInfo], *, as_json: bool) -> None:
 
 def _state(ledger: Ledger, info: StreamInfo) -> tuple[str, str]:
     try:
-        run = ledger.run(info.run)
+        run = ledger.runs.get(info.run)
     except UsageError:  # pruned
         return "ended", ""
     return ("stopped" if run.status == "done" else run.status), run.error
 
 
 def _recent(ledger: Ledger, info: StreamInfo) -> list[BatchInfo]:
-    return ledger.streams.batches(info.pipeline, info.stream, query=info.query, limit=_RECENT)
+    return ledger.streams.batches.list(info.pipeline, info.stream, query=info.query, limit=_RECENT)
 
 
 def _row(info: StreamInfo, state: str, recent: Sequence[BatchInfo]) -> list[object]:

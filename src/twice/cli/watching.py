@@ -23,7 +23,7 @@ class Watch:
     """Looks at a backfill once a second."""
 
     def __init__(self, ledger: Ledger, backfill: str) -> None:
-        self._ledger, self._id = ledger, backfill
+        self._backfills, self._id = ledger.backfills, backfill
         self._meter = Meter()
         self._running: dict[int, Chunk] = {}
 
@@ -53,7 +53,7 @@ class Watch:
 
     def _looks(self) -> Iterator[tuple[BackfillInfo, Progress]]:
         while True:
-            info = self._ledger.backfill(self._id)
+            info = self._backfills.get(self._id)
             yield info, self.read(info)
             if info.status in _OVER:
                 return
@@ -67,9 +67,9 @@ class Watch:
 
     def changes(self, info: BackfillInfo, progress: Progress) -> Iterator[Note]:
         """Report which chunks started and which ended since the last look."""
-        running = {chunk.id: chunk for chunk in self._ledger.chunks(self._id, states=("running",))}
+        running = {chunk.id: chunk for chunk in self._backfills.chunks.list(self._id, states=("running",))}
         gone = {number: chunk for number, chunk in self._running.items() if number not in running}
-        ended = {chunk.id: chunk for chunk in self._ledger.chunks(self._id, stage=info.stage)} if gone else {}
+        ended = {chunk.id: chunk for chunk in self._backfills.chunks.list(self._id, stage=info.stage)} if gone else {}
         for number, chunk in gone.items():
             now = ended.get(number)
             data = {"rows": now.rows, "seconds": now.seconds} if now else {}

@@ -19,14 +19,13 @@ from twice.effects.calls import Ended, call, judge, response_text
 from twice.effects.policies import SKIPPED, STORED_ERROR, Policy
 from twice.errors import LedgerError
 from twice.failpoints import fail_point
-from twice.ledger.effect_records import CONFIRMED, DEAD, FAILED, UNKNOWN, Claimed, Outcome, Wanted
+from twice.ledger import CONFIRMED, DEAD, FAILED, UNKNOWN, Claimed, Outcome, Wanted
 from twice.model.effects import Retry
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from twice.ledger import Ledger
-    from twice.ledger.effect_records import EffectRecord
+    from twice.ledger import EffectRecord, Ledger
 
 # With a key that the provider honours a batch that is lost is sent again: it may be large.
 _WITH_KEYS = 100
@@ -100,7 +99,7 @@ def _drive_batch(
             current = record.fingerprint == each.wanted.fingerprint
             yield Paid(record, turn.ended.kind, called=turn.calls > 0, is_current=current)
         else:
-            yield Paid(ledger.effects.find(each.record.key)[0], "lost", called=turn.calls > 0)
+            yield Paid(ledger.effects.generations(each.record.key)[0], "lost", called=turn.calls > 0)
 
 
 def _take_turns(ledger: Ledger, turns: Sequence[Turn], parallel: int) -> dict[str, EffectRecord]:
@@ -216,7 +215,9 @@ class Turn:
         assert self.due is not None  # noqa: S101 - turns that are taken have one
         record = self.claimed.record
         if self.due.correct is not None and record.generation > 1:
-            old = next(each for each in self.ledger.effects.find(record.key) if each.generation < record.generation)
+            old = next(
+                each for each in self.ledger.effects.generations(record.key) if each.generation < record.generation
+            )
             if old.fingerprint != self.claimed.wanted.fingerprint:
                 return self.due.correct(record.key, old.payload, old.response)
         return self.due.send(record.key)

@@ -14,13 +14,12 @@ from twice.effects.driving import Turn, fingerprint_of
 from twice.effects.policies import SKIPPED, Policy
 from twice.errors import DefinitionError, LeaseLost, ScopeHeld, TwiceError, UsageError
 from twice.failpoints import fail_point
-from twice.ledger import Ledger, open_ledger
-from twice.ledger.effect_records import CONFIRMED, DEAD, FAILED, UNKNOWN, Subject, Wanted
+from twice.ledger import CONFIRMED, DEAD, FAILED, UNKNOWN, Ledger, Subject, Wanted, open_ledger
 from twice.model.effects import OnUnknown, Retry, check_policy
 from twice.model.limits import check_limits
 
 if TYPE_CHECKING:
-    from twice.ledger.effect_records import EffectRecord
+    from twice.ledger import EffectRecord
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _NAME = "once"
@@ -166,7 +165,7 @@ class _Guard:
         settled = self._ledger.effects.settle(turn.token, [turn.outcome()])
         fail_point("effect.recorded")
         key = turn.claimed.record.key
-        self.record = settled.get(key) or self._ledger.effects.find(key)[0]
+        self.record = settled.get(key) or self._ledger.effects.generations(key)[0]
         self._why = turn.ended.kind if key in settled else "lost"
         return None if quiet else self.answer()
 

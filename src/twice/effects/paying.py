@@ -30,7 +30,7 @@ from twice.effects.once import problem
 from twice.effects.policies import SKIPPED, Mode, Policy
 from twice.engine.run import job_of
 from twice.errors import KeyViolation, SchemaRefused, StepFailed, TwiceError, UsageError
-from twice.ledger.effect_records import CONFIRMED, SUPPRESSED, UNKNOWN, Subject, Wanted
+from twice.ledger import CONFIRMED, SUPPRESSED, UNKNOWN, Subject, Wanted
 from twice.model.effects import Retry
 from twice.model.keys import key_hash
 from twice.model.scopes import Scope
@@ -103,7 +103,7 @@ def pay(
         return []
     job = replace(job_of(runtime, pipeline, stage, run), abandoned=abandoned)
     known = cached(lambda: Tombstones.read(job.store.property(job.session, stage.step.writes, PROPERTY)))
-    outputs = {output.scope: output for output in job.ledger.held(stage.step.writes.name, stage.target.scope)}
+    outputs = {output.scope: output for output in job.ledger.outputs.held(stage.step.writes.name, stage.target.scope)}
     return [
         _Paying(job, effect, partition, outputs[partition], mode, frozenset(keys), known).pay(
             suppress=suppress == "all" or (suppress == "undeclared" and not effect.in_backfill)
@@ -323,7 +323,7 @@ class _Paying:
     def _pace(self) -> None:
         if self.effect.rate is not None:
             name = f"effect {self.job.pipeline.name}.{self.effect.name}"
-            time.sleep(self.job.ledger.next_call(name, self.effect.rate.apart))
+            time.sleep(self.job.ledger.pacing.next_call(name, self.effect.rate.apart))
 
 
 def _called(effect: Effect, offered: Mapping[str, object], key: str) -> Any:

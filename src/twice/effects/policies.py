@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
-from twice.ledger.effect_records import CONFIRMED, DEAD, FAILED, UNKNOWN, EffectRecord, Verdict, Wanted
+from twice.ledger import CONFIRMED, DEAD, FAILED, UNKNOWN, EffectRecord, Verdict, Wanted
 from twice.model.effects import OnChange, OnUnknown, Reconcile, Retry
 
 # `normal`: pay what is owed. `send`: also what was suppressed or is dead. `again`: send once more what was sent.

@@ -15,7 +15,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from twice.engine.spark import jars
 from twice.errors import EnvironmentProblem, TwiceError
-from twice.ledger import find_ledger, redact
+from twice.ledger import find_ledger
+from twice.redaction import redact
 
 if TYPE_CHECKING:
     from twice.config import Config, StoreConfig
@@ -166,7 +167,7 @@ def ledger(config: Config) -> Finding:
         opened = find_ledger(config.ledger)
         if opened is None:
             return _future_ledger(config)
-        health = opened.check()
+        health = opened.admin.check()
         ahead = _newest(opened)
     except TwiceError as error:
         return Finding("ledger", False, redact(error.message), error.next_step)
@@ -181,7 +182,7 @@ def ledger(config: Config) -> Finding:
 
 
 def _newest(opened: Ledger) -> datetime | None:
-    newest = opened.runs(limit=1)
+    newest = opened.runs.list(limit=1)
     return newest[0].started_at if newest else None
 
 

@@ -89,6 +89,6 @@ def _cell(value: object) -> str:
 
 
 def _text(value: object) -> str:
-    from twice.ledger.redaction import redact
+    from twice.redaction import redact
 
     return html.escape(redact(str(value)))

@@ -132,7 +132,7 @@ def execute(
     """
     scope = stages[0].scope
     made_with = environment(runtime, pipeline)
-    run = runtime.ledger.start_run(pipeline.name, scope, command=command, tags=tags, environment=made_with)
+    run = runtime.ledger.runs.start(pipeline.name, scope, command=command, tags=tags, environment=made_with)
     result = RunResult(run, pipeline.name, str(scope))
     one_step = partial(run_stage, skip_fresh=skip_fresh, wait=wait, accept_late=accept_late)
     _tell(runtime, result, "started")

@@ -7,21 +7,21 @@ from collections.abc import Mapping
 
 import sqlalchemy as sa
 
-from twice.ledger.book import LedgerPart
-from twice.ledger.dialect import insert_missing
-from twice.ledger.encoding import to_text
-from twice.ledger.schema import codes
+from twice.ledger.db.database import insert_missing
+from twice.ledger.db.encoding import to_text
+from twice.ledger.db.part import LedgerPart
+from twice.ledger.db.schema import codes
 
 
 class Codes(LedgerPart):
     """The part of the ledger that knows the parts of a code."""
 
-    def keep_code(self, code: str, parts: Mapping[str, str]) -> None:
+    def keep(self, code: str, parts: Mapping[str, str]) -> None:
         """Remember what a code is made of; the first word counts."""
         with self._write() as connection:
             insert_missing(connection, codes, [{"id": code, "parts": to_text(dict(parts))}])
 
-    def code_parts(self, code: str) -> dict[str, str] | None:
+    def parts(self, code: str) -> dict[str, str] | None:
         """Return what a code is made of; None if it was not kept."""
         with self._read() as connection:
             text = connection.scalar(sa.select(codes.c.parts).where(codes.c.id == code))

@@ -2,66 +2,48 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from pathlib import Path
 
 import sqlalchemy as sa
 
 from twice.errors import UsageError
+from twice.ledger.admin import Admin
+from twice.ledger.attempts import Attempts
 from twice.ledger.backfills import Backfills
-from twice.ledger.chunks import Chunks
-from twice.ledger.clock import Clock
 from twice.ledger.codes import Codes
-from twice.ledger.costs import Costs
-from twice.ledger.dialect import BUSY_SECONDS, Database
+from twice.ledger.db.clock import Clock
+from twice.ledger.db.database import BUSY_SECONDS, Database
+from twice.ledger.db.migrate import Revision, bring_up_to_date, no_ledger, revision_of
+from twice.ledger.db.postgres import PostgresDatabase
+from twice.ledger.db.schema import REVISIONS
+from twice.ledger.db.sqlite import SqliteDatabase
 from twice.ledger.effects import Effects
-from twice.ledger.history import History
-from twice.ledger.holdings import Holdings
-from twice.ledger.housekeeping import Housekeeping
-from twice.ledger.infos import Revision
 from twice.ledger.leases import Leases
-from twice.ledger.migrate import bring_up_to_date, no_ledger, revision_of
-from twice.ledger.moving import Moving
+from twice.ledger.outputs import Outputs
 from twice.ledger.pacing import Pacing
-from twice.ledger.postgres import PostgresDatabase
-from twice.ledger.publishing import Publishing
-from twice.ledger.reading import Reading
 from twice.ledger.runs import Runs
-from twice.ledger.schema import REVISIONS
-from twice.ledger.shadows import Shadows
-from twice.ledger.sqlite import SqliteDatabase
 from twice.ledger.streams import Streams
 
 _WRITE = "write sqlite:///path/to/ledger.db or postgresql://user@host/database in twice.toml"
 
 
-class Ledger(
-    Runs,
-    Leases,
-    Publishing,
-    Reading,
-    Holdings,
-    Codes,
-    Costs,
-    Backfills,
-    Chunks,
-    Shadows,
-    History,
-    Pacing,
-    Housekeeping,
-    Moving,
-):
-    """The record of runs, attempts, leases, outputs, inputs and backfills."""
+class Ledger:
+    """The record of runs, attempts, leases, outputs, inputs and backfills: one part for each noun."""
 
-    @cached_property
-    def effects(self) -> Effects:
-        """Calls to the outside world."""
-        return Effects(self.database, self.clock)
-
-    @cached_property
-    def streams(self) -> Streams:
-        """Streams and their batches."""
-        return Streams(self.database, self.clock)
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self.database = database
+        self.clock = clock
+        self.url = database.shown
+        self.runs = Runs(database, clock)
+        self.attempts = Attempts(database, clock)
+        self.leases = Leases(database, clock)
+        self.outputs = Outputs(database, clock)
+        self.codes = Codes(database, clock)
+        self.backfills = Backfills(database, clock)
+        self.effects = Effects(database, clock)
+        self.streams = Streams(database, clock)
+        self.pacing = Pacing(database, clock)
+        self.admin = Admin(database, clock)
 
     def __repr__(self) -> str:
         return f"<Ledger {self.url}>"
@@ -76,7 +58,7 @@ def open_ledger(
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as directory:
-    ...     open_ledger(f"sqlite:///{directory}/ledger.db").runs()
+    ...     open_ledger(f"sqlite:///{directory}/ledger.db").runs.list()
     []
     """
     database = database_of(url, busy_seconds)

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import sqlalchemy as sa
 
-from twice.ledger.book import LedgerPart
-from twice.ledger.dialect import insert_missing
-from twice.ledger.schema import rates
+from twice.ledger.db.database import insert_missing
+from twice.ledger.db.part import LedgerPart
+from twice.ledger.db.schema import rates
 
 
 class Pacing(LedgerPart):

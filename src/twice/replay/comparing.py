@@ -75,7 +75,7 @@ def _published(job: Job, recorded: Recorded) -> DataFrame | None:
         return None
     now = job.store.version(job.session, table)
     files = job.store.files(job.session, job.target, now)
-    held = {output.scope: output for output in job.ledger.held(table.name, job.target.scope)}
+    held = {output.scope: output for output in job.ledger.outputs.held(table.name, job.target.scope)}
     for output in recorded.outputs:
         current = held.get(output.scope)
         if current is None or (current.digest, current.files) != (output.digest, files.get(output.scope)):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from twice.engine.attempt.fingerprint import changed_parts, fingerprint, parts
 from twice.engine.spark.environment import zone_of
 from twice.errors import UsageError, did_you_mean
-from twice.ledger.runs import PART
 from twice.replay.report import StepReplay, cannot
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class Plan:
 
 def plan_replay(ledger: Ledger, pipelines: Iterable[Pipeline], run_id: str, *, steps: Sequence[str] = ()) -> Plan:
     """Look up a run, and say for each of its steps whether it can be tried; or only for some `steps`."""
-    info = ledger.run(run_id)
+    info = ledger.runs.get(run_id)
     pipeline = next((each for each in pipelines if each.name == info.pipeline), None)
     attempts = _last_attempts(info, pipeline)
     chosen = [attempt for attempt in attempts if not steps or attempt.step in steps]
@@ -70,7 +69,7 @@ def _last_attempts(info: RunInfo, pipeline: Pipeline | None) -> list[AttemptInfo
     for attempt in info.attempts:
         key = attempt.step, str(attempt.scope)
         # What gates refused of a chunk is recorded after the attempt that made the rest.
-        if key not in found or not (found[key].status in _MADE and PART in attempt.details):
+        if key not in found or not (found[key].status in _MADE and attempt.is_part):
             found[key] = attempt
     order = [step.name for step in pipeline.ordered()] if pipeline else []
     place = {name: number for number, name in enumerate(order)}
@@ -103,7 +102,7 @@ def _judged(ledger: Ledger, info: RunInfo, pipeline: Pipeline | None, attempt: A
         return cannot(attempt, *reason)
     if reason := _other_code(ledger, info, pipeline, step, attempt):
         return cannot(attempt, *reason)
-    outputs = ledger.recorded_by(attempt.table, attempt.token) if attempt.token is not None else []
+    outputs = ledger.outputs.recorded_by(attempt.table, attempt.token) if attempt.token is not None else []
     if not outputs:
         return cannot(attempt, "what it published was pruned from the ledger, so there is nothing to compare with")
     return Recorded(info, pipeline, step, attempt, outputs)
@@ -136,7 +135,7 @@ def _nothing_made(ledger: Ledger, attempt: AttemptInfo) -> tuple[str, str] | Non
     if attempt.status in _MADE:
         return None
     if attempt.status == "fresh":
-        made = {output.run: None for output in ledger.held(attempt.table, attempt.scope) if output.run}
+        made = {output.run: None for output in ledger.outputs.held(attempt.table, attempt.scope) if output.run}
         known = [run for run in made if run < attempt.run]
         return (
             "the run found it up to date and computed nothing",
@@ -173,7 +172,7 @@ def _other_code(
     elif attempt.code == fingerprint(step):
         return None
     else:
-        before = ledger.code_parts(attempt.code)
+        before = ledger.codes.parts(attempt.code)
         names = changed_parts(before, parts(step)) if before else ()
         why = f"the code has changed since: {', '.join(names)}" if names else "the code has changed since"
     if not info.environment.get("commit"):

@@ -73,7 +73,7 @@ class Admission:
         stream = self.stream
         if query is None:
             return
-        known = self.runtime.ledger.streams.batches(stream.pipeline, stream.name, query=query)
+        known = self.runtime.ledger.streams.batches.list(stream.pipeline, stream.name, query=query)
         if done := [batch for batch in known if batch.ended_at is not None and batch.rows_out]:
             raise StreamRefused(
                 f"the checkpoint {self.checkpoint.path} has read up to batch {done[0].batch}, but {stream.writes.name} "
@@ -168,7 +168,7 @@ class Admission:
 
     def _resume(self, mark: StreamMark | None, seen: StreamMark | None, aside: str) -> None:
         """Make a checkpoint that continues with what the table holds."""
-        stream, ledger = self.stream, self.runtime.ledger.streams
+        stream, streams = self.stream, self.runtime.ledger.streams
         if mark is None:
             raise StreamRefused(
                 f"{stream.writes.name} holds no batch of a stream that could be continued",
@@ -192,13 +192,13 @@ class Admission:
                     unchanged=_UNCHANGED,
                     next_step=f"put the checkpoint of query {seen.query} back and run it: it completes the batch",
                 )
-        known = ledger.find(stream.pipeline, stream.name)
+        known = streams.find(stream.pipeline, stream.name)
         same = known is not None and is_same(known.source, self.source) and mark.stream == stream.full_name
-        recorded = ledger.batch(stream.pipeline, stream.name, mark.query, mark.batch)
+        recorded = streams.batches.find(stream.pipeline, stream.name, mark.query, mark.batch)
         self.checkpoint.set_aside(aside)
         if same and recorded is not None and has_own_offsets(self.runtime, stream):
             # Later batches are read again, under their numbers and perhaps with other offsets.
-            ledger.forget(stream.pipeline, stream.name, mark.query, after=mark.batch)
+            streams.batches.forget(stream.pipeline, stream.name, mark.query, after=mark.batch)
             self.checkpoint.begin(mark.query, (mark.batch, recorded.offsets))
         # Else the source is read from its beginning, under a new id: the table knows the keys.
 

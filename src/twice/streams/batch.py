@@ -138,7 +138,7 @@ def _publish(job: Job, batch: Batch, bound: dict[str, DataFrame] | None, write: 
         recover(job, claim)
         if not batch.again and _is_in_table(job, batch.mark):
             return end_early(job, claim, row, "fresh", [], {})
-        job.ledger.bind_attempt(row, claim, base_version=None, inputs=())
+        job.ledger.leases.bind(row, claim, base_version=None, inputs=())
         rows = _rows(job, batch, bound)
         job.store.prepare(job.session, job.step.writes, rows.schema)
         stage = job.store.open(job.session, job.target, claim.token)

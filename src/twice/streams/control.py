@@ -82,7 +82,7 @@ def alone(runtime: Runtime, stream: Stream, run: str) -> Iterator[threading.Even
     name, ledger, lost = f"stream {stream.full_name}", runtime.ledger, threading.Event()
     try:
         replace_dead_holders(ledger, name, Scope(None), run)
-        claim = ledger.claim(name, [Scope(None)], ttl=runtime.lease, run=run)
+        claim = ledger.leases.claim(name, [Scope(None)], ttl=runtime.lease, run=run)
     except ScopeHeld as held:
         raise ScopeHeld(
             f"the stream {stream.full_name} is already running: {held.message}",
@@ -90,13 +90,13 @@ def alone(runtime: Runtime, stream: Stream, run: str) -> Iterator[threading.Even
             next_step=f"twice stream status {stream.pipeline}, or twice stream stop {stream.pipeline} {stream.name}",
         ) from None
     for abandoned in claim.abandoned:  # it has no stage: nothing can have landed
-        ledger.settle(abandoned, landed=False, version=None)
+        ledger.leases.settle(abandoned, landed=False, version=None)
     with Heartbeat(ledger, claim, runtime.lease, on_lost=lost.set):
         try:
             yield lost
         finally:
             with contextlib.suppress(TwiceError):
-                ledger.release(claim)
+                ledger.leases.release(claim)
 
 
 def _session(runtime: Runtime, pipeline: Pipeline, stream: Stream) -> SparkSession:
@@ -111,7 +111,7 @@ class Running:
 
     def __init__(self, context: Context) -> None:
         self._context, self.stream = context, context.stream
-        self._ledger = context.runtime.ledger.streams
+        self._streams = context.runtime.ledger.streams
         self.result = StreamResult(context.run, self.stream.full_name, self.stream.writes.name)
         self._info: StreamInfo | None = None
         self._ready = threading.Event()
@@ -183,7 +183,7 @@ class Running:
     def _begin(self, query: str) -> None:
         stream = self.stream
         self.result.query = query
-        self._ledger.begin(
+        self._streams.start(
             {
                 "pipeline": stream.pipeline,
                 "stream": stream.name,
@@ -195,7 +195,7 @@ class Running:
                 "run": self._context.run,
             }
         )
-        self._info = self._ledger.find(stream.pipeline, stream.name)
+        self._info = self._streams.find(stream.pipeline, stream.name)
         self._ready.set()
 
     def _on_batch(self, rows: DataFrame, number: int) -> None:
@@ -218,7 +218,7 @@ class Running:
     def _take(self, rows: DataFrame, number: int) -> None:
         assert self._info is not None  # noqa: S101 - set before any batch
         offsets = self._context.checkpoint.offsets(number)
-        info = self._ledger.start_batch(self._info, number, offsets.text)
+        info = self._streams.batches.start(self._info, number, offsets.text)
         if info.ended_at is not None and Offsets.read(info.offsets).sources != offsets.sources:
             raise StreamRefused(
                 f"batch {number} of the stream {self.stream.full_name} was published with other offsets: the "
@@ -230,11 +230,11 @@ class Running:
 
         def count(counts: Counts) -> None:
             seen[:] = [counts]
-            self._ledger.note(info, counts.to_json())
+            self._streams.batches.note(info, counts.to_json())
 
         mark = StreamMark(self.stream.full_name, self._info.query, number)
         done = take(self._context.job(rows.sparkSession), Batch(self.stream, mark, rows, count))
-        self._ledger.note(info, {"version": done.version} if done.version else {}, ended=True)
+        self._streams.batches.note(info, {"version": done.version} if done.version else {}, ended=True)
         fail_point("stream.noted")
         self._told[number] = (info, done.status, seen[0] if seen else None)
 
@@ -256,7 +256,7 @@ class Running:
                 }
             if progress.late:
                 late.land(self._context, info)
-            self._ledger.note(info, more)
+            self._streams.batches.note(info, more)
             self.result.batches += 1
             for name in ("rows_in", "rows_out", "duplicates", "late"):
                 setattr(self.result, name, getattr(self.result, name) + getattr(progress, name))
@@ -271,7 +271,7 @@ class Running:
         query.stop()
 
     def _asked_to_stop(self) -> bool:
-        found = self._ledger.find(self.stream.pipeline, self.stream.name)
+        found = self._streams.find(self.stream.pipeline, self.stream.name)
         return found is not None and found.stop
 
     def _explained(self, text: str) -> BaseException:

@@ -28,12 +28,12 @@ def complete(context: Context) -> None:
     stream, query = context.stream, context.checkpoint.query
     if not isinstance(stream.dedup, Windowed) or query is None:
         return
-    ledger = context.runtime.ledger.streams
-    newest = ledger.batches(stream.pipeline, stream.name, query=query, limit=_UNTOLD)
+    batches = context.runtime.ledger.streams.batches
+    newest = batches.list(stream.pipeline, stream.name, query=query, limit=_UNTOLD)
     for info in sorted(newest, key=lambda each: each.batch):
         if info.ended_at is not None and info.late is None and stream.dedup.late is not None:
             try:
-                ledger.note(info, {"late": land(context, info)})
+                batches.note(info, {"late": land(context, info)})
             except (StreamRefused, StepFailed) as error:
                 # The source has removed them since; the stream itself can continue.
                 log.warning("late events of batch %s were not landed: %s", info.batch, error.message)

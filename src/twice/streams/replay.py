@@ -78,7 +78,7 @@ def replay(
         for info in sorted(batches, key=lambda each: (each.started_at, each.batch)):
             done = _replay(context, info)
             found.append(done)
-            runtime.ledger.streams.note(info, {}, replayed=True)
+            runtime.ledger.streams.batches.note(info, {}, replayed=True)
             tell(done)
     return found
 
@@ -183,7 +183,7 @@ def _before(context: Context, info: BatchInfo) -> str:
     """Return the offsets where a batch begins; empty for the first one of a query."""
     if info.batch == 0:
         return ""
-    found = context.runtime.ledger.streams.batch(info.pipeline, info.stream, info.query, info.batch - 1)
+    found = context.runtime.ledger.streams.batches.find(info.pipeline, info.stream, info.query, info.batch - 1)
     if found is None:
         raise StreamRefused(
             f"where batch {info.batch} of the stream {info.pipeline}.{info.stream} begins is not recorded any more",

@@ -218,7 +218,7 @@ class Children:
 
     def _forget(self, case: Case, child: Child) -> None:
         """Stop the Spark jobs that a dead process no longer waits for, and drop what it cached."""
-        for run in case.runtime.ledger.runs():
+        for run in case.runtime.ledger.runs.list():
             if run.owner.pid == child.pid:
                 cancel_run(self._trial.sandbox.spark, run.id)
         self._clear()

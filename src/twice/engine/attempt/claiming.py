@@ -31,7 +31,7 @@ def claim_scope(job: Job) -> tuple[Claim, bool]:
     while True:
         floor = job.store.token(job.session, table)
         try:
-            claim = job.ledger.claim(table.name, [claimed(job)], ttl=job.lease, run=job.run, floor=floor)
+            claim = job.ledger.leases.claim(table.name, [claimed(job)], ttl=job.lease, run=job.run, floor=floor)
         except ScopeHeld as held:
             if replace_dead_holders(job.ledger, table.name, claimed(job), job.run):
                 continue
@@ -71,16 +71,16 @@ def give_up(job: Job, claim: Claim) -> None:
 def _fence_own(job: Job, claim: Claim) -> None:
     landed = job.store.fence(job.session, job.step.writes, claim.token, own=True)
     if landed is None:
-        job.ledger.release(claim)
-    elif job.ledger.holds(claim):
+        job.ledger.leases.release(claim)
+    elif job.ledger.leases.holds(claim):
         # The commit is in the table, only its record failed: complete it.
-        job.ledger.settle(job.ledger.take_over(claim.table, claim.token), landed=True, version=landed)
+        job.ledger.leases.settle(job.ledger.leases.take_over(claim.table, claim.token), landed=True, version=landed)
 
 
 def _abandon(job: Job, claim: Claim) -> None:
     """Give the claim up, so that the next claim on this scope settles it without waiting for the lease."""
     with suppress(TwiceError, OSError):
-        job.ledger.take_over(claim.table, claim.token)
+        job.ledger.leases.take_over(claim.table, claim.token)
 
 
 def replaced(job: Job, claim: Claim, error: BaseException) -> LeaseLost | None:
@@ -89,7 +89,7 @@ def replaced(job: Job, claim: Claim, error: BaseException) -> LeaseLost | None:
     if ours or not isinstance(error, Exception):
         return None
     try:
-        return None if job.ledger.holds(claim) else lease_lost(claim)
+        return None if job.ledger.leases.holds(claim) else lease_lost(claim)
     except LedgerError:
         return None
 
@@ -98,7 +98,7 @@ def drop_leftovers(job: Job, claim: Claim) -> None:
     """Drop stages whose claim has ended: Spark may outlive its driver and finish a write that no run waits for."""
     # Stages before leases: a stage that is seen at work has had its lease for longer.
     if older := [token for token in job.store.stages(job.session, job.step.writes) if token < claim.token]:
-        at_work = {lease.token for lease in job.ledger.leases() if lease.table == claim.table}
+        at_work = {lease.token for lease in job.ledger.leases.list() if lease.table == claim.table}
         for token in older:
             if token not in at_work:
                 job.store.fence(job.session, job.step.writes, token)
@@ -110,7 +110,7 @@ def replace_dead_holders(ledger: Ledger, table: str, wanted: Scope, run: str | N
     It may be that its Spark is still committing; the fence decides that, as for any other takeover.
     """
     here, replaced = Owner.here(), False
-    for lease in ledger.leases():
+    for lease in ledger.leases.list():
         if lease.table != table or lease.state != "live":
             continue
         # An earlier attempt of this very run may not have been able to give its claim back.
@@ -118,7 +118,7 @@ def replace_dead_holders(ledger: Ledger, table: str, wanted: Scope, run: str | N
         gone = again or (lease.owner.host == here.host and not _alive(lease.owner.pid))
         if gone and any(scope.overlaps(wanted) for scope in lease.scopes):
             with suppress(UsageError):  # somebody else was faster
-                ledger.take_over(lease.table, lease.token)
+                ledger.leases.take_over(lease.table, lease.token)
             replaced = True
     return replaced
 

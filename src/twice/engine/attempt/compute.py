@@ -93,7 +93,7 @@ def _call(job: Job, bound: Mapping[str, DataFrame]) -> Any:
 def wait_for_turn(job: Job) -> None:
     """Wait until the source may be called again, by whichever process."""
     assert job.step.rate is not None  # noqa: S101 - only offered to steps with a rate
-    end = time.monotonic() + job.ledger.next_call(f"{job.step.pipeline}.{job.step.name}", job.step.rate.apart)
+    end = time.monotonic() + job.ledger.pacing.next_call(f"{job.step.pipeline}.{job.step.name}", job.step.rate.apart)
     while not job.abandoned():
         if (left := end - time.monotonic()) <= 0:
             return

@@ -46,8 +46,8 @@ def parts(step: Step) -> dict[str, str]:
 
 def keep_parts(ledger: Ledger, step: Step, code: str) -> None:
     """Let the ledger remember what a step's code is made of, so that a later change can be named."""
-    if ledger.code_parts(code) is None:
-        ledger.keep_code(code, parts(step))
+    if ledger.codes.parts(code) is None:
+        ledger.codes.keep(code, parts(step))
 
 
 def changed_parts(before: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:

@@ -72,8 +72,8 @@ def end_early(
     job: Job, claim: Claim, row: int, status: str, outputs: Sequence[Output], details: Mapping[str, object]
 ) -> Finding:
     """End an attempt that has nothing to publish, and give its claim back."""
-    job.ledger.release(claim)
-    job.ledger.finish_attempt(row, status, details=details)
+    job.ledger.leases.release(claim)
+    job.ledger.attempts.finish(row, status, details=details)
     version = outputs[0].version if outputs else None
     return Finding(status, outputs, sum(output.rows for output in outputs), version, details)
 
@@ -103,7 +103,7 @@ def same_inputs(recorded: Sequence[InputRecord], now: Sequence[InputRecord]) -> 
 
 def known_outputs(job: Job) -> dict[Scope, Output]:
     """Return the recorded outputs of the target's partitions."""
-    return {output.scope: output for output in job.ledger.held(job.step.writes.name, job.target.scope)}
+    return {output.scope: output for output in job.ledger.outputs.held(job.step.writes.name, job.target.scope)}
 
 
 def content_after(job: Job, staged: Staged) -> Verdict:

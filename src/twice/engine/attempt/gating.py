@@ -304,7 +304,7 @@ def _few(rows: DataFrame) -> list[dict[str, object]]:
 
 def _judge_change(job: Job, gate: g.RowCountChange, partition: Scope, count: int, verdict: Verdict) -> Failure | None:
     table = job.step.writes.name
-    before = job.ledger.output(table, partition)
+    before = job.ledger.outputs.find(table, partition)
     if before is not None and before.rows:
         usual, of_what = float(before.rows), "at its last publish"
     else:
@@ -330,7 +330,7 @@ def _row_history(job: Job, gate: g.RowCountChange, partition: Scope, verdict: Ve
         judged = job.target.partitions[: job.target.partitions.index(partition)]
         earlier = [verdict.digests[each].rows for each in reversed(judged) if each in verdict.digests]
     first = job.target.partitions[0] if earlier else partition
-    return (earlier + job.ledger.row_history(job.step.writes.name, first, gate.history))[: gate.history]
+    return (earlier + job.ledger.outputs.row_counts(job.step.writes.name, first, gate.history))[: gate.history]
 
 
 def _only(job: Job, rows: DataFrame, partition: Scope) -> DataFrame:

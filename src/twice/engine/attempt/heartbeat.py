@@ -42,7 +42,7 @@ class Heartbeat:
 
     def require(self) -> None:
         """Raise if the claim is no longer ours."""
-        if self._lost or not self._ledger.renew(self._claim, self._ttl):
+        if self._lost or not self._ledger.leases.renew(self._claim, self._ttl):
             self._lost = True
             raise lease_lost(self._claim)
 
@@ -54,7 +54,7 @@ class Heartbeat:
     def _beat(self) -> None:
         while not self._stop.wait(self._ttl.total_seconds() / 4):
             try:
-                held = self._ledger.renew(self._claim, self._ttl)
+                held = self._ledger.leases.renew(self._claim, self._ttl)
             except LedgerError:
                 continue  # the next beat may get through; until then the lease runs on
             if not held and not self._stop.is_set():

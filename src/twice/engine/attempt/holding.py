@@ -37,13 +37,13 @@ class Held:
 def noted(job: Job, code: str | None = None) -> Iterator[Job]:
     """Enter an attempt in the ledger, its Spark jobs in one group; however it fails, that is written down."""
     table, scope = job.step.writes.name, job.target.scope
-    row = job.ledger.start_attempt(job.run, job.step.name, table, job.number, scope, code=code or job.code)
+    row = job.ledger.attempts.start(job.run, job.step.name, table, job.number, scope, code=code or job.code)
     job = replace(job, attempt=row)
     try:
         with grouped(job):
             yield job
     except KeyboardInterrupt:
-        job.ledger.finish_attempt(row, "interrupted")
+        job.ledger.attempts.finish(row, "interrupted")
         raise
     except Exception as error:
         problem = explained(job, error)
@@ -51,7 +51,7 @@ def noted(job: Job, code: str | None = None) -> Iterator[Job]:
         transient = is_transient(problem, job.step.transient)
         cost = measured(job)
         details = {"cost": cost} if cost else None
-        job.ledger.finish_attempt(row, status, error=str(problem), transient=transient, details=details)
+        job.ledger.attempts.finish(row, status, error=str(problem), transient=transient, details=details)
         if problem is error:
             raise
         raise problem from error

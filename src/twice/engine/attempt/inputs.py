@@ -198,7 +198,7 @@ def _require_no_gap(job: Job) -> None:
     """Refuse to build on a past whose last partition is missing; the very first one has no past."""
     window = job.scope.window
     assert window is not None  # noqa: S101 - a run always has a window
-    until = job.ledger.built_until(job.step.writes.name, Scope(window, job.target.scope.dimensions))
+    until = job.ledger.outputs.built_until(job.step.writes.name, Scope(window, job.target.scope.dimensions))
     if until is not None and until != window.start:
         grain, zone = job.pipeline.grain, job.pipeline.zone
         raise StoreRefused(
@@ -221,7 +221,7 @@ def fingerprints(job: Job, read: Read, cut: Cut, version: str | None) -> dict[st
     scope = Scope.of(cut.partitions, dict(job.scope.dimensions))
     target = Target.of(read.table, scope, job.pipeline.zone)
     files = job.stores.source(read.table).files(job.session, target, version)
-    outputs = {output.scope: output for output in job.ledger.held(read.table.name, target.scope)}
+    outputs = {output.scope: output for output in job.ledger.outputs.held(read.table.name, target.scope)}
     found = {}
     for partition, fingerprint in files.items():
         known = outputs.get(partition)
@@ -233,7 +233,7 @@ def fingerprints(job: Job, read: Read, cut: Cut, version: str | None) -> dict[st
 
 def _as_a_whole(job: Job, read: Read, version: str | None) -> dict[str, str]:
     """Fingerprint a history that is read across partitions: its content if twice wrote it in one piece."""
-    known = job.ledger.output(read.table.name, Scope(None))
+    known = job.ledger.outputs.find(read.table.name, Scope(None))
     if known is not None and known.version == version:
         return {"table": f"digest:{known.digest}"}
     return {"table": f"version:{version}"}

@@ -65,7 +65,7 @@ def stage(job: Job, claim: Claim, row: int, heartbeat: Heartbeat, inputs: list[P
     first = next(results)
     job.store.prepare(job.session, job.step.writes, first.schema)
     opened = job.store.open(job.session, job.target, claim.token)
-    job.ledger.bind_attempt(row, claim, base_version=opened.base, inputs=records(job, inputs))
+    job.ledger.leases.bind(row, claim, base_version=opened.base, inputs=records(job, inputs))
     # Whoever took over before the stage existed found nothing to fence: look once more.
     heartbeat.require()
     fail_point("claim.fenced")
@@ -198,7 +198,7 @@ def _one_row_per_key(job: Job, source: DataFrame, matched: list[str]) -> DataFra
 def _require_unique_target(job: Job, stage: StagedRows, target: DataFrame) -> None:
     """Refuse a table that already holds a key twice, unless these very files were checked before."""
     files = job.store.files(job.session, job.target, stage.base)
-    known = {output.scope: output.files for output in job.ledger.held(job.step.writes.name, job.target.scope)}
+    known = {output.scope: output.files for output in job.ledger.outputs.held(job.step.writes.name, job.target.scope)}
     if all(not fingerprint or known.get(partition) == fingerprint for partition, fingerprint in files.items()):
         return
     found = gating.profiled(job, target, key=job.step.writes.key)

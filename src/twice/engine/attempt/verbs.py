@@ -38,7 +38,7 @@ def attempt(job: Job, row: int) -> Finding:
         claim, heartbeat = holding.claim, holding.heartbeat
         recover(job, claim)
         inputs = pin(job)
-        job.ledger.bind_attempt(row, claim, base_version=None, inputs=records(job, inputs))
+        job.ledger.leases.bind(row, claim, base_version=None, inputs=records(job, inputs))
         if skipped := freshness.nothing_to_do(job, claim, row, inputs, waited=holding.waited):
             return skipped
         staged = stage(job, claim, row, heartbeat, inputs)
@@ -56,7 +56,7 @@ def recover(job: Job, claim: Claim) -> None:
     for abandoned in claim.abandoned:
         landed = job.store.fence(job.session, job.step.writes, abandoned.token)
         fail_point("recover.dropped")
-        job.ledger.settle(abandoned, landed=landed is not None, version=landed)
+        job.ledger.leases.settle(abandoned, landed=landed is not None, version=landed)
         what = "had published: adopted" if landed else "had published nothing: dropped"
         job.tell("recovered", f"an earlier claim ({abandoned.token}) {what}")
     drop_leftovers(job, claim)
@@ -139,7 +139,7 @@ def commit_stage(
         job.store.discard(job.session, stage, remember)
         return "unchanged", stage.base
     heartbeat.require()
-    job.ledger.prepare(claim, row, expected, details=details)
+    job.ledger.outputs.prepare(claim, row, expected, details=details)
     notes = {"twice.run": job.run, "twice.step": f"{job.pipeline.name}.{job.step.name}", **(more or {})}
     version = job.store.publish(job.session, stage, changed, notes, remember)
     fail_point("publish.committed")
@@ -161,11 +161,11 @@ def _found(job: Job, status: str, outputs: list[Output], verdict: Verdict, detai
 def record(job: Job, claim: Claim, row: int, finding: Finding) -> None:
     """Write down what the table holds now, and release the claim, in one ledger transaction."""
     try:
-        job.ledger.record(claim, row, finding.outputs, status=finding.status, details=finding.details)
+        job.ledger.outputs.record(claim, row, finding.outputs, status=finding.status, details=finding.details)
     except LedgerBusy:
         # It may be there, and only the answer was lost: asking again tells, and does no harm.
-        job.ledger.record(claim, row, finding.outputs, status=finding.status, details=finding.details)
+        job.ledger.outputs.record(claim, row, finding.outputs, status=finding.status, details=finding.details)
     if finding.refused:
         # A kill before this leaves them without a word: then they are as missing or stale as they were.
         step, table = job.step.name, job.step.writes.name
-        job.ledger.add_failures(job.run, step, table, job.number, finding.refused, code=job.code)
+        job.ledger.attempts.add_failures(job.run, step, table, job.number, finding.refused, code=job.code)

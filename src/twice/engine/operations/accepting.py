@@ -97,30 +97,32 @@ def _accept(ledger: Ledger, step: Step, partitions: Sequence[PartitionStatus], r
     table, code, hull = step.writes.name, fingerprint(step), _hull(partitions)
     keep_parts(ledger, step, code)
     with _claimed(ledger, table, hull, run) as claim:
-        row = ledger.start_attempt(run, step.name, table, 1, hull, code=code)
+        row = ledger.attempts.start(run, step.name, table, 1, hull, code=code)
         wanted = {partition.scope for partition in partitions}
-        held = ledger.outputs(table, hull.window)
+        held = ledger.outputs.list(table, hull.window)
         outputs = [replace(output, code=code) for output in held if output.scope in wanted]
         # A record replaces all that it covers: what a single tenant's run made since goes with it as it is.
         beside = [output for output in held if output.scope not in wanted and _covered(output.scope, wanted)]
         try:
-            ledger.record(claim, row, [*outputs, *beside], status="accepted", details={"accepted": len(outputs)})
+            ledger.outputs.record(
+                claim, row, [*outputs, *beside], status="accepted", details={"accepted": len(outputs)}
+            )
         except BaseException as error:
             # Not `failed`: the partitions are as good or stale as they were.
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else "held"
-            ledger.finish_attempt(row, status, error=str(error))
+            ledger.attempts.finish(row, status, error=str(error))
             raise
 
 
 @contextmanager
 def _claimed(ledger: Ledger, table: str, scope: Scope, run: str) -> Iterator[Claim]:
-    claim = ledger.claim(table, [scope], ttl=_LEASE, run=run)
+    claim = ledger.leases.claim(table, [scope], ttl=_LEASE, run=run)
     try:
         _require_settled(claim, scope)
         yield claim
     except BaseException:
-        if ledger.holds(claim):
-            ledger.release(claim)
+        if ledger.leases.holds(claim):
+            ledger.leases.release(claim)
         raise
 
 

@@ -85,11 +85,11 @@ def _maintain(
         result.remarks.append("it does not exist yet")
         return result
     if dry_run:
-        held = {lease.token for lease in ledger.leases() if lease.table == table.name and lease.state == "live"}
+        held = {lease.token for lease in ledger.leases.list() if lease.table == table.name and lease.state == "live"}
         result.branches_dropped = len(set(store.stages(session, table)) - held)
         return result
     try:
-        claim = ledger.claim(table.name, [Scope(None)], ttl=runtime.lease, floor=store.token(session, table))
+        claim = ledger.leases.claim(table.name, [Scope(None)], ttl=runtime.lease, floor=store.token(session, table))
     except ScopeHeld as held:
         result.remarks.append(f"left alone: {held.message}")
         return result
@@ -97,7 +97,7 @@ def _maintain(
         with Heartbeat(ledger, claim, runtime.lease, on_lost=runtime.spark.sparkContext.cancelAllJobs):
             for abandoned in claim.abandoned:
                 landed = store.fence(session, table, abandoned.token)
-                ledger.settle(abandoned, landed=landed is not None, version=landed)
+                ledger.leases.settle(abandoned, landed=landed is not None, version=landed)
             leftovers = [token for token in store.stages(session, table) if token != claim.token]
             for token in leftovers:
                 store.fence(session, table, token)
@@ -107,20 +107,20 @@ def _maintain(
                     result.files_compacted = _compact(runtime, session, pipeline, table)
                 _expire(runtime, session, table, keep, result)
     finally:
-        ledger.release(claim)
+        ledger.leases.release(claim)
     return result
 
 
 def _compact(runtime: Runtime, session: SparkSession, pipeline: Pipeline, table: Table) -> int:
     store, ledger = runtime.stores.of(table), runtime.ledger
-    outputs = ledger.outputs(table.name)
+    outputs = ledger.outputs.list(table.name)
     before = _files(runtime, session, pipeline, table, outputs)
     rewritten = maintenance.compact(session, table)
     if rewritten:
         after = _files(runtime, session, pipeline, table, outputs)
         same = {output.scope for output in outputs if output.files == before.get(output.scope)}
         files = {scope: fingerprint for scope, fingerprint in after.items() if scope in same}
-        ledger.rerecord(table.name, files, store.version(session, table))
+        ledger.outputs.rerecord(table.name, files, store.version(session, table))
     return rewritten
 
 
@@ -142,10 +142,10 @@ def _files(
 
 def _expire(runtime: Runtime, session: SparkSession, table: Table, keep: timedelta, result: TableMaintenance) -> None:
     ledger = runtime.ledger
-    for lease in ledger.leases():
+    for lease in ledger.leases.list():
         if lease.state != "live" or lease.run is None:
             continue
-        for attempt in ledger.run(lease.run).attempts:
+        for attempt in ledger.runs.get(lease.run).attempts:
             if attempt.status == "running" and any(record.table == table.name for record in attempt.inputs):
                 result.remarks.append(f"snapshots kept: run {lease.run} is reading it")
                 return
@@ -168,7 +168,7 @@ def _expire(runtime: Runtime, session: SparkSession, table: Table, keep: timedel
 
 def _read_until(ledger: Ledger, reader: StreamInfo) -> int | None:
     """Return the snapshot from which a stream may read again: where the batch before its newest one ended."""
-    known = ledger.streams.batches(reader.pipeline, reader.stream, query=reader.query, limit=2)
+    known = ledger.streams.batches.list(reader.pipeline, reader.stream, query=reader.query, limit=2)
     if len(known) < 2:
         return None
     said = json.loads(known[1].offsets.splitlines()[-1])

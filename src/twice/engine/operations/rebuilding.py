@@ -109,7 +109,7 @@ def plan_rebuild(ledger: Ledger | None, pipeline: Pipeline, step: Step) -> Rebui
             f"{table.name} is fetched from outside by {step.name}: what it fetched then cannot be fetched again",
             next_step="land it raw in a table of its own with Overwrite(), and merge from there",
         )
-    past = ledger.merged(pipeline.name, step.name) if ledger else []
+    past = ledger.attempts.merged(pipeline.name, step.name) if ledger else []
     merged = [each.scope.window for each in past if each.status in ("published", "unchanged") and each.scope.window]
     if not merged:
         raise UsageError(f"nothing has been merged into {table.name} yet, so there is nothing to rebuild it from")
@@ -140,11 +140,11 @@ def _replace(job: Job, plan: Rebuild) -> Finding:
         alone = [replace(job, scope=Scope(window)) for window in plan.windows]
         pinned = [pin(each) for each in alone]
         inputs = _together(job, pinned)
-        job.ledger.bind_attempt(job.attempt, claim, base_version=None, inputs=records(job, inputs))
+        job.ledger.leases.bind(job.attempt, claim, base_version=None, inputs=records(job, inputs))
         rows = _replayed(job, zip(alone, pinned, strict=True))
         job.store.prepare(job.session, job.step.writes, rows.schema)
         stage = job.store.open(job.session, job.target, claim.token)
-        job.ledger.bind_attempt(job.attempt, claim, base_version=stage.base, inputs=records(job, inputs))
+        job.ledger.leases.bind(job.attempt, claim, base_version=stage.base, inputs=records(job, inputs))
         heartbeat.require()
         job.store.stage(job.session, stage, rows)
         gating.refuse_strays(job, stage)

@@ -25,7 +25,7 @@ def recorded_run(
     environment: Mapping[str, object] | None = None,
 ) -> Iterator[str]:
     """Begin a run and yield its id; it is done when the block ends, and else ends as the error says."""
-    run = ledger.start_run(pipeline, scope, command=command, tags=tags, environment=environment)
+    run = ledger.runs.start(pipeline, scope, command=command, tags=tags, environment=environment)
     try:
         yield run
     except BaseException as error:
@@ -43,10 +43,10 @@ def end_failed_run(ledger: Ledger, run: str, error: BaseException) -> None:
 def end_run(ledger: Ledger, run: str, status: str, error: str = "") -> None:
     """Write down how a run ended; tried twice, because Ctrl-C or a busy ledger may come in between."""
     try:
-        ledger.finish_run(run, status, error)
+        ledger.runs.finish(run, status, error)
     except BaseException as problem:
         # The first end counts: a second one does no harm.
-        ledger.finish_run(run, status, error)
+        ledger.runs.finish(run, status, error)
         if not isinstance(problem, LedgerBusy):
             raise
 

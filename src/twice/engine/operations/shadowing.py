@@ -71,7 +71,7 @@ def begin(runtime: Runtime, pipeline: Pipeline, steps: Sequence[Step], backfill:
     ledger = runtime.ledger
 
     def going() -> bool:
-        return ledger.backfill_state(backfill)[0] in ("running", "paused")
+        return ledger.backfills.state(backfill)[0] in ("running", "paused")
 
     for step in steps:
         if _has_begun(runtime, step, backfill):
@@ -88,7 +88,7 @@ def begin(runtime: Runtime, pipeline: Pipeline, steps: Sequence[Step], backfill:
 
 def _has_begun(runtime: Runtime, step: Step, backfill: str) -> bool:
     assert step.shadow_of is not None  # noqa: S101 - a step of a shadowed pipeline
-    shadow = runtime.ledger.shadow(backfill)
+    shadow = runtime.ledger.backfills.shadows.find(backfill)
     return shadow is not None and step.shadow_of.writes.name in shadow.odd
 
 
@@ -99,7 +99,7 @@ def _begin(runtime: Runtime, pipeline: Pipeline, step: Step, backfill: str, scop
     shadowing = _shadowing(runtime.stores, table)
     # A process that was killed here has left a shadow of what the table held at that time.
     shadowing.drop_shadow(runtime.spark, table, step.writes)
-    known = {output.scope: output for output in ledger.outputs(table.name)}
+    known = {output.scope: output for output in ledger.outputs.list(table.name)}
     shadowing.fork(runtime.spark, table, step.writes)
     fail_point("shadow.forked")
     heartbeat.require()
@@ -133,7 +133,7 @@ def _inherit(
             for each, output in known.items()
             if before.get(each) == output.files and not each.overlaps(mine.scope)
         ]
-    runtime.ledger.inherit(backfill, table.name, around, odd)
+    runtime.ledger.backfills.shadows.inherit(backfill, table.name, around, odd)
 
 
 def remove(runtime: Runtime, name: str, mark: str) -> None:
@@ -157,7 +157,7 @@ def _claimed(
     while True:
         try:
             floor = store.token(runtime.spark, table)
-            claim = ledger.claim(table.name, [Scope(None)], ttl=runtime.lease, floor=floor)
+            claim = ledger.leases.claim(table.name, [Scope(None)], ttl=runtime.lease, floor=floor)
             break
         except ScopeHeld:
             if replace_dead_holders(ledger, table.name, Scope(None)):
@@ -169,10 +169,10 @@ def _claimed(
         with Heartbeat(ledger, claim, runtime.lease, on_lost=lambda: None) as heartbeat:
             for abandoned in claim.abandoned:
                 landed = store.fence(runtime.spark, table, abandoned.token) if fences else None
-                ledger.settle(abandoned, landed=landed is not None, version=landed)
+                ledger.leases.settle(abandoned, landed=landed is not None, version=landed)
             yield heartbeat
     finally:
-        ledger.release(claim)
+        ledger.leases.release(claim)
 
 
 def _shadowing(stores: Stores, table: Table) -> Shadowing:

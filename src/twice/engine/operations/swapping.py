@@ -90,7 +90,7 @@ def superseded(runtime: Runtime, wanted: Swap) -> bool:
 def built(runtime: Runtime, wanted: Swap) -> dict[Scope, Output]:
     """Return what the ledger says of every partition of a shadow; one that was never made is refused."""
     target = wanted.stage.target
-    known = {output.scope: output for output in runtime.ledger.outputs(wanted.shadow.name, target.scope.window)}
+    known = {output.scope: output for output in runtime.ledger.outputs.list(wanted.shadow.name, target.scope.window)}
     missing = [target.name(partition) for partition in target.partitions if partition not in known]
     if missing:
         raise StoreRefused(
@@ -113,12 +113,12 @@ def _swap(job: Job, wanted: Swap, look_again: Callable[[], None], at_last: Calla
 
 def _publish(job: Job, wanted: Swap, holding: Held, at_last: Callable[[], None]) -> Finding:
     claim, row, heartbeat = holding.claim, job.attempt, holding.heartbeat
-    known = {output.scope: output for output in job.ledger.outputs(wanted.shadow.name, job.target.scope.window)}
+    known = {output.scope: output for output in job.ledger.outputs.list(wanted.shadow.name, job.target.scope.window)}
     shadowing = cast("Shadowing", job.store)
     schema = shadowing.shadow_schema(job.session, replace(job.target, table=wanted.shadow))
     job.store.prepare(job.session, job.step.writes, schema)
     stage = job.store.open(job.session, job.target, claim.token)
-    job.ledger.bind_attempt(row, claim, base_version=stage.base, inputs=())
+    job.ledger.leases.bind(row, claim, base_version=stage.base, inputs=())
     heartbeat.require()
     shadowing.adopt(job.session, stage, wanted.shadow)
     gating.refuse_strays(job, stage)

@@ -72,7 +72,7 @@ def undo(
     All scopes are checked before the first one is touched: a scope that has changed since, or
     whose earlier version has expired, is refused. What is left out is reported as it stays.
     """
-    info = runtime.ledger.run(run_id)
+    info = runtime.ledger.runs.get(run_id)
     if info.pipeline not in pipelines:
         raise UsageError(f"run {info.id} belongs to the pipeline {info.pipeline}, which is not configured here")
     pipeline = pipelines[info.pipeline]
@@ -234,7 +234,7 @@ def _put_back(job: Job, attempt: AttemptInfo, run: str) -> Finding:
         # Looked at before the claim, too; in between somebody may have published.
         _require_untouched(job, attempt, run)
         stage = job.store.open(job.session, job.target, claim.token)
-        job.ledger.bind_attempt(job.attempt, claim, base_version=stage.base, inputs=())
+        job.ledger.leases.bind(job.attempt, claim, base_version=stage.base, inputs=())
         heartbeat.require()
         before = job.store.read(job.session, table, attempt.base_version).where(scope_filter(job.target))
         job.store.stage(job.session, stage, _with_new_columns(job, before))

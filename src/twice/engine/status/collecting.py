@@ -39,7 +39,7 @@ def collect(
     found = []
     for pipeline, (start, end) in zip(pipelines, ends, strict=True):
         steps = status(ledger, pipeline, start, end, live=outputs, sources=live)
-        effects = ledger.effects.records(pipeline=pipeline.name, attention=True) if ledger else []
+        effects = ledger.effects.list(pipeline=pipeline.name, attention=True) if ledger else []
         shown = (step.only_stale() if only_stale else step for step in steps)
         found.append(PipelineStatus(pipeline.name, tuple(shown), tuple(effects)))
     return Status(tuple(found))

@@ -72,7 +72,7 @@ class Inputs:
             if known:
                 held = [holding for holdings in known.holdings.values() for holding in holdings.values()]
             else:
-                held = ledger.holdings(name, hull) if ledger else []
+                held = ledger.outputs.holdings(name, hull) if ledger else []
             table = self._tables.setdefault(name, {})
             for holding in held:
                 if holding.start:

@@ -205,7 +205,7 @@ class _Judge:
 
     def _code_reason(self, code: str) -> Reason:
         if code not in self._old_code:
-            before = self.ledger.code_parts(code) if self.ledger else None
+            before = self.ledger.codes.parts(code) if self.ledger else None
             names = changed_parts(before, parts(self.record.step)) if before else ()
             what = f"the code changed: {', '.join(names)}" if names else "the code changed"
             self._old_code[code] = Reason("code", ", ".join(names), what)

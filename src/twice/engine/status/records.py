@@ -90,11 +90,11 @@ class Record:
         window = Window(start or _EVER.start, end or _EVER.end)
         limit = window if (start or end) and step.writes.partition else None
         holdings: dict[str, dict[tuple[str | None, str | None], Holding]] = {}
-        for holding in ledger.holdings(step.writes.name, limit):
+        for holding in ledger.outputs.holdings(step.writes.name, limit):
             holdings.setdefault(holding.dimensions, {})[holding[:2]] = holding
-        inputs = ledger.input_texts(step.writes.name, limit) if holdings else {}
-        attempts = _alive(ledger, ledger.newest_attempts(pipeline.name, step.name, window))
-        accepted = ledger.accepted_gates(pipeline.name, step.name)
+        inputs = ledger.outputs.input_texts(step.writes.name, limit) if holdings else {}
+        attempts = _alive(ledger, ledger.attempts.newest(pipeline.name, step.name, window))
+        accepted = ledger.attempts.accepted_gates(pipeline.name, step.name)
         return cls(step, holdings, inputs, attempts, complete=limit is None, accepted=accepted)
 
     def read(self, holding: Holding) -> list[Mapping[str, Any]]:
@@ -145,5 +145,5 @@ def _alive(ledger: Ledger, attempts: list[LastAttempt]) -> list[LastAttempt]:
     running = [attempt.id for attempt in attempts if attempt.status == "running"]
     if not running:
         return attempts
-    states = ledger.attempt_states(running)
+    states = ledger.attempts.states(running)
     return [attempt._replace(status=states.get(attempt.id, attempt.status)) for attempt in attempts]

@@ -11,7 +11,7 @@ from twice.engine.notebooks import counted, status_html
 from twice.model.scopes import Scope
 
 if TYPE_CHECKING:
-    from twice.ledger.effect_records import EffectRecord
+    from twice.ledger import EffectRecord
 
 State = Literal["done", "failed", "running", "missing", "stale"]
 STATES: tuple[State, ...] = ("done", "stale", "missing", "failed", "running")

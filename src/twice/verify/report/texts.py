@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from twice.ledger.redaction import redact
+from twice.redaction import redact
 from twice.verify.sources import INPUTS
 
 # What `sandbox.py` calls the twins of a store: one namespace for each case, or one database file for each case.

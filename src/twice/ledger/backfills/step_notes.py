@@ -1,0 +1,43 @@
+"""What is noted of a step of a backfill: how it was cut into chunks, and what was learnt of it since.
+
+`compared`: a partition with rows was computed alone and is the same. `one_by_one`: one was another, so each has a job
+of its own. `split`: windows in which something was wrong, whose parts stay as small as they are. `after`: chunks up to
+this number were made by other code.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import sqlalchemy as sa
+
+from twice.ledger.db.encoding import to_text
+from twice.ledger.db.schema import backfills
+from twice.model.windows import Window
+
+
+def note_of(row: Any, stage: int) -> dict[str, Any]:
+    """Read what a backfill's row notes of one of its steps."""
+    plan = json.loads(row.plan)
+    return dict(plan[stage - 1]) if 0 < stage <= len(plan) else {}
+
+
+def add_to_note(connection: sa.Connection, row: Any, stage: int, **facts: object) -> None:
+    """Note more of a step; the backfill's row is locked."""
+    plan = json.loads(row.plan)
+    if 0 < stage <= len(plan):
+        plan[stage - 1] |= facts
+        connection.execute(sa.update(backfills).where(backfills.c.id == row.id).values(plan=to_text(plan)))
+
+
+def was_split(note: dict[str, Any], window: Window | None) -> bool:
+    """Return whether a window came from a chunk in which something was wrong."""
+    return window is not None and any(Window.from_json(each).covers(window) for each in note.get("split", ()))
+
+
+def note_split(connection: sa.Connection, row: Any, stage: int, window: Window | None) -> None:
+    """Note that something is wrong in a window, unless it is part of one that is known."""
+    note = note_of(row, stage)
+    if window is not None and not was_split(note, window):
+        add_to_note(connection, row, stage, split=[*note.get("split", ()), window.to_json()])
