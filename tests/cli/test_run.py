@@ -6,16 +6,20 @@ import json
 import shlex
 import subprocess
 import sys
+from datetime import timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from twice import Day
 from twice.cli import run as command
 from twice.cli.progress import Board, line
 from twice.engine.attempt.job import StepResult
 from twice.engine.events import Event
 from twice.engine.run import RunResult
 from twice.errors import GateFailed, Interrupted, ScopeHeld, TransientError
-from twice.ledger import open_ledger
+from twice.ledger import Owner, open_ledger
+from twice.model.scopes import Scope
 
 FOR = ("--for", "2026-04-25")
 
@@ -281,3 +285,43 @@ def test_quiet_is_quiet_and_text_is_brief(project, capsys):
             listener(Event("claimed", "r1", "shop", "s", "orders"))
             listener(Event("published", "r1", "shop", "s", "orders"))
         assert len(capsys.readouterr().err.splitlines()) == expected
+
+
+def test_a_scope_that_another_run_holds_is_refused_before_spark_starts(project, monkeypatch):
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("twice.engine.spark.session.start", never)
+    ledger = open_ledger(f"sqlite:///{project.ledger}")
+    day = Scope(Day.unit("2026-04-25", ZoneInfo("UTC")))
+    first = ledger.runs.start("shop", day)
+    claim = ledger.leases.claim("lake.raw.orders", [day], ttl=timedelta(minutes=1), run=first)
+    said = project.call("run", "shop", *FOR, "--json")
+    assert said.code == 4
+    (run,) = said.json["runs"]
+    assert run["status"] == "held"
+    assert f"is held by run {first}" in run["error"]
+    assert ledger.runs.get(run["run"]).status == "held"
+    # A day that is free, a process that is gone, or a run that may wait: the usual way.
+    for words in (("--for", "2026-04-26"), (*FOR, "--wait", "1")):
+        assert "Spark was started" in project.call("run", "shop", *words).err
+    ledger.leases.release(claim)
+    gone = Owner(Owner.here().host, _ended_process())
+    ledger.leases.claim("lake.raw.orders", [day], ttl=timedelta(minutes=1), owner=gone)
+    assert "Spark was started" in project.call("run", "shop", *FOR).err
+
+
+def _ended_process() -> int:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    return process.pid
+
+
+def test_the_first_line_comes_before_spark_starts(project, monkeypatch):
+    def too_late(*_: object, **__: object) -> None:
+        raise TransientError("no Spark today")
+
+    monkeypatch.setattr("twice.engine.spark.session.start", too_late)
+    said = project.call("run", "shop", *FOR)
+    assert said.code == 75
+    assert said.err.splitlines()[0] == "shop  2026-04-25/2026-04-26  starting  Spark"

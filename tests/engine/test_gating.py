@@ -90,7 +90,7 @@ def test_rows_of_one_partition_are_judged_while_they_are_written(lab, monkeypatc
     again = read_again(monkeypatch)
     done = lab.run(observed_shop(lab), DAY)
     assert again == []
-    (output,) = lab.ledger.outputs(lab.name("facts"))
+    (output,) = lab.ledger.outputs.list(lab.name("facts"))
     # The table, read by the pass that later runs compare with, holds what was recorded.
     found = profile(lab.read("facts"), partition=["d"], key=["n"])
     assert [each.digest.text for each in found.values()] == [output.digest]

@@ -63,7 +63,7 @@ def brief_line(event: Event) -> None:
 def line(event: Event) -> str:
     """Show an event: run, pipeline and step, scope, state, numbers."""
     what = f"{event.pipeline}.{event.step}" if event.step else event.pipeline
-    parts = [event.run, what, event.scope, event.state]
+    parts = [*([event.run] if event.run else []), what, event.scope, event.state]
     if "rows" in event.data:
         parts.append(f"{event.data['rows']} rows")
     if isinstance(seconds := event.data.get("seconds"), int | float):
@@ -94,7 +94,9 @@ class Board:
     def listen(self, event: Event) -> None:
         """Take in one event."""
         if not event.step:
-            if event.state == "started":
+            if event.state == "starting":  # before there is a run
+                self._title = f"{event.pipeline}  {event.scope}  starting {event.detail} …"
+            elif event.state == "started":
                 self._reset()
                 self._title = f"{event.pipeline}  {event.scope}  run {event.run}"
             elif event.state == "failed":

@@ -16,6 +16,7 @@ from twice.cli.problems import report_error
 from twice.cli.progress import progress
 from twice.cli.settings import Settings, pass_settings
 from twice.engine.attempt.accepted_gates import accepted_gates
+from twice.engine.events import Event
 from twice.engine.plan import PlannedStep, plan
 from twice.errors import TwiceError, UsageError
 from twice.loading import find_pipeline
@@ -172,11 +173,13 @@ def execute_all(request: Request, *, as_json: bool, runtime: Runtime | None = No
     names = [stage.step.name for stage in request.plans[0]]
     try:
         with progress(request.settings, names) as listener:
-            if runtime is None:
+            if runtime is not None:
+                error = _loop(request, runtime, results)
+            elif not (error := _held(request, results)):
+                first = request.plans[0][0].scope
+                listener(Event("starting", "", request.pipeline.name, str(first), detail="Spark"))
                 with request.settings.runtime(listener) as opened:
                     error = _loop(request, opened, results)
-            else:
-                error = _loop(request, runtime, results)
     except TwiceError as problem:
         if isinstance(problem, UsageError):
             raise
@@ -212,6 +215,21 @@ def summary(result: RunResult) -> str:
 def _accepted(step: StepResult) -> str:
     gates = dict.fromkeys(each["gate"] for each in step.accepted_gates)
     return f", accepted: {'; '.join(gates)}" if gates else ""
+
+
+def _held(request: Request, results: list[RunResult]) -> TwiceError | None:
+    """Look whether another run holds what the first unit needs: an answer that need not wait for Spark to start."""
+    from twice.engine.held_run import find_held
+
+    if request.wait:
+        return None
+    found = find_held(
+        request.settings.config.ledger, request.pipeline, request.plans[0], request.command, tags=request.tags
+    )
+    if found is None:
+        return None
+    results.append(found)
+    return found.error
 
 
 def _loop(request: Request, runtime: Runtime, results: list[RunResult]) -> TwiceError | None:

@@ -70,7 +70,7 @@ def _combined(node: Mapping[str, Any], rows: Sequence[int]) -> int | None:
 
 
 def _rows_of(leaf: Any) -> int | None:
-    """Return how many rows an input holds; a row of files that tell only their size takes at least a byte."""
+    """Return how many rows an input holds; where only a size in bytes is known, a row takes at least one."""
     statistics = leaf.stats()
     counted = statistics.rowCount()
     return int(str(counted.get() if counted.isDefined() else statistics.sizeInBytes()))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 State = Literal[
+    "starting",
     "started",
     "waiting",
     "claimed",

@@ -19,7 +19,7 @@ from twice.model.scopes import Scope
 
 if TYPE_CHECKING:
     from twice.engine.attempt.job import Job
-    from twice.ledger import Claim, Ledger
+    from twice.ledger import Claim, LeaseInfo, Ledger
 
 _POLL = 0.5
 
@@ -121,6 +121,16 @@ def replace_dead_holders(ledger: Ledger, table: str, wanted: Scope, run: str | N
                 ledger.leases.take_over(lease.table, lease.token)
             replaced = True
     return replaced
+
+
+def live_holder(ledger: Ledger, table: str, wanted: Scope) -> LeaseInfo | None:
+    """Return the lease that keeps a claim on a scope out now, unless its process is known to be gone."""
+    here = Owner.here().host
+    for lease in ledger.leases.list():
+        held = lease.table == table and lease.state == "live" and any(scope.overlaps(wanted) for scope in lease.scopes)
+        if held and (lease.owner.host != here or _alive(lease.owner.pid)):
+            return lease
+    return None
 
 
 def _alive(pid: int) -> bool:

@@ -7,12 +7,12 @@ live ──expired and claimed by another, or taken over──▶ taken ──se
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
-from twice.errors import ScopeHeld, UsageError
+from twice.errors import UsageError
 from twice.ledger.attempts.rows import ATTEMPT_ENDS, end_attempt
 from twice.ledger.db.encoding import scopes_of, scopes_text
 from twice.ledger.db.part import LedgerPart
@@ -71,7 +71,7 @@ class Leases(LedgerPart):
                 )
             saw(connection, run, now)
         if holder is not None:
-            raise _held(table, wanted, holder)
+            raise _info(holder, now).refusal(wanted)
         abandoned = tuple(_abandoned(row) for row in rows)
         return Claim(table, token, wanted, owner, run, expires_at, abandoned)
 
@@ -156,19 +156,20 @@ class Leases(LedgerPart):
             now = self._now(connection)
             query = sa.select(claims).where(claims.c.state.in_(OPEN))
             rows = connection.execute(query.order_by(claims.c.table_name, claims.c.token)).all()
-        return [
-            LeaseInfo(
-                row.table_name,
-                scopes_of(row.scopes),
-                row.token,
-                row.run,
-                Owner(row.host, row.pid),
-                row.since,
-                row.expires_at,
-                "expired" if row.state == LIVE and row.expires_at <= now else row.state,
-            )
-            for row in rows
-        ]
+        return [_info(row, now) for row in rows]
+
+
+def _info(row: Any, now: datetime) -> LeaseInfo:
+    return LeaseInfo(
+        row.table_name,
+        scopes_of(row.scopes),
+        row.token,
+        row.run,
+        Owner(row.host, row.pid),
+        row.since,
+        row.expires_at,
+        "expired" if row.state == LIVE and row.expires_at <= now else row.state,
+    )
 
 
 def _abandoned(row: Any) -> Abandoned:
@@ -192,15 +193,3 @@ def _hull(scopes: Sequence[Scope]) -> Scope:
 def _check_ttl(ttl: timedelta) -> None:
     if ttl <= timedelta(0):
         raise UsageError(f"a lease must last for some time, not {ttl.total_seconds():g} seconds")
-
-
-def _held(table: str, wanted: Sequence[Scope], row: Any) -> ScopeHeld:
-    scope = next(mine for mine in wanted if any(mine.overlaps(other) for other in scopes_of(row.scopes)))
-    run = f"run {row.run}" if row.run else "a process without a run"
-    return ScopeHeld(
-        f"{table} {scope} is held by {run} on {row.host} (pid {row.pid}), token {row.token}, "
-        f"since {row.since:%Y-%m-%d %H:%M:%S}Z, until {row.expires_at:%H:%M:%S}Z unless renewed",
-        unchanged="nothing was claimed and nothing was changed",
-        next_step="wait for it with --wait SECONDS; if that process is gone the lease ends by itself; "
-        "`twice leases` lists them all and can release one",
-    )
