@@ -17,9 +17,10 @@ from twice.errors import Conflict, LeaseLost
 from twice.model.names import TableName
 from twice.model.scopes import Scope
 from twice.model.targets import Target
-from twice.store.delta import DeltaStore, jvm
+from twice.store.delta import jvm
 from twice.store.delta.claims import Claims, Mark
 from twice.store.delta.settings import Settings
+from twice.store.delta.store import DeltaStore
 
 pytestmark = pytest.mark.spark
 

@@ -17,6 +17,7 @@ from twice.model.patterns import InsertOnly, Merge, Overwrite, Whole, WritePatte
 from twice.model.scopes import Scope
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from zoneinfo import ZoneInfo
 
     from pyspark.sql import DataFrame, SparkSession
@@ -42,7 +43,8 @@ class Abilities:
     its version while other runs publish; where it does not, the engine looks again before it publishes.
     `history`: earlier versions stay readable, so that a run can be undone. `side_by_side`: disjoint scopes
     of one table may be written at the same time; where not, a claim takes the whole table. `outbox`: a publish
-    can write messages about the rows that it changes.
+    can write messages about the rows that it changes. `offsets`: the offsets of a stream that follows a table say by
+    themselves what was read; where not, the checkpoint lists the files that were.
     """
 
     kind: str
@@ -52,6 +54,7 @@ class Abilities:
     side_by_side: bool = True
     instead: str = ""
     outbox: bool = False
+    offsets: bool = False
 
     def require(self, table: Table) -> None:
         """Refuse a write pattern or an outbox that the store cannot keep the promise for."""
@@ -152,6 +155,17 @@ class Grouping(Protocol):
 
 
 @runtime_checkable
+class Namespacing(Protocol):
+    """A store whose namespaces must exist before a table is created in them."""
+
+    def create_namespace(self, name: str) -> None:
+        """Create a namespace; one that exists stays as it is."""
+
+    def drop_namespace(self, name: str) -> None:
+        """Drop a namespace with all that it holds; nothing there is fine."""
+
+
+@runtime_checkable
 class Streaming(Protocol):
     """A source that a stream can follow."""
 
@@ -219,6 +233,29 @@ class Store(Source, Protocol):
 
     def discard(self, session: SparkSession, stage: StagedRows, remember: Mapping[str, str]) -> None:
         """Drop a stage that changes nothing; LeaseLost if it was fenced, Conflict if the scope has changed."""
+
+
+@runtime_checkable
+class Maintaining(Protocol):
+    """A store whose tables collect small files and old versions."""
+
+    def compact(self, session: SparkSession, table: Table) -> int:
+        """Rewrite small files into large ones; return how many were rewritten."""
+
+    def count_versions(self, session: SparkSession, table: Table) -> int:
+        """Count the versions that can still be read."""
+
+    def version_read(self, offsets: str) -> str | None:
+        """Return the version up to which the offsets of a stream have read a table; None if they do not say."""
+
+    def committed_at(self, session: SparkSession, table: Table, version: str) -> datetime | None:
+        """Return when a version was committed; None if it is not there."""
+
+    def expire(self, session: SparkSession, table: Table, older_than: datetime) -> int:
+        """Expire versions that are no longer needed; return how many files went with them."""
+
+    def remove_orphans(self, session: SparkSession, table: Table, now: datetime) -> int:
+        """Remove files that no version refers to; return how many."""
 
 
 @runtime_checkable

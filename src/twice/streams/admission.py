@@ -23,7 +23,7 @@ _UNCHANGED = "nothing was read, the table is as it was"
 def has_own_offsets(runtime: Runtime, stream: Stream) -> bool:
     """Return whether offsets say by themselves what was read; of files and generated rows the checkpoint keeps more."""
     if isinstance(stream.reads, Table):
-        return runtime.stores.source(stream.reads).abilities.kind in ("iceberg", "delta")
+        return runtime.stores.source(stream.reads).abilities.offsets
     return isinstance(stream.reads, KafkaSource)
 
 

@@ -38,7 +38,7 @@ class DeltaStore:
     """Delta tables below one folder, or of Spark's own catalog."""
 
     def __init__(self, settings: Settings) -> None:
-        self.abilities = Abilities("delta", side_by_side=settings.side_by_side)
+        self.abilities = Abilities("delta", side_by_side=settings.side_by_side, offsets=True)
         self.places = Locations(settings)
         # A version never changes, so what was fingerprinted once need not be looked at again.
         self._seen: Recent[tuple[str, str, Scope], Mapping[Scope, str]] = Recent(_REMEMBERED)

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from twice.content.filters import scope_filter
 from twice.content.spreading import pays
 from twice.errors import StoreRefused
-from twice.store.iceberg import discarding, grouping, jvm, publishing, shadows, staging, tables
+from twice.store.iceberg import discarding, grouping, jvm, maintenance, publishing, shadows, staging, tables
 from twice.store.iceberg.branches import Line
 from twice.store.iceberg.listing import FileInfo
 from twice.store.iceberg.memory import Memory
@@ -19,6 +19,7 @@ from twice.store.iceberg.staging import IcebergStage
 from twice.store.protocol import Abilities
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from zoneinfo import ZoneInfo
 
     from pyspark.sql import DataFrame, SparkSession
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 class IcebergStore:
     """Tables of one Iceberg catalog."""
 
-    abilities = Abilities("iceberg")
+    abilities = Abilities("iceberg", offsets=True)
 
     def __init__(self, catalog: CatalogDatabase | None = None) -> None:
         self._catalog = catalog
@@ -178,6 +179,30 @@ class IcebergStore:
     def discard(self, session: SparkSession, stage: StagedRows, remember: Mapping[str, str]) -> None:
         """Drop the branch of a stage that changes nothing; it must still be ours to drop."""
         publishing.drop(session, _mine(stage), remember)
+
+    def compact(self, session: SparkSession, table: Table) -> int:
+        """Rewrite small files into large ones."""
+        return maintenance.compact(session, table)
+
+    def count_versions(self, session: SparkSession, table: Table) -> int:
+        """Count the snapshots."""
+        return maintenance.snapshots(session, table)
+
+    def version_read(self, offsets: str) -> str | None:
+        """Return the snapshot that a stream's offsets name."""
+        return maintenance.version_read(offsets)
+
+    def committed_at(self, session: SparkSession, table: Table, version: str) -> datetime | None:
+        """Return when a snapshot was committed."""
+        return maintenance.committed_at(session, table, version)
+
+    def expire(self, session: SparkSession, table: Table, older_than: datetime) -> int:
+        """Expire old snapshots."""
+        return maintenance.expire(session, table, older_than)
+
+    def remove_orphans(self, session: SparkSession, table: Table, now: datetime) -> int:
+        """Remove files below the table's folder that no snapshot refers to."""
+        return maintenance.remove_orphans(session, table, now)
 
     def shadow(self, name: TableName, mark: str) -> TableName:
         """Name the shadow: a branch of the same table."""

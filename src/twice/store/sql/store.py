@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import sqlalchemy as sa
+
 from twice.content.filters import scope_filter
 from twice.errors import Conflict
 from twice.store.protocol import Abilities
@@ -16,7 +18,6 @@ from twice.store.sql.types import read_schema, restored
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
-    import sqlalchemy as sa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -216,6 +217,16 @@ class SqlStore:
 
     def undo_shadow(self, session: SparkSession, table: Table, shadow: Table) -> None:
         """Undo nothing: a shadow changes nothing of the table itself."""
+
+    def create_namespace(self, name: str) -> None:
+        """Create a schema of the database."""
+        with self.database.change() as connection:
+            connection.execute(sa.schema.CreateSchema(name, if_not_exists=True))
+
+    def drop_namespace(self, name: str) -> None:
+        """Drop a schema with its tables."""
+        with self.database.change() as connection:
+            connection.execute(sa.schema.DropSchema(name, cascade=True, if_exists=True))
 
     def _base(self, session: SparkSession, table: Table, version: str | None) -> reading.Base | None:
         """Return what the session's own stage of the table started from, if that is what is to be read."""
