@@ -17,6 +17,7 @@ from twice.model.patterns import InsertOnly, Merge, Overwrite, Whole, WritePatte
 from twice.model.scopes import Scope
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
@@ -91,8 +92,7 @@ class Stray:
 class StagedRows:
     """Rows of one claim, written but not published.
 
-    `unique`: the plan that made the rows proves that no key occurs twice in a partition. `written`: how many rows
-    `stage_changes` has added.
+    `written`: how many rows were added, where the store counts them as it writes; by `stage_changes` every store does.
     """
 
     target: Target
@@ -100,7 +100,6 @@ class StagedRows:
     base: str | None
     version: str | None = None
     strays: list[Stray] = field(default_factory=list)
-    unique: bool = False
     written: int = 0
 
 
@@ -150,8 +149,8 @@ class Cutting(Protocol):
 class Grouping(Protocol):
     """A source that can hand whole partitions to tasks, so that what stays within one needs no shuffle."""
 
-    def group(self, session: SparkSession, *, on: bool) -> None:
-        """Let the reads of this session from now on do so, or not."""
+    def grouped(self, session: SparkSession) -> AbstractContextManager[None]:
+        """Do so in the queries of this session that are planned within the block."""
 
 
 @runtime_checkable
@@ -182,7 +181,7 @@ class Store(Source, Protocol):
     def stages(self, session: SparkSession, table: Table) -> Sequence[int]:
         """List the tokens that have a stage in the table now, at work or left over."""
 
-    def property(self, session: SparkSession, table: Table, name: str) -> str | None:
+    def remembered(self, session: SparkSession, table: Table, name: str) -> str | None:
         """Return what a publish left with the table under `remember`."""
 
     def check(self, session: SparkSession, table: Table) -> None:
@@ -201,8 +200,11 @@ class Store(Source, Protocol):
     def open(self, session: SparkSession, target: Target, token: int) -> StagedRows:
         """Make an empty stage: from here on the token can be fenced."""
 
-    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame, *, first: bool = True) -> None:
-        """Write rows into the stage; `first` replaces the scope there, later calls add to it."""
+    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+        """Replace the scope in the stage by these rows."""
+
+    def stage_more(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+        """Add rows to those that `stage` wrote."""
 
     def stage_changes(
         self, session: SparkSession, stage: StagedRows, changes: DataFrame, *, insert_only: bool, instead_of: str = ""

@@ -55,7 +55,7 @@ class Admission:
         """Return which batch a table holds; None without a table, or if no stream has written it."""
         if table is None or not (store := self.runtime.stores.of(table)).exists(self.session, table):
             return None
-        return StreamMark.read(store.property(self.session, table, STREAM_MARK))
+        return StreamMark.read(store.remembered(self.session, table, STREAM_MARK))
 
     def _require_same_source(self, query: str | None) -> None:
         known = self.runtime.ledger.streams.find(self.stream.pipeline, self.stream.name)

@@ -7,7 +7,7 @@ the table as it was at the claim.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -40,12 +40,16 @@ if TYPE_CHECKING:
 
 @dataclass
 class Staged:
-    """A stage, and what was found out on the way: whether anything is in it, and counts."""
+    """A stage, and what was found out on the way: whether anything is in it, and counts.
+
+    `unique`: the plan that made the rows proves that no key occurs twice in a partition.
+    """
 
     stage: StagedRows
     changed: bool = True
     counts: Mapping[str, int] = field(default_factory=dict)
     source: Verdict | None = None
+    unique: bool = False
 
     def details(self, verdict: Verdict, changed: Sequence[Scope]) -> dict[str, object]:
         """Return what is worth keeping about the attempt."""
@@ -56,27 +60,31 @@ def stage(job: Job, claim: Claim, row: int, heartbeat: Heartbeat, inputs: list[P
     """Compute the step's result and write it to a stage that can be fenced."""
     job.tell("computing")
     bound = {pinned.name: bind(job, pinned) for pinned in inputs}
-    spread(job, inputs, bound)
-    results = batches(job, bound)
-    first = next(results)
-    job.store.prepare(job.session, job.step.writes, first.schema)
-    opened = job.store.open(job.session, job.target, claim.token)
-    job.ledger.bind_attempt(row, claim, base_version=opened.base, inputs=records(job, inputs))
-    # Whoever took over before the stage existed found nothing to fence: look once more.
-    heartbeat.require()
-    fail_point("claim.fenced")
-    if isinstance(job.step.writes.write, Merge | InsertOnly):
-        staged = _stage_changes(job, opened, [first, *results])
-    else:
-        job.store.stage(job.session, opened, first)
-        opened.unique = proves_unique(first, [*job.step.writes.key, *job.step.writes.partition_columns])
-        for rows in results:
-            job.store.stage(job.session, opened, rows, first=False)
-            opened.unique = False  # each batch may be, and their union not
-        staged = Staged(opened)
+    with spread(job, inputs, bound):
+        results = batches(job, bound)
+        first = next(results)
+        job.store.prepare(job.session, job.step.writes, first.schema)
+        opened = job.store.open(job.session, job.target, claim.token)
+        job.ledger.bind_attempt(row, claim, base_version=opened.base, inputs=records(job, inputs))
+        # Whoever took over before the stage existed found nothing to fence: look once more.
+        heartbeat.require()
+        fail_point("claim.fenced")
+        if isinstance(job.step.writes.write, Merge | InsertOnly):
+            staged = _stage_changes(job, opened, [first, *results])
+        else:
+            staged = _stage_rows(job, opened, first, results)
     fail_point("stage.written")
     job.tell("staged")
     return staged
+
+
+def _stage_rows(job: Job, stage: StagedRows, first: DataFrame, others: Iterator[DataFrame]) -> Staged:
+    job.store.stage(job.session, stage, first)
+    unique = proves_unique(first, [*job.step.writes.key, *job.step.writes.partition_columns])
+    for rows in others:
+        job.store.stage_more(job.session, stage, rows)
+        unique = False  # each batch may be, and their union not
+    return Staged(stage, unique=unique)
 
 
 def _stage_changes(job: Job, stage: StagedRows, parts: list[DataFrame]) -> Staged:

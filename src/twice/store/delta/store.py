@@ -68,7 +68,7 @@ class DeltaStore:
             return None
         return str(history.content_version(session, log, int(jvm.snapshot(session, log).version())))
 
-    def property(self, session: SparkSession, table: Table, name: str) -> str | None:
+    def remembered(self, session: SparkSession, table: Table, name: str) -> str | None:
         """Return a table property."""
         log = self.places.log(session, table.id)
         if log is None:
@@ -150,9 +150,13 @@ class DeltaStore:
         self._seen.put(base, staging.grouped(target, stage.base_files))
         return stage
 
-    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame, *, first: bool = True) -> None:
+    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
         """Write rows into the claim's folder."""
-        staging.write(session, self.places, _mine(stage), rows, first=first)
+        staging.write(session, self.places, _mine(stage), rows, first=True)
+
+    def stage_more(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+        """Write more rows into the claim's folder."""
+        staging.write(session, self.places, _mine(stage), rows, first=False)
 
     def stage_changes(
         self, session: SparkSession, stage: StagedRows, changes: DataFrame, *, insert_only: bool, instead_of: str = ""

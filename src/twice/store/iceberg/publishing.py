@@ -83,7 +83,7 @@ def drop(session: SparkSession, stage: IcebergStage, remember: Mapping[str, str]
         _require_unchanged(session, table, stage)
         transaction = table.newTransaction()
         new = not stage.line.shadow and table.properties().get(UNPUBLISHED) is not None
-        if new or any(stage.line.property(table, name) != value for name, value in remember.items()):
+        if new or any(stage.line.remembered(table, name) != value for name, value in remember.items()):
             properties = transaction.updateProperties()
             for name, value in remember.items():
                 properties.set(stage.line.key(name), value)

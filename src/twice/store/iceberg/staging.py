@@ -32,7 +32,6 @@ class IcebergStage(StagedRows):
     """A branch, and the snapshot it started from, which the branch keeps."""
 
     replaces: bool = True
-    rows: int = 0
     # The branch's files, once looked up: head, added, removed.
     _changed: tuple[int, list[listing.FileInfo], list[listing.FileInfo]] | None = None
 
@@ -167,7 +166,6 @@ def write_changes(
         finally:
             session.catalog.dropTempView(view)
     look(session, stage)
-    stage.written = stage.rows
 
 
 def _require_whole_files(session: SparkSession, stage: IcebergStage) -> None:
@@ -228,7 +226,7 @@ def look(session: SparkSession, stage: IcebergStage) -> None:
         )
     stage.version = str(head.snapshotId())
     added, _ = stage.changed_files(session, table)
-    stage.rows = sum(file.rows for file in added)
+    stage.written = sum(file.rows for file in added)
     strays = [file for file in added if stage.place(file) is None]
     names = sorted({", ".join(f"{k}={v}" for k, v in file.partition.items()) for file in strays})
     stage.strays = (

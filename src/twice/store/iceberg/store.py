@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from twice.content.filters import scope_filter
-from twice.content.spreading import pays
 from twice.errors import StoreRefused
 from twice.store.iceberg import discarding, grouping, jvm, maintenance, publishing, shadows, staging, tables
 from twice.store.iceberg.branches import Line
@@ -19,6 +18,7 @@ from twice.store.iceberg.staging import IcebergStage
 from twice.store.protocol import Abilities
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
@@ -63,10 +63,10 @@ class IcebergStore:
         current = Line.of(table.id).head(live) if live is not None else None
         return str(current.snapshotId()) if current is not None else None
 
-    def property(self, session: SparkSession, table: Table, name: str) -> str | None:
+    def remembered(self, session: SparkSession, table: Table, name: str) -> str | None:
         """Return a table property."""
         live = jvm.load(session, table.id)
-        return Line.of(table.id).property(live, name) if live is not None else None
+        return Line.of(table.id).remembered(live, name) if live is not None else None
 
     def read(self, session: SparkSession, table: Table, version: str | None) -> DataFrame:
         """Read the table as of a snapshot; None reads nothing, with the table's columns."""
@@ -102,9 +102,9 @@ class IcebergStore:
         """Name the table's version: without partitions every new one may hold other rows of any window."""
         return self.version(session, table)
 
-    def group(self, session: SparkSession, *, on: bool) -> None:
-        """Read whole partitions per task from now on, or not."""
-        grouping.group(session, on=on)
+    def grouped(self, session: SparkSession) -> AbstractContextManager[None]:
+        """Read whole partitions per task within the block."""
+        return grouping.grouped(session)
 
     def release(self, session: SparkSession) -> None:
         """Hold nothing: a snapshot can be read without keeping it open."""
@@ -139,8 +139,15 @@ class IcebergStore:
         """Create the branch that is both stage and fence."""
         return staging.open_stage(session, target, token)
 
-    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame, *, first: bool = True) -> None:
-        """Write rows to the branch."""
+    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+        """Replace the scope on the branch."""
+        self._write(session, stage, rows, first=True)
+
+    def stage_more(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+        """Append rows to the branch."""
+        self._write(session, stage, rows, first=False)
+
+    def _write(self, session: SparkSession, stage: StagedRows, rows: DataFrame, *, first: bool) -> None:
         staging.write(session, _mine(stage), rows, first=first)
         if stage.version is not None:  # the whole scope was replaced: what was added is all that is there
             self._memory.put(stage.target, stage.version, _mine(stage).fingerprints())
@@ -152,10 +159,7 @@ class IcebergStore:
         staging.write_changes(session, _mine(stage), changes, insert_only=insert_only, instead_of=instead_of)
 
     def staged(self, session: SparkSession, stage: StagedRows) -> DataFrame:
-        """Read the scope from the branch, partition by partition where there are enough of them."""
-        # To count by partition and key then needs no shuffle; to count by partition alone needs hardly any.
-        counted = not stage.unique and pays(session, len(stage.target.partitions), _mine(stage).rows)
-        self.group(session, on=counted)
+        """Read the scope from the branch."""
         return session.table(_mine(stage).branch).where(scope_filter(stage.target))
 
     def stray_rows(self, session: SparkSession, stage: StagedRows, limit: int) -> list[Mapping[str, object]]:

@@ -75,7 +75,7 @@ class ParquetStore:
         """Return the number of publishes; a folder that twice has not written yet is named by its files."""
         return self._version(self._folder(session, table))
 
-    def property(self, session: SparkSession, table: Table, name: str) -> str | None:
+    def remembered(self, session: SparkSession, table: Table, name: str) -> str | None:
         """Return what the log remembers."""
         head = self._folder(session, table).log.head()
         return head.properties.get(name) if head is not None else None
@@ -150,9 +150,13 @@ class ParquetStore:
         self._stages.add(stage)
         return stage
 
-    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame, *, first: bool = True) -> None:
+    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
         """Write rows into the claim's folder."""
-        staging.write(session, self._folder(session, stage.target.table), _mine(stage), rows, first=first)
+        staging.write(session, self._folder(session, stage.target.table), _mine(stage), rows, first=True)
+
+    def stage_more(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+        """Write more rows into the claim's folder."""
+        staging.write(session, self._folder(session, stage.target.table), _mine(stage), rows, first=False)
 
     def stage_changes(
         self,

@@ -128,7 +128,7 @@ class SqlStore:
             )
         return sorted({*left, *at_work})
 
-    def property(self, session: SparkSession, table: Table, name: str) -> str | None:  # noqa: ARG002
+    def remembered(self, session: SparkSession, table: Table, name: str) -> str | None:  # noqa: ARG002
         """Return what a publish left with the table."""
         with self.database.look() as connection:
             entry = self._entry(connection, table)
@@ -154,9 +154,13 @@ class SqlStore:
         self._stages.add(stage)
         return stage
 
-    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame, *, first: bool = True) -> None:
+    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
         """Write rows into the staging table."""
-        staging.write(self.database, session, _mine(stage), rows, first=first)
+        staging.write(self.database, session, _mine(stage), rows, first=True)
+
+    def stage_more(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+        """Write more rows into the staging table."""
+        staging.write(self.database, session, _mine(stage), rows, first=False)
 
     def stage_changes(
         self, session: SparkSession, stage: StagedRows, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
