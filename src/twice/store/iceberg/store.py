@@ -10,10 +10,10 @@ from pyspark.sql import functions as F
 
 from twice.content.filters import scope_filter
 from twice.errors import StoreRefused
+from twice.store.fingerprints import Fingerprints
 from twice.store.iceberg import discarding, grouping, jvm, maintenance, publishing, shadows, staging, tables
 from twice.store.iceberg.branches import Line
 from twice.store.iceberg.listing import FileInfo
-from twice.store.iceberg.memory import Memory
 from twice.store.iceberg.staging import IcebergStage
 from twice.store.protocol import Abilities
 
@@ -41,7 +41,7 @@ class IcebergStore:
 
     def __init__(self, catalog: CatalogDatabase | None = None) -> None:
         self._catalog = catalog
-        self._memory = Memory()
+        self._fingerprints = Fingerprints()
 
     def exists(self, session: SparkSession, table: Table) -> bool:
         """Return whether the table is there."""
@@ -80,7 +80,7 @@ class IcebergStore:
 
     def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:
         """Fingerprint the data files of each partition."""
-        if version is not None and (known := self._memory.get(target, version)) is not None:
+        if version is not None and (known := self._fingerprints.get(target, version)) is not None:
             return known
         grouped: dict[Scope, list[FileInfo]] = {partition: [] for partition in target.partitions}
         live = jvm.load(session, target.table.id)
@@ -95,7 +95,7 @@ class IcebergStore:
                     grouped[place].append(file)
         found = {partition: jvm.fingerprint(files) for partition, files in grouped.items()}
         if version is not None:
-            self._memory.put(target, version, found)
+            self._fingerprints.put(target, version, found)
         return found
 
     def seen(self, session: SparkSession, table: Table, event: Window, zone: ZoneInfo) -> str | None:  # noqa: ARG002
@@ -150,7 +150,7 @@ class IcebergStore:
     def _write(self, session: SparkSession, stage: StagedRows, rows: DataFrame, *, first: bool) -> None:
         staging.write(session, _mine(stage), rows, first=first)
         if stage.version is not None:  # the whole scope was replaced: what was added is all that is there
-            self._memory.put(stage.target, stage.version, _mine(stage).fingerprints())
+            self._fingerprints.put(stage.target, stage.version, _mine(stage).fingerprints())
 
     def stage_changes(
         self, session: SparkSession, stage: StagedRows, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
@@ -177,7 +177,7 @@ class IcebergStore:
         """Move the staged files of these partitions to main, in one commit."""
         version = publishing.publish(session, publishing.Publication(_mine(stage), partitions, notes, remember))
         if _mine(stage).replaces and set(partitions) == set(stage.target.partitions):
-            self._memory.put(stage.target, version, _mine(stage).fingerprints())
+            self._fingerprints.put(stage.target, version, _mine(stage).fingerprints())
         return version
 
     def discard(self, session: SparkSession, stage: StagedRows, remember: Mapping[str, str]) -> None:
@@ -220,7 +220,7 @@ class IcebergStore:
         """Put the shadow's files on the stage's branch."""
         shadows.adopt(session, _mine(stage), shadow)
         if stage.version is not None:
-            self._memory.drop(stage.target, stage.version)
+            self._fingerprints.drop(stage.target, stage.version)
 
     def shadow_schema(self, session: SparkSession, target: Target) -> StructType:
         """Return the columns that a shadow brings."""

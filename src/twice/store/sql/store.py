@@ -10,10 +10,10 @@ import sqlalchemy as sa
 from twice.content.filters import scope_filter
 from twice.errors import Conflict
 from twice.store.protocol import Abilities
-from twice.store.registries import OpenStages
 from twice.store.sql import bookkeeping, checks, fingerprints, publishing, reading, shadows, staging, tables
 from twice.store.sql.staging import SqlStage
 from twice.store.sql.types import read_schema, restored
+from twice.store.staged import OpenStages
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
