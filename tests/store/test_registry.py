@@ -135,6 +135,15 @@ def test_the_errors_that_a_package_names_are_transient(install):
     assert is_transient(Py4JError("TinyDiskIsBusy"))
 
 
+def test_tests_may_name_the_type_of_a_package(install):
+    from twice.testing.trials import config_for
+
+    install()
+    pipeline = extracting(Table("box.core.t", partition=Day("d"), write=Overwrite()), lambda *_: None)
+    found = config_for(pipeline, {"box": "tiny"}).store("box")
+    assert (found.type, found.options["path"].endswith("/tiny/box")) == ("tiny", True)
+
+
 @pytest.mark.spark
 def test_a_step_writes_to_a_store_of_a_package_and_runs_twice(install, lab):
     # Given a step that writes a day of a table in it
