@@ -41,6 +41,8 @@ def test_a_twin_at_the_place_of_production_is_refused(tmp_path, store, twin, why
     [
         ('type = "iceberg"', 'warehouse = "other"\ncatalog = "sqlite:///other.db"'),
         ('type = "delta"\npath = "warehouse"', 'path = "other"'),
+        ('type = "delta"', 'catalog = "spark"'),
+        ('type = "iceberg"\ncatalog = "spark"', 'catalog = "sqlite:///other.db"'),
         ('type = "sql"\nurl = "postgresql://a@localhost/x"', 'url = "postgresql://a@localhost/verify"'),
     ],
 )

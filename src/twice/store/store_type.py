@@ -74,3 +74,10 @@ class StoreType:
     start_catalog: Callable[[SparkSession, str], None] | None = None
     probe: Callable[[SparkSession, StoreConfig, Path], str] | None = None
     local: LocalStore | None = None
+
+    def default_places(self, store: StoreConfig) -> dict[str, str]:
+        """Return where a store is by default, for the keys that it does not name; none in a catalog of Spark's own."""
+        if store.options.get("catalog") == "spark":
+            return {}
+        unnamed = {key: default for key, default in self.places.items() if default and key not in store.options}
+        return {key: default.format(name=store.name) for key, default in unnamed.items()}

@@ -255,18 +255,19 @@ def refuse_production(config: Config, folder: Path) -> None:
     inside = folder.resolve()
     places = [("the ledger", config.ledger)]
     for store in config.stores.values():
-        places += [(f"store {store.name}", text) for text in {**_default_places(store), **store.options}.values()]
+        defaults = store_type(store.type).default_places(store)
+        places += [(f"store {store.name}", text) for text in {**defaults, **store.options}.values()]
     known = {_normal(config.root, text) for _, text in places}
     for name, twin in config.verify_stores.items():
-        defaults = _default_places(twin)
-        for key in store_type(twin.type).places:
-            if key not in twin.options and key in defaults and _normal(config.root, defaults[key]) in known:
+        row = store_type(twin.type)
+        for key, default in row.default_places(twin).items():
+            if _normal(config.root, default) in known:
                 raise ConfigError(
                     f"[verify.stores.{name}] names no {key}, and would share that of production",
                     unchanged="nothing was written",
                     next_step=f'add {key} = "…"',
                 )
-        asked = [value for option, value in twin.options.items() if option in store_type(twin.type).places]
+        asked = [value for option, value in twin.options.items() if option in row.places]
         if any(_normal(config.root, value) in known for value in asked):
             raise ConfigError(
                 f"[verify.stores.{name}] is the place of production: verification would write to it",
@@ -285,12 +286,6 @@ def refuse_production(config: Config, folder: Path) -> None:
                 unchanged="nothing was written",
                 next_step="choose an empty folder: --sandbox FOLDER",
             )
-
-
-def _default_places(store: StoreConfig) -> dict[str, str]:
-    """Return where the tables of a store are if its section does not say it."""
-    places = store_type(store.type).places
-    return {key: default.format(name=store.name) for key, default in places.items() if default}
 
 
 def _normal(root: Path, text: str) -> str:
