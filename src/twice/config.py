@@ -11,7 +11,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from twice.errors import ConfigError, only_known
+from twice.errors import ConfigError, did_you_mean, only_known
+from twice.store import registry
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -27,15 +28,6 @@ _ENV = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _KNOWN = {"pipelines", "stores", "profiles", "ledger", "lease", "on_failure", "pools", "streams", "verify", "audit"}
 _KNOWN_PROFILE = {"spark", "ledger", "stores", "streams", "packages"}
 _LONGEST_LEASE = 86_400
-# What [stores.*] takes, by its type; `option.NAME` is any setting of Spark's reader.
-_STORE_KEYS: Mapping[str, tuple[str, ...]] = {
-    "iceberg": ("catalog", "warehouse"),
-    "delta": ("catalog", "path"),
-    "parquet": ("path",),
-    "sql": ("url",),
-    "files": ("path", "format", "option.NAME"),
-    "catalog": ("catalog",),
-}
 
 
 @dataclass(frozen=True)
@@ -82,7 +74,7 @@ class Config:
             known = ", ".join(self.stores) or "none"
             raise ConfigError(
                 f"no store {name!r} in {self.source or FILE}; there are: {known}",
-                next_step=f'add [stores.{name}] with type = "iceberg"',
+                next_step=f'add [stores.{name}] with type = "{registry.DEFAULT}"',
             )
         return self.stores[name]
 
@@ -136,7 +128,7 @@ def _build(data: Mapping[str, Any], root: Path, source: Path | None, profile: st
     for each in profiles:
         _check_profile(data, _section(profiles, each, where), f"profiles.{each}", where)
     chosen = _section(profiles, profile, where)
-    stores = _stores(data, chosen, where) or {"lake": {"type": "iceberg"}}
+    stores = _stores(data, chosen, where) or {"lake": {"type": registry.DEFAULT}}
     only_known(_section(data, "ledger", where), {"url"}, f"[ledger] of {where}")
     ledger = _section(chosen if "ledger" in chosen else data, "ledger", where)
     only_known(_section(data, "streams", where), {"checkpoints"}, f"[streams] of {where}")
@@ -214,9 +206,14 @@ def _checked_store(place: str, options: object, where: object) -> Mapping[str, A
     if not isinstance(options, Mapping):
         raise ConfigError(f"[{place}] in {where} must be a table")
     kind = options.get("type")
-    if not isinstance(kind, str) or kind not in _STORE_KEYS:
-        raise ConfigError(f"[{place}] in {where}: type is {kind!r}; it must be one of: {', '.join(_STORE_KEYS)}")
-    only_known((key for key, _ in _dotted(options)), ("type", *_STORE_KEYS[kind]), f"[{place}] of {where}")
+    known = registry.type_names()
+    if not isinstance(kind, str) or kind not in known:
+        raise ConfigError(
+            f"[{place}] in {where}: type is {kind!r}; it must be one of: {', '.join(known)}"
+            f"{did_you_mean(kind, known) if isinstance(kind, str) else ''}"
+        )
+    keys = registry.store_type(kind).keys
+    only_known((key for key, _ in _dotted(options)), ("type", *keys), f"[{place}] of {where}")
     return options
 
 

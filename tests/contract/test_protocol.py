@@ -34,7 +34,7 @@ def test_a_published_token_is_found_again_after_its_answer_was_lost(tables, dail
     assert store.fence(spark, daily.table, 2) == second
     assert store.fence(spark, daily.table, 7) is None
     assert store.token(spark, daily.table) >= 2
-    assert store.property(spark, daily.table, "mark") == "m"
+    assert store.remembered(spark, daily.table, "mark") == "m"
     assert tables.rows("id", "n") == [(1, 1), (2, 1), (3, 1)]
     assert tables.place.leftovers("t") == []
 
@@ -55,7 +55,7 @@ def test_s45_a_fenced_stage_cannot_publish_although_nothing_has_changed(tables, 
         store.discard(spark, stage, {})
     assert tables.rows("id", "n") == [(1, 1), (2, 1)]
     assert store.version(spark, daily.table) == daily.first
-    assert store.property(spark, daily.table, "mark") == "seen"
+    assert store.remembered(spark, daily.table, "mark") == "seen"
     assert list(store.stages(spark, daily.table)) == []
     assert tables.place.leftovers("t") == []
 

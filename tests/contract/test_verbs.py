@@ -29,7 +29,7 @@ def test_a_table_that_is_not_there_has_no_version_no_token_and_no_stage(tables, 
     assert store.version(spark, daily.table) is None
     assert store.token(spark, daily.table) == 0
     assert list(store.stages(spark, daily.table)) == []
-    assert store.property(spark, daily.table, "mark") is None
+    assert store.remembered(spark, daily.table, "mark") is None
     assert store.fence(spark, daily.table, 7) is None
     store.check(spark, daily.table)
     assert not store.exists(spark, daily.table)
@@ -59,7 +59,7 @@ def test_readers_see_the_old_day_until_the_publish_and_the_stage_shows_the_new_o
     tables.published(daily, MON, 1, (1, 1))
     store, stage, target = tables.opened(daily, MON, 2, (1, 5), (2, 5))
     # A second batch of the same stage adds to the first.
-    store.stage(spark, stage, spark.createDataFrame([(3, 5, datetime(2026, 4, 20).date())], SCHEMA), first=False)
+    store.stage_more(spark, stage, spark.createDataFrame([(3, 5, datetime(2026, 4, 20).date())], SCHEMA))
     assert tables.rows("id", "n") == [(1, 1)]
     staged = store.staged(spark, stage).select("id", "n").collect()
     assert sorted(map(tuple, staged)) == [(1, 5), (2, 5), (3, 5)]
@@ -162,7 +162,7 @@ def test_a_discarded_stage_changes_nothing_and_leaves_its_mark(tables, daily):
     store, stage, _ = tables.opened(daily, MON, 2, (1, 1))
     store.discard(spark, stage, {"mark": "seen"})
     assert (store.version(spark, daily.table), tables.place.versions("t")) == (first, picture)
-    assert store.property(spark, daily.table, "mark") == "seen"
+    assert store.remembered(spark, daily.table, "mark") == "seen"
     assert store.token(spark, daily.table) >= 1
     assert tables.place.leftovers("t") == []
 

@@ -19,7 +19,7 @@ from twice.effects.targets.http import Http
 from twice.engine.plan import plan
 from twice.errors import KeyViolation
 from twice.ledger import open_ledger
-from twice.store.sql import open_database
+from twice.store.sql.database import open_database
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

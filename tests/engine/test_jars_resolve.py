@@ -7,6 +7,8 @@ from pyspark.java_gateway import launch_gateway
 
 from twice.config import StoreConfig
 from twice.engine.spark import jars
+from twice.store.delta import store_type as delta_row
+from twice.store.iceberg import store_type as iceberg_row
 
 pytestmark = pytest.mark.full
 
@@ -40,7 +42,7 @@ def test_every_package_of_every_spark_version_is_among_them():
     delta = StoreConfig("delta", "delta", {})
     named = {
         package
-        for spark in jars._ICEBERG
-        for package in jars.default_packages(f"{spark}.0", [*stores, *([delta] if spark in jars._DELTA else [])])
+        for spark in iceberg_row.RUNTIMES
+        for package in jars.default_packages(f"{spark}.0", [*stores, *([delta] if spark in delta_row.RUNTIMES else [])])
     }
     assert named == set(jars.every_package())

@@ -16,7 +16,8 @@ from twice.config import StoreConfig
 from twice.model.scopes import Scope
 from twice.model.targets import Target
 from twice.model.windows import Window
-from twice.store.sql import conditions, open_database, publishing, staging, tables
+from twice.store.sql import conditions, publishing, staging, tables
+from twice.store.sql.database import open_database
 from twice.store.sql.publishing import Publication
 
 if TYPE_CHECKING:

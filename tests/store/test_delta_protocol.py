@@ -17,9 +17,10 @@ from twice.errors import Conflict, LeaseLost
 from twice.model.names import TableName
 from twice.model.scopes import Scope
 from twice.model.targets import Target
-from twice.store.delta import DeltaStore, jvm
+from twice.store.delta import jvm
 from twice.store.delta.claims import Claims, Mark
 from twice.store.delta.settings import Settings
+from twice.store.delta.store import DeltaStore
 
 pytestmark = pytest.mark.spark
 
@@ -224,7 +225,7 @@ def test_giving_up_before_the_commit_leaves_no_version(claimed):
     with pytest.raises(LeaseLost):
         claimed.publish(claimed.store, stage)
     with pytest.raises(LeaseLost):
-        claimed.store.stage(claimed.session, stage, claimed.made(1), first=False)
+        claimed.store.stage_more(claimed.session, stage, claimed.made(1))
 
 
 def test_scopes_side_by_side_do_not_fence_each_other(claimed):
@@ -234,7 +235,7 @@ def test_scopes_side_by_side_do_not_fence_each_other(claimed):
     one = other.open(claimed.session, claimed.target(2, 2), 4)
     other.stage(claimed.session, one, claimed.made(3, 2))
     wide.stage(claimed.session, many, claimed.made(2, 0))
-    wide.stage(claimed.session, many, claimed.made(2, 1), first=False)
+    wide.stage_more(claimed.session, many, claimed.made(2, 1))
     assert wide.staged(claimed.session, many).count() == 4
     assert claimed.process().fence(claimed.session, claimed.table, 5) is None
     claimed.publish(other, one)
@@ -247,10 +248,10 @@ def test_only_the_partitions_that_changed_are_published_and_the_rest_is_cleaned_
     store = claimed.store
     stage = store.open(claimed.session, claimed.target(0, 1), 3)
     store.stage(claimed.session, stage, claimed.made(2, 0))
-    store.stage(claimed.session, stage, claimed.made(3, 1), first=False)
+    store.stage_more(claimed.session, stage, claimed.made(3, 1))
     version = store.publish(claimed.session, stage, stage.target.partitions[:1], NOTES, {"twice.x": "it's"})
     assert claimed.count() == 2
-    assert store.property(claimed.session, claimed.table, "twice.x") == "it's"
+    assert store.remembered(claimed.session, claimed.table, "twice.x") == "it's"
     files = store.files(claimed.session, claimed.target(0, 1), version)
     assert [bool(files[partition]) for partition in stage.target.partitions] == [True, False]
     claims = Claims(claimed.session, stage.log)

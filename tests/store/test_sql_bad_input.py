@@ -21,7 +21,8 @@ from twice.errors import (
     StoreRefused,
     TransientError,
 )
-from twice.store.sql import bookkeeping, checks, database, open_database, publishing, tables
+from twice.store.sql import bookkeeping, checks, database, publishing, tables
+from twice.store.sql.database import open_database
 
 ROW = [(FIRST, 1, "a")]
 

@@ -10,7 +10,8 @@ from tests.store.databases import two_days
 from twice import Day, InsertOnly, Merge, Overwrite, Pipeline, Table, Whole
 from twice.content.profile import profile
 from twice.errors import OutOfScope, SchemaRefused
-from twice.store.sql import SqlStore, bookkeeping
+from twice.store.sql import bookkeeping
+from twice.store.sql.store import SqlStore
 
 pytestmark = pytest.mark.spark
 
@@ -88,7 +89,7 @@ def test_a_result_in_batches_is_staged_as_one(spark, store):
     store.prepare(session, table, rows.schema)
     stage = store.open(session, two_days(table), 1)
     store.stage(session, stage, rows)
-    store.stage(session, stage, rows.select((F.col("id") + 10).alias("id"), "d", "name"), first=False)
+    store.stage_more(session, stage, rows.select((F.col("id") + 10).alias("id"), "d", "name"))
     assert store.staged(session, stage).count() == 20
     store.publish(session, stage, stage.target.partitions, {}, {})
     assert len(place.rows(table)) == 20

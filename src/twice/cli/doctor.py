@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Check this machine, and show what to run.")
 @click.option("--fetch", is_flag=True, help="Fetch the jars that are missing; needs no twice.toml.")
-@click.option("--deep", is_flag=True, help="Also start Spark and ask the catalogs.")
+@click.option("--deep", is_flag=True, help="Also start Spark and ask the stores.")
 @json_option
 @pass_settings
 def doctor(settings: Settings, fetch: bool, deep: bool, as_json: bool) -> None:
@@ -45,9 +45,9 @@ def doctor(settings: Settings, fetch: bool, deep: bool, as_json: bool) -> None:
     if deep:
         try:
             require_pyspark()
-            findings += engine.catalogs(config)
+            findings += engine.stores(config)
         except TwiceError as error:
-            findings.append(engine.Finding("catalog", False, error.message, "solve the problems above first"))
+            findings.append(engine.Finding("store", False, error.message, "solve the problems above first"))
     if as_json:
         print_json({"ok": all(finding.ok for finding in findings), "findings": [f.to_json() for f in findings]})
     else:

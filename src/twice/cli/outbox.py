@@ -159,7 +159,7 @@ def resolve(
 
 def _relays(settings: Settings, name: str, table: str | None) -> list[Relay]:
     from twice.effects.outbox.relay import Relay
-    from twice.store.sql import open_database
+    from twice.store.sql.database import open_database
 
     pipeline = find_pipeline(settings.config, name)
     tables = {step.writes.name: step.writes for step in pipeline.steps.values() if step.writes.outbox is not None}

@@ -102,7 +102,7 @@ def pay(
     if not wanted or stage.step.shadow_of is not None:
         return []
     job = replace(job_of(runtime, pipeline, stage, run), abandoned=abandoned)
-    known = cached(lambda: Tombstones.read(job.store.property(job.session, stage.step.writes, PROPERTY)))
+    known = cached(lambda: Tombstones.read(job.store.remembered(job.session, stage.step.writes, PROPERTY)))
     outputs = {output.scope: output for output in job.ledger.outputs.held(stage.step.writes.name, stage.target.scope)}
     return [
         _Paying(job, effect, partition, outputs[partition], mode, frozenset(keys), known).pay(

@@ -17,9 +17,10 @@ from twice.engine.spark import jars
 from twice.errors import EnvironmentProblem, TwiceError
 from twice.ledger import find_ledger
 from twice.redaction import redact
+from twice.store.registry import store_type
 
 if TYPE_CHECKING:
-    from twice.config import Config, StoreConfig
+    from twice.config import Config
     from twice.ledger import Health, Ledger
 
 _JAVA = 17
@@ -241,36 +242,26 @@ def disk(config: Config) -> Finding:
     return Finding("disk", True, text)
 
 
-def catalogs(config: Config) -> Iterator[Finding]:
-    """Start Spark and ask every store's catalog for its namespaces."""
+def stores(config: Config) -> Iterator[Finding]:
+    """Start Spark and ask every store that can be asked whether it answers."""
     from pyspark.errors import PySparkException
 
     from twice.engine.spark import session
-    from twice.model.names import quote
 
     spark = session.start(config)
     try:
         for store in config.stores.values():
-            if store.type == "sql":
-                yield _database(store, config.root)
-            if store.type != "iceberg":
+            probe = store_type(store.type).probe
+            if probe is None:
                 continue
             try:
-                count = spark.sql(f"SHOW NAMESPACES IN {quote(store.name)}").count()
+                more = probe(spark, store, config.root)
             except PySparkException as error:
                 said = redact(str(error).splitlines()[0])
-                yield Finding("catalog", False, f"{store.name}: {said}", f"look at [stores.{store.name}]")
+                yield Finding("store", False, f"{store.name}: {said}", f"look at [stores.{store.name}]")
+            except TwiceError as error:
+                yield Finding("store", False, f"{store.name}: {error.message}", error.next_step)
             else:
-                yield Finding("catalog", True, f"{store.name} answers; {count} namespaces")
+                yield Finding("store", True, f"{store.name} answers{more}")
     finally:
         spark.stop()
-
-
-def _database(store: StoreConfig, root: Path) -> Finding:
-    from twice.store.sql import open_database
-
-    try:
-        with open_database(store, root).look():
-            return Finding("database", True, f"{store.name} answers")
-    except TwiceError as error:
-        return Finding("database", False, f"{store.name}: {error.message}", error.next_step)

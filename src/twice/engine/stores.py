@@ -1,7 +1,4 @@
-"""From a table's name to the store that keeps it, and from a store's type to what Spark needs for it.
-
-Each type has its package below `twice.store`; its modules are imported when a configuration names the type.
-"""
+"""From a table's name to the store that keeps it, and from a store's type to what Spark needs for it."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from twice.errors import StoreRefused, TwiceError
+from twice.store.registry import store_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -56,11 +54,10 @@ class Stores:
         from pyspark.errors import PySparkException
 
         for name in dict.fromkeys(table.id.store for table in tables):
-            if self._config.store(name).type == "iceberg":
-                from twice.store.iceberg import jvm
-
+            start = store_type(self._config.store(name).type).start_catalog
+            if start is not None:
                 with suppress(TwiceError, Py4JError, PySparkException):
-                    jvm.start_catalog(session, name)
+                    start(session, name)
 
     def release(self, session: SparkSession) -> None:
         """Let go of what the reads of an attempt held open."""
@@ -72,34 +69,7 @@ class Stores:
 
 def open_store(store: StoreConfig, root: Path) -> Source:
     """Open one store by its type."""
-    if store.type == "iceberg":
-        from twice.store.iceberg import IcebergStore
-        from twice.store.iceberg.catalog import CatalogDatabase
-
-        return IcebergStore(CatalogDatabase.of(store, root))
-    if store.type == "delta":
-        from twice.store.delta import DeltaStore
-        from twice.store.delta.settings import read_settings as read_delta_settings
-
-        return DeltaStore(read_delta_settings(store, root))
-    if store.type == "sql":
-        from twice.store.sql import SqlStore, open_database
-
-        return SqlStore(open_database(store, root))
-    if store.type == "files":
-        from twice.store.files import FilesSource
-        from twice.store.files.settings import read_settings
-
-        return FilesSource(read_settings(store, root))
-    if store.type == "catalog":
-        from twice.store.catalog import CatalogSource
-
-        return CatalogSource(store)
-    if store.type == "parquet":
-        from twice.store.parquet.store import ParquetStore
-
-        return ParquetStore(store, root)
-    raise AssertionError(f"no store of type {store.type}")  # the configuration knows the types
+    return store_type(store.type).open(store, root)
 
 
 def spark_settings(stores: Iterable[StoreConfig], root: Path) -> dict[str, str]:
@@ -107,16 +77,10 @@ def spark_settings(stores: Iterable[StoreConfig], root: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     extensions: dict[str, None] = {}
     for store in stores:
-        if store.type == "iceberg":
-            from twice.store.iceberg import settings
-
-            found |= settings.spark_settings(store, root)
-            extensions[settings.EXTENSIONS] = None
-        if store.type == "delta":
-            from twice.store.delta import settings as delta_settings
-
-            found |= delta_settings.spark_settings(store, root)
-            extensions[delta_settings.EXTENSIONS] = None
+        row = store_type(store.type)
+        found |= row.spark_settings(store, root)
+        if row.extensions:
+            extensions[row.extensions] = None
     if extensions:
         found["spark.sql.extensions"] = ",".join(extensions)
     return found

@@ -17,6 +17,8 @@ from twice.model.patterns import InsertOnly, Merge, Overwrite, Whole, WritePatte
 from twice.model.scopes import Scope
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from datetime import datetime
     from zoneinfo import ZoneInfo
 
     from pyspark.sql import DataFrame, SparkSession
@@ -42,7 +44,8 @@ class Abilities:
     its version while other runs publish; where it does not, the engine looks again before it publishes.
     `history`: earlier versions stay readable, so that a run can be undone. `side_by_side`: disjoint scopes
     of one table may be written at the same time; where not, a claim takes the whole table. `outbox`: a publish
-    can write messages about the rows that it changes.
+    can write messages about the rows that it changes. `offsets`: the offsets of a stream that follows a table say by
+    themselves what was read; where not, the checkpoint lists the files that were.
     """
 
     kind: str
@@ -52,6 +55,7 @@ class Abilities:
     side_by_side: bool = True
     instead: str = ""
     outbox: bool = False
+    offsets: bool = False
 
     def require(self, table: Table) -> None:
         """Refuse a write pattern or an outbox that the store cannot keep the promise for."""
@@ -88,9 +92,8 @@ class Stray:
 class StagedRows:
     """Rows of one claim, written but not published.
 
-    `unique`: the plan that made the rows proves that no key occurs twice in a partition. `counted`: how many rows
-    `stage` has written, by the store's own count; None where it does not count. `written`: how many rows
-    `stage_changes` has added.
+    `counted`: how many rows `stage` has written, by the store's own count; None where it does not count. `written`: how
+    many rows were added, where the store counts them as it writes; by `stage_changes` every store does.
     """
 
     target: Target
@@ -98,7 +101,6 @@ class StagedRows:
     base: str | None
     version: str | None = None
     strays: list[Stray] = field(default_factory=list)
-    unique: bool = False
     counted: int | None = None
     written: int = 0
 
@@ -149,8 +151,19 @@ class Cutting(Protocol):
 class Grouping(Protocol):
     """A source that can hand whole partitions to tasks, so that what stays within one needs no shuffle."""
 
-    def group(self, session: SparkSession, *, on: bool) -> None:
-        """Let the reads of this session from now on do so, or not."""
+    def grouped(self, session: SparkSession) -> AbstractContextManager[None]:
+        """Do so in the queries of this session that are planned within the block."""
+
+
+@runtime_checkable
+class Namespacing(Protocol):
+    """A store whose namespaces must exist before a table is created in them."""
+
+    def create_namespace(self, name: str) -> None:
+        """Create a namespace; one that exists stays as it is."""
+
+    def drop_namespace(self, name: str) -> None:
+        """Drop a namespace with all that it holds; nothing there is fine."""
 
 
 @runtime_checkable
@@ -170,7 +183,7 @@ class Store(Source, Protocol):
     def stages(self, session: SparkSession, table: Table) -> Sequence[int]:
         """List the tokens that have a stage in the table now, at work or left over."""
 
-    def property(self, session: SparkSession, table: Table, name: str) -> str | None:
+    def remembered(self, session: SparkSession, table: Table, name: str) -> str | None:
         """Return what a publish left with the table under `remember`."""
 
     def check(self, session: SparkSession, table: Table) -> None:
@@ -189,8 +202,11 @@ class Store(Source, Protocol):
     def open(self, session: SparkSession, target: Target, token: int) -> StagedRows:
         """Make an empty stage: from here on the token can be fenced."""
 
-    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame, *, first: bool = True) -> None:
-        """Write rows into the stage; `first` replaces the scope there, later calls add to it."""
+    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+        """Replace the scope in the stage by these rows."""
+
+    def stage_more(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+        """Add rows to those that `stage` wrote."""
 
     def stage_changes(
         self, session: SparkSession, stage: StagedRows, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
@@ -221,6 +237,29 @@ class Store(Source, Protocol):
 
     def discard(self, session: SparkSession, stage: StagedRows, remember: Mapping[str, str]) -> None:
         """Drop a stage that changes nothing; LeaseLost if it was fenced, Conflict if the scope has changed."""
+
+
+@runtime_checkable
+class Maintaining(Protocol):
+    """A store whose tables collect small files and old versions."""
+
+    def compact(self, session: SparkSession, table: Table) -> int:
+        """Rewrite small files into large ones; return how many were rewritten."""
+
+    def count_versions(self, session: SparkSession, table: Table) -> int:
+        """Count the versions that can still be read."""
+
+    def version_read(self, offsets: str) -> str | None:
+        """Return the version up to which the offsets of a stream have read a table; None if they do not say."""
+
+    def committed_at(self, session: SparkSession, table: Table, version: str) -> datetime | None:
+        """Return when a version was committed; None if it is not there."""
+
+    def expire(self, session: SparkSession, table: Table, older_than: datetime) -> int:
+        """Expire versions that are no longer needed; return how many files went with them."""
+
+    def remove_orphans(self, session: SparkSession, table: Table, now: datetime) -> int:
+        """Remove files that no version refers to; return how many."""
 
 
 @runtime_checkable

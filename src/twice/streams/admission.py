@@ -24,7 +24,7 @@ _UNCHANGED = "nothing was read, the table is as it was"
 def has_own_offsets(runtime: Runtime, stream: Stream) -> bool:
     """Return whether offsets say by themselves what was read; of files and generated rows the checkpoint keeps more."""
     if isinstance(stream.reads, Table):
-        return runtime.stores.source(stream.reads).abilities.kind in ("iceberg", "delta")
+        return runtime.stores.source(stream.reads).abilities.offsets
     return isinstance(stream.reads, KafkaSource)
 
 
@@ -57,7 +57,7 @@ class Admission:
         """Return which batch a table holds; None without a table, or if no stream has written it."""
         if table is None or not (store := self.runtime.stores.of(table)).exists(self.session, table):
             return None
-        return StreamMark.read(store.property(self.session, table, STREAM_MARK))
+        return StreamMark.read(store.remembered(self.session, table, STREAM_MARK))
 
     def _require_same_source(self, query: str | None) -> None:
         known = self.runtime.ledger.streams.find(self.stream.pipeline, self.stream.name)

@@ -159,7 +159,7 @@ def _publish(job: Job, batch: Batch, bound: dict[str, DataFrame] | None, write: 
 
 
 def _is_in_table(job: Job, mark: StreamMark) -> bool:
-    found = StreamMark.read(job.store.property(job.session, job.step.writes, STREAM_MARK))
+    found = StreamMark.read(job.store.remembered(job.session, job.step.writes, STREAM_MARK))
     return found is not None and found.covers(mark.query, mark.batch)
 
 

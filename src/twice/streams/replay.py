@@ -159,7 +159,7 @@ def read_again(context: Context, info: BatchInfo, use: Callable[[DataFrame], Non
 def _require_files(context: Context, info: BatchInfo, before: str) -> None:
     """Refuse a batch some of whose files are gone."""
     source = context.stream.reads
-    if not isinstance(source, Table) or context.runtime.stores.source(source).abilities.kind != "files":
+    if not isinstance(source, Table) or context.runtime.stores.source(source).abilities.offsets:
         return
     offsets = Offsets.read(info.offsets), Offsets.read(before) if before else None
     if gone := context.checkpoint.missing_files(*offsets):

@@ -16,6 +16,7 @@ from twice import config as configuration
 from twice.config import Config, StoreConfig
 from twice.engine.spark import session
 from twice.errors import EnvironmentProblem
+from twice.store.registry import DEFAULT, store_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,8 +28,6 @@ _SMALL = {
     "spark.default.parallelism": "2",
     "spark.ui.enabled": "false",
 }
-# The class by which a store's jar is recognized.
-_CLASSES = {"iceberg": "org.apache.iceberg.spark.SparkCatalog", "delta": "org.apache.spark.sql.delta.DeltaLog"}
 
 
 def small(config: Config) -> Config:
@@ -58,7 +57,7 @@ def project_config() -> Config | None:
 def without_project(stores: dict[str, StoreConfig] | None = None) -> Config:
     """Return a configuration for tests that belong to no project; without stores, one Iceberg catalog, `lake`."""
     root = empty_folder()
-    found = stores or {"lake": StoreConfig("lake", "iceberg", {})}
+    found = stores or {"lake": StoreConfig("lake", DEFAULT, {})}
     return Config(root, None, "default", f"sqlite:///{root / 'ledger.db'}", stores=found)
 
 
@@ -92,10 +91,11 @@ def require_jars(spark: SparkSession, config: Config) -> None:
 
     loader = spark._jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
     for store in config.stores.values():
-        if store.type not in _CLASSES:
+        jars = store_type(store.type).jars
+        if jars is None or not jars.java_class:
             continue
         try:
-            loader.loadClass(_CLASSES[store.type])
+            loader.loadClass(jars.java_class)
         except Py4JJavaError:
             raise EnvironmentProblem(
                 f"the Spark of this test was started without the jars of {store.type}, where store {store.name} writes",

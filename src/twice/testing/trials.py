@@ -19,6 +19,7 @@ from twice.ledger import open_ledger
 from twice.model.pipelines import STEP_ATTRIBUTE, Pipeline
 from twice.model.steps import Step
 from twice.model.windows import Window
+from twice.store.registry import DEFAULT, usable_types
 from twice.testing.sessions import empty_folder, require_jars, without_project
 from twice.testing.tables import table_of
 from twice.verify.running import Request, prepared
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
 
     from twice.model.grains import Grain
     from twice.model.tables import Read, Table
+    from twice.store.store_type import StoreType
     from twice.verify.trial import Outcome, Trial
 
 Testable = Callable[..., Any] | Step | Pipeline
 # By a table's name, or by the name under which a step reads it: rows, as a DataFrame or as literals.
 Inputs = Mapping[str, "DataFrame | Sequence[Any]"]
-_TYPES = ("iceberg", "delta", "parquet", "sqlite")
 
 
 @contextmanager
@@ -99,16 +100,19 @@ def config_for(pipeline: Pipeline, stores: Mapping[str, str] | None = None, proj
     """
     named = dict(stores or {})
     written = {table.id.store for table in pipeline.written()}
+    types = {row.local.known_as or row.name: row for row in usable_types() if row.local is not None}
     for name, kind in named.items():
-        if kind not in _TYPES:
+        if kind not in types:
             raise UsageError(
-                f"stores: {name} has the type {kind!r}; it must be one of: {', '.join(_TYPES)}"
-                f"{did_you_mean(kind, _TYPES)}"
+                f"stores: {name} has the type {kind!r}; it must be one of: {', '.join(types)}"
+                f"{did_you_mean(kind, types)}"
             )
         if name not in written:
             raise UsageError(f"stores: no table of {pipeline.name} is in {name!r}{did_you_mean(name, written)}")
     known = project.stores if project is not None else {}
-    made = {name: _store(name, named.get(name, "iceberg")) for name in written if name in named or name not in known}
+    made = {
+        name: _store(name, types[named.get(name, DEFAULT)]) for name in written if name in named or name not in known
+    }
     if project is None:
         return without_project(made)
     twins = {name: store for name, store in project.verify_stores.items() if name not in made}
@@ -123,14 +127,10 @@ def failure(outcome: Outcome, *, repeat: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _store(name: str, kind: str) -> StoreConfig:
+def _store(name: str, row: StoreType) -> StoreConfig:
     """Describe a store of a type; nothing is written there, only to its twin in a sandbox."""
-    place = empty_folder()
-    if kind == "sqlite":
-        return StoreConfig(name, "sql", {"url": f"sqlite:///{place / name}.db"})
-    if kind == "iceberg":
-        return StoreConfig(name, "iceberg", {"warehouse": str(place / name), "catalog": f"sqlite:///{place / name}.db"})
-    return StoreConfig(name, kind, {"path": str(place / name)})
+    assert row.local is not None  # noqa: S101 - the types that tests may name have one
+    return StoreConfig(name, row.name, row.local.filled(empty_folder(), name))
 
 
 @dataclass(frozen=True)

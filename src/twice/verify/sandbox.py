@@ -21,11 +21,12 @@ import sqlalchemy as sa
 from twice.config import Config, StoreConfig
 from twice.effects.paying import pay
 from twice.engine.run import Runtime
-from twice.engine.stores import Stores, spark_settings
+from twice.engine.stores import Stores, open_store, spark_settings
 from twice.errors import ConfigError, StoreRefused, TwiceError
 from twice.ledger import open_ledger
 from twice.model.names import TableName
-from twice.store.sql import open_database
+from twice.store.protocol import Namespacing
+from twice.store.registry import store_type
 from twice.verify.cases import Case
 from twice.verify.effects import Recorder, recorded
 from twice.verify.sources import INPUTS, CopiedSource
@@ -37,14 +38,6 @@ if TYPE_CHECKING:
     from twice.model.tables import Table
 
 _PREFIX = "verify_"
-# Where tables of a store lie if its section does not say it, by its type.
-_DEFAULTS = {
-    "iceberg": ("warehouse", ".twice/warehouse"),
-    "delta": ("path", ".twice/delta"),
-    "parquet": ("path", ".twice/{name}"),
-}
-# What a twin of a store lies in, by its type.
-_FOLDER = {"iceberg": "warehouse", "delta": "delta", "parquet": "parquet"}
 
 
 @dataclass
@@ -57,7 +50,7 @@ class Sandbox:
     count: int = 0
     # Tells the cases of this sandbox from those of others in a place that both are given.
     token: str = field(default_factory=lambda: secrets.token_hex(3))
-    _schemas: set[tuple[str, str]] = field(default_factory=set, repr=False)
+    _namespaces: dict[tuple[str, str], Namespacing] = field(default_factory=dict, repr=False)
     _template: Path | None = field(default=None, repr=False)
 
     @classmethod
@@ -84,7 +77,7 @@ class Sandbox:
                     yield sandbox
         finally:
             with suppress(TwiceError):
-                sandbox._drop_schemas()
+                sandbox._drop_namespaces()
             if not given:
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -110,7 +103,7 @@ class Sandbox:
         mark = f"c{self.count}x{self.token}"
         self._new_ledger(mark)
         case = self.reopened(mark, pipeline, folders, steps)
-        self._make_schemas(step.writes for step in case.pipeline.steps.values())
+        self._create_namespaces(step.writes for step in case.pipeline.steps.values())
         return case
 
     def reopened(
@@ -166,62 +159,64 @@ class Sandbox:
         return TableName((INPUTS, table.id.store, *table.id.parts[1:]))
 
     def _twin(self, table: Table, mark: str) -> TableName:
-        """Name a table's twin; databases in a file have one file for each case, others one namespace."""
+        """Name a table's twin; where a store has one namespace each case has its own store, else its own namespace."""
         store = self.config.store(table.id.store)
         namespace, name = list(table.id.namespace), table.id.parts[-1]
-        if self._in_a_file(store):
+        if self._by_case(store):
             return TableName((f"{_PREFIX}{mark}_{store.name}", *namespace, name))
+        if self._shared_twin(store) is None:
+            place = next(iter(store_type(store.type).places), "…")
+            raise StoreRefused(
+                f"verification has no place of its own for the tables of store {store.name}",
+                unchanged="nothing was written",
+                next_step=f"name an empty one in twice.toml: [verify.stores.{store.name}] {place} = …",
+            )
         return TableName((f"{_PREFIX}{store.name}", f"{mark}_{namespace[0]}", *namespace[1:], name))
 
     def _twins(self) -> dict[str, StoreConfig]:
         """Return the twins that all cases share; each case has namespaces of its own in them."""
-        written = [store for store in self.config.stores.values() if store.type in (*_FOLDER, "sql")]
-        return {f"{_PREFIX}{store.name}": self._twin_store(store) for store in written if not self._in_a_file(store)}
+        twins = (self._shared_twin(store) for store in self.config.stores.values() if not self._by_case(store))
+        return {twin.name: twin for twin in twins if twin is not None}
 
-    def _twin_store(self, store: StoreConfig) -> StoreConfig:
+    def _shared_twin(self, store: StoreConfig) -> StoreConfig | None:
+        """Return where tables of a store are written instead; None if nothing says where."""
         name = f"{_PREFIX}{store.name}"
         if store.name in self.config.verify_stores:
             return replace(self.config.verify_stores[store.name], name=name)
-        if store.type == "sql":
-            return StoreConfig(name, "sql", {})  # nobody has said where: refused when a table is to be written there
-        place = str(self.folder / _FOLDER[store.type] / store.name)
-        if store.type == "iceberg":
-            catalog = f"sqlite:///{self.folder / f'catalog-{store.name}.db'}"
-            return StoreConfig(name, "iceberg", {"warehouse": place, "catalog": catalog})
-        return StoreConfig(name, store.type, {"path": place})
+        local = store_type(store.type).local
+        if local is None or not local.stands_for(store):
+            return None
+        return StoreConfig(name, store.type, local.filled(self.folder, store.name))
 
-    def _in_a_file(self, store: StoreConfig) -> bool:
+    def _by_case(self, store: StoreConfig) -> bool:
         found = self.config.verify_stores.get(store.name, store)
-        return found.type == "sql" and found.options["url"].startswith("sqlite")
+        local = store_type(found.type).local
+        return local is not None and local.one_namespace and local.stands_for(found)
 
     def _stores(self, mark: str) -> dict[str, StoreConfig]:
-        files = [store for store in self.config.stores.values() if self._in_a_file(store)]
-        names = [f"{_PREFIX}{mark}_{store.name}" for store in files]
-        urls = [f"sqlite:///{self.folder / name}.db" for name in names]
-        found = {name: StoreConfig(name, "sql", {"url": url}) for name, url in zip(names, urls, strict=True)}
+        found: dict[str, StoreConfig] = {}
+        for store in self.config.stores.values():
+            local = store_type(store.type).local
+            if local is not None and self._by_case(store):
+                name = f"{_PREFIX}{mark}_{store.name}"
+                found[name] = StoreConfig(name, store.type, local.filled(self.folder, name))
         return {**self.config.stores, **self._twins(), **found}
 
-    def _make_schemas(self, tables: Iterable[Table]) -> None:
-        """Create the schemas of a case on a database server."""
+    def _create_namespaces(self, tables: Iterable[Table]) -> None:
+        """Create the namespaces of a case where a store does not do it by itself."""
+        twins = self._twins()
         for table in tables:
-            name = table.id.store.removeprefix(_PREFIX)
-            if name not in self.config.stores or self.config.stores[name].type != "sql":
+            if table.id.store not in twins:
                 continue
-            if name not in self.config.verify_stores:
-                raise StoreRefused(
-                    f"store {name} is a database server, and verification has no place of its own on it",
-                    unchanged="nothing was written",
-                    next_step=f"name an empty database in twice.toml: [verify.stores.{name}] url = …",
-                )
-            with open_database(self._twin_store(self.config.stores[name]), self.config.root).change() as connection:
-                connection.execute(sa.schema.CreateSchema(table.id.namespace[0], if_not_exists=True))
-            self._schemas.add((name, table.id.namespace[0]))
+            store = open_store(twins[table.id.store], self.config.root)
+            if isinstance(store, Namespacing):
+                store.create_namespace(table.id.namespace[0])
+                self._namespaces[table.id.store, table.id.namespace[0]] = store
 
-    def _drop_schemas(self) -> None:
-        """Remove what the cases left on database servers."""
-        for name, schema in self._schemas:
-            with open_database(self._twin_store(self.config.stores[name]), self.config.root).change() as connection:
-                connection.execute(sa.schema.DropSchema(schema, cascade=True, if_exists=True))
+    def _drop_namespaces(self) -> None:
+        """Remove the namespaces that were created for cases."""
+        for (_, namespace), store in self._namespaces.items():
+            store.drop_namespace(namespace)
 
     def _ledger(self, mark: str) -> Path:
         return self.folder / f"ledger-{mark}.db"
@@ -260,18 +255,19 @@ def refuse_production(config: Config, folder: Path) -> None:
     inside = folder.resolve()
     places = [("the ledger", config.ledger)]
     for store in config.stores.values():
-        option, default = _DEFAULTS.get(store.type, ("", ""))
-        defaults = {option: default.format(name=store.name)} if option else {}
-        places += [(f"store {store.name}", str(value)) for value in {**defaults, **store.options}.values()]
+        defaults = store_type(store.type).default_places(store)
+        places += [(f"store {store.name}", text) for text in {**defaults, **store.options}.values()]
     known = {_normal(config.root, text) for _, text in places}
     for name, twin in config.verify_stores.items():
-        if twin.type == "iceberg" and "catalog" not in twin.options:
-            raise ConfigError(
-                f"[verify.stores.{name}] names no catalog, and would share that of production",
-                unchanged="nothing was written",
-                next_step='add catalog = "sqlite:///…"',
-            )
-        asked = [value for option, value in twin.options.items() if option in ("warehouse", "catalog", "path", "url")]
+        row = store_type(twin.type)
+        for key, default in row.default_places(twin).items():
+            if _normal(config.root, default) in known:
+                raise ConfigError(
+                    f"[verify.stores.{name}] names no {key}, and would share that of production",
+                    unchanged="nothing was written",
+                    next_step=f'add {key} = "…"',
+                )
+        asked = [value for option, value in twin.options.items() if option in row.places]
         if any(_normal(config.root, value) in known for value in asked):
             raise ConfigError(
                 f"[verify.stores.{name}] is the place of production: verification would write to it",

@@ -14,10 +14,13 @@ from twice.engine.attempt.gating import Verdict
 from twice.engine.attempt.inputs import Pinned, records
 from twice.engine.attempt.lateness import overlooked, refuse_late_rows, takes_no_late_rows
 from twice.engine.attempt.outputs import Finding
+from twice.engine.chunks.task_per_partition import staged_rows
 from twice.model.patterns import Whole
 from twice.model.tombstones import PROPERTY, Tombstones
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from twice.engine.attempt.job import Job
     from twice.engine.attempt.staging import Staged
     from twice.ledger import Claim, InputRecord, Output
@@ -30,7 +33,7 @@ NEWEST = "twice.window_start"
 def nothing_to_do(job: Job, claim: Claim, row: int, inputs: list[Pinned], *, waited: bool) -> Finding | None:
     """End the attempt early if the scope is fresh (and that was asked for) or superseded."""
     if isinstance(job.step.writes.write, Whole):
-        newest = job.store.property(job.session, job.step.writes, NEWEST)
+        newest = job.store.remembered(job.session, job.step.writes, NEWEST)
         assert job.scope.window is not None  # noqa: S101 - a run always has a window
         if newest and datetime.fromisoformat(newest) > job.scope.window.start:
             return end_early(job, claim, row, "superseded", [], {"newest": newest})
@@ -63,7 +66,7 @@ def tombstones(job: Job) -> dict[str, str]:
     settled = job.ledger.effects.settled(job.pipeline.name, effects) if effects else []
     if not settled:
         return {}
-    known = Tombstones.read(job.store.property(job.session, job.step.writes, PROPERTY))
+    known = Tombstones.read(job.store.remembered(job.session, job.step.writes, PROPERTY))
     new = [(effect, scope) for effect, scope in settled if not known.cover(effect, scope)]
     return {PROPERTY: known.adding(new).text} if new else {}
 
@@ -110,11 +113,14 @@ def content_after(job: Job, staged: Staged) -> Verdict:
     """Return the content of a merged scope after the publish, and check its keys."""
     if not staged.changed and (before := _content_before(job, staged)) is not None:
         return Verdict(before)
-    rows = (
-        job.store.staged(job.session, staged.stage)
-        if staged.changed
-        else job.store.read(job.session, job.step.writes, staged.stage.base).where(scope_filter(job.target))
-    )
+    if staged.changed:
+        with staged_rows(job, staged.stage) as rows:
+            return _merged(job, rows)
+    base = job.store.read(job.session, job.step.writes, staged.stage.base)
+    return _merged(job, base.where(scope_filter(job.target)))
+
+
+def _merged(job: Job, rows: DataFrame) -> Verdict:
     found = gating.profiled(job, rows, key=job.step.writes.key)
     gating.refuse_bad_keys(job, rows, found, where="the merged table")
     verdict = Verdict({partition: seen.digest for partition, seen in found.items()})

@@ -1,8 +1,8 @@
 """Which errors are transient and tried again, and how long to wait.
 
 Transient: lost executors, failed fetches, network and timeouts, SQLSTATE classes 08, 40, 53 and
-57P, HTTP 408, 429 and 5xx, lost races. Of several errors in a chain the first decides that is
-known to be one or the other. Everything else is permanent, in particular whatever the
+57P, HTTP 408, 429 and 5xx, lost races, and what a store type names. Of several errors in a chain the first
+decides that is known to be one or the other. Everything else is permanent, in particular whatever the
 step's own function raises, unless it is one of those or declared with `transient=`.
 """
 
@@ -16,18 +16,14 @@ from email.utils import parsedate_to_datetime
 
 from twice.engine.attempt.http_errors import is_transient_http
 from twice.errors import LeaseLost, PermanentError, ScopeHeld, TransientError, TwiceError
+from twice.store.registry import usable_types
 
-_TRANSIENT_JAVA = re.compile(
+_TRANSIENT_SPARK = (
     r"ExecutorLostFailure|FetchFailed|MetadataFetchFailed|Executor heartbeat timed out|Lost task .*executor"
     r"|java\.net\.(SocketTimeout|Connect|NoRouteToHost|UnknownHost|Socket)Exception"
     r"|java\.util\.concurrent\.TimeoutException|java\.io\.InterruptedIOException|Connection reset|Broken pipe"
-    r"|CommitFailedException|CommitStateUnknownException|ServiceUnavailableException|ServiceFailureException"
-    r"|SQLITE_BUSY|database is locked|CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block .* not found"
-    r"|PSQLException: (FATAL: (terminating|the database system|sorry, too many)|An I/O error|This connection has been"
-    r"|Connection to \S+ refused|The connection attempt failed|ERROR: (invalid snapshot identifier|could not import))"
-    # Another attempt had created the table, and dropped it when it failed: the next one creates it again.
-    r"|from catalog \S+: dropped by another process"
-    r"|SparkContext was shut down|Job \d+ cancelled because SparkContext",
+    r"|CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block .* not found"
+    r"|SparkContext was shut down|Job \d+ cancelled because SparkContext"
 )
 _SQLSTATE = re.compile(r"SQLSTATE:?\s*(08|40|53|57P)\w*")
 _NO_SPACE = 28
@@ -76,9 +72,14 @@ def _verdict(error: BaseException, declared: tuple[type[BaseException], ...]) ->
         return True
     if _is_java(error):
         text = str(error)
-        return True if _TRANSIENT_JAVA.search(text) or _SQLSTATE.search(text) else None
+        return True if _is_transient_java(text) or _SQLSTATE.search(text) else None
     state = getattr(error, "sqlstate", None) or getattr(getattr(error, "orig", None), "sqlstate", None)
     return True if isinstance(state, str) and state.startswith(("08", "40", "53", "57P")) else None
+
+
+def _is_transient_java(text: str) -> bool:
+    stores = (row.transient_errors for row in usable_types() if row.transient_errors)
+    return any(re.search(pattern, text) for pattern in (_TRANSIENT_SPARK, *stores))
 
 
 def _is_java(error: BaseException) -> bool:

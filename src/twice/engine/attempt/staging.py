@@ -42,12 +42,16 @@ if TYPE_CHECKING:
 
 @dataclass
 class Staged:
-    """A stage, and what was found out on the way: whether anything is in it, and counts."""
+    """A stage, and what was found out on the way: whether anything is in it, and counts.
+
+    `unique`: the plan that made the rows proves that no key occurs twice in a partition.
+    """
 
     stage: StagedRows
     changed: bool = True
     counts: Mapping[str, int] = field(default_factory=dict)
     source: Verdict | None = None
+    unique: bool = False
     # What was seen of the rows while they were written, if they are of one partition.
     seen: PartitionProfile | None = None
 
@@ -60,19 +64,19 @@ def stage(job: Job, claim: Claim, row: int, heartbeat: Heartbeat, inputs: list[P
     """Compute the step's result and write it to a stage that can be fenced."""
     job.tell("computing")
     bound = {pinned.name: bind(job, pinned) for pinned in inputs}
-    spread(job, inputs, bound)
-    results = batches(job, bound)
-    first = next(results)
-    job.store.prepare(job.session, job.step.writes, first.schema)
-    opened = job.store.open(job.session, job.target, claim.token)
-    job.ledger.leases.bind(row, claim, base_version=opened.base, inputs=records(job, inputs))
-    # Whoever took over before the stage existed found nothing to fence: look once more.
-    heartbeat.require()
-    fail_point("claim.fenced")
-    if isinstance(job.step.writes.write, Merge | InsertOnly):
-        staged = _stage_changes(job, opened, [first, *results])
-    else:
-        staged = _stage_rows(job, opened, first, results)
+    with spread(job, inputs, bound):
+        results = batches(job, bound)
+        first = next(results)
+        job.store.prepare(job.session, job.step.writes, first.schema)
+        opened = job.store.open(job.session, job.target, claim.token)
+        job.ledger.leases.bind(row, claim, base_version=opened.base, inputs=records(job, inputs))
+        # Whoever took over before the stage existed found nothing to fence: look once more.
+        heartbeat.require()
+        fail_point("claim.fenced")
+        if isinstance(job.step.writes.write, Merge | InsertOnly):
+            staged = _stage_changes(job, opened, [first, *results])
+        else:
+            staged = _stage_rows(job, opened, first, results)
     fail_point("stage.written")
     job.tell("staged")
     return staged
@@ -81,19 +85,17 @@ def stage(job: Job, claim: Claim, row: int, heartbeat: Heartbeat, inputs: list[P
 def _stage_rows(job: Job, stage: StagedRows, first: DataFrame, more: Iterator[DataFrame]) -> Staged:
     """Write the rows as they are; those of one partition are profiled on their way, where that can be done."""
     table = job.step.writes
-    stage.unique = proves_unique(first, [*table.key, *table.partition_columns])
+    unique = proves_unique(first, [*table.key, *table.partition_columns])
     watched = None
     if len(job.target.partitions) == 1:
         violations = gating.violations(job, first)
-        watched = observed(
-            first, key=table.key, dimensions=table.dimensions, violations=violations, unique=stage.unique
-        )
+        watched = observed(first, key=table.key, dimensions=table.dimensions, violations=violations, unique=unique)
     job.store.stage(job.session, stage, watched.rows if watched else first)
     seen = watched.profile(stage.counted) if watched and stage.counted is not None else None
     for rows in more:
-        job.store.stage(job.session, stage, rows, first=False)
-        stage.unique, seen = False, None  # each batch may hold a key once, and their union not
-    return Staged(stage, seen=seen)
+        job.store.stage_more(job.session, stage, rows)
+        unique, seen = False, None  # each batch may hold a key once, and their union not
+    return Staged(stage, unique=unique, seen=seen)
 
 
 def _stage_changes(job: Job, stage: StagedRows, parts: list[DataFrame]) -> Staged:

@@ -16,6 +16,7 @@ from twice.engine.attempt.inputs import pin, records, require_unmoved
 from twice.engine.attempt.outputs import Finding, outputs_of
 from twice.engine.attempt.staging import Staged, stage
 from twice.engine.chunks.spot_check import compare_alone
+from twice.engine.chunks.task_per_partition import staged_rows
 from twice.engine.spark.metrics import priced
 from twice.errors import LedgerBusy
 from twice.failpoints import fail_point
@@ -66,8 +67,8 @@ def gate(job: Job, staged: Staged) -> Verdict:
     """Judge the staged rows; a verdict that returns is a pass."""
     gating.refuse_strays(job, staged.stage)
     if staged.source is None:
-        rows = job.store.staged(job.session, staged.stage)
-        verdict = gating.judge(job, rows, unique=staged.stage.unique, seen=staged.seen)
+        with staged_rows(job, staged.stage, unique=staged.unique) as rows:
+            verdict = gating.judge(job, rows, unique=staged.unique, seen=staged.seen)
     else:
         verdict = freshness.content_after(job, staged)
         verdict.remarks += staged.source.remarks

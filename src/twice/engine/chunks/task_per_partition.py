@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from twice.content.counts import expected_rows
@@ -14,18 +15,40 @@ if TYPE_CHECKING:
 
     from twice.engine.attempt.inputs import Pinned
     from twice.engine.attempt.job import Job
+    from twice.store.protocol import StagedRows
 
 
-def spread(job: Job, inputs: Sequence[Pinned], bound: Mapping[str, DataFrame]) -> None:
+@contextmanager
+def spread(job: Job, inputs: Sequence[Pinned], bound: Mapping[str, DataFrame]) -> Iterator[None]:
     """Read a chunk by whole partitions per task, where that pays: its partitions do not meet, so rows need not move."""
+    with ExitStack() as grouped:
+        for source in _sources(job, inputs, bound):
+            grouped.enter_context(source.grouped(job.session))
+        yield
+
+
+def _sources(job: Job, inputs: Sequence[Pinned], bound: Mapping[str, DataFrame]) -> list[Grouping]:
+    """Return the sources of a chunk that is to be read so; none if one of them cannot, or it does not pay."""
     if not job.units:
-        return
+        return []
     read = [pinned for pinned in inputs if pinned.read.mode == "window" and pinned.cut.partitions is not None]
     sources = [job.stores.source(pinned.read.table) for pinned in read]
-    able = [source for source in sources if isinstance(source, Grouping)]
+    able: list[Grouping] = [source for source in sources if isinstance(source, Grouping)]
     if not able or len(able) < len(sources):
-        return
+        return []
     counts = [expected_rows(bound[pinned.name]) for pinned in read]
-    if all(count is not None and pays(job.session, len(job.units), count) for count in counts):
-        for source in able:
-            source.group(job.session, on=True)
+    pay = all(count is not None and pays(job.session, len(job.units), count) for count in counts)
+    return able if pay else []
+
+
+@contextmanager
+def staged_rows(job: Job, stage: StagedRows, *, unique: bool = False) -> Iterator[DataFrame]:
+    """Read the scope as it would be after the publish, for its keys to be counted in the block.
+
+    To count by partition and key needs no shuffle where tasks hold whole partitions; `unique` keys are not counted.
+    """
+    store = job.store
+    with ExitStack() as grouped:
+        if isinstance(store, Grouping) and not unique and pays(job.session, len(job.target.partitions), stage.written):
+            grouped.enter_context(store.grouped(job.session))
+        yield job.store.staged(job.session, stage)

@@ -7,7 +7,6 @@ nothing looks changed by hand afterwards.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -19,7 +18,7 @@ from twice.errors import ScopeHeld
 from twice.model.scopes import Scope
 from twice.model.targets import Target
 from twice.model.windows import Window
-from twice.store.iceberg import maintenance
+from twice.store.protocol import Maintaining
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,20 +101,22 @@ def _maintain(
             for token in leftovers:
                 store.fence(session, table, token)
             result.branches_dropped = len(leftovers)
-            if store.abilities.kind == "iceberg":
+            if isinstance(store, Maintaining):
                 if compact:
-                    result.files_compacted = _compact(runtime, session, pipeline, table)
-                _expire(runtime, session, table, keep, result)
+                    result.files_compacted = _compact(runtime, session, pipeline, table, store)
+                _expire(runtime, session, table, store, keep, result)
     finally:
         ledger.leases.release(claim)
     return result
 
 
-def _compact(runtime: Runtime, session: SparkSession, pipeline: Pipeline, table: Table) -> int:
+def _compact(
+    runtime: Runtime, session: SparkSession, pipeline: Pipeline, table: Table, maintaining: Maintaining
+) -> int:
     store, ledger = runtime.stores.of(table), runtime.ledger
     outputs = ledger.outputs.list(table.name)
     before = _files(runtime, session, pipeline, table, outputs)
-    rewritten = maintenance.compact(session, table)
+    rewritten = maintaining.compact(session, table)
     if rewritten:
         after = _files(runtime, session, pipeline, table, outputs)
         same = {output.scope for output in outputs if output.files == before.get(output.scope)}
@@ -140,7 +141,14 @@ def _files(
     return found
 
 
-def _expire(runtime: Runtime, session: SparkSession, table: Table, keep: timedelta, result: TableMaintenance) -> None:
+def _expire(
+    runtime: Runtime,
+    session: SparkSession,
+    table: Table,
+    store: Maintaining,
+    keep: timedelta,
+    result: TableMaintenance,
+) -> None:
     ledger = runtime.ledger
     for lease in ledger.leases.list():
         if lease.state != "live" or lease.run is None:
@@ -149,27 +157,24 @@ def _expire(runtime: Runtime, session: SparkSession, table: Table, keep: timedel
             if attempt.status == "running" and any(record.table == table.name for record in attempt.inputs):
                 result.remarks.append(f"snapshots kept: run {lease.run} is reading it")
                 return
-    before = maintenance.snapshots(session, table)
+    before = store.count_versions(session, table)
     now = ledger.clock.now()
     oldest = now - keep
     for reader in ledger.streams.readers(table.name):
-        name, snapshot = f"{reader.pipeline}.{reader.stream}", _read_until(ledger, reader)
-        if snapshot is None:
+        name, version = f"{reader.pipeline}.{reader.stream}", _read_until(ledger, reader, store)
+        if version is None:
             result.remarks.append(f"snapshots kept: the stream {name} has begun to read it")
             return
-        needed = maintenance.committed_at(session, table, snapshot)
+        needed = store.committed_at(session, table, version)
         if needed is not None and needed < oldest:
             oldest = needed
             result.remarks.append(f"snapshots kept from {needed:%Y-%m-%d %H:%M} on: the stream {name} reads it")
-    result.files_removed = maintenance.expire(session, table, oldest)
-    result.snapshots_expired = before - maintenance.snapshots(session, table)
-    result.files_removed += maintenance.remove_orphans(session, table, now)
+    result.files_removed = store.expire(session, table, oldest)
+    result.snapshots_expired = before - store.count_versions(session, table)
+    result.files_removed += store.remove_orphans(session, table, now)
 
 
-def _read_until(ledger: Ledger, reader: StreamInfo) -> int | None:
-    """Return the snapshot from which a stream may read again: where the batch before its newest one ended."""
+def _read_until(ledger: Ledger, reader: StreamInfo, store: Maintaining) -> str | None:
+    """Return the version from which a stream may read again: where the batch before its newest one ended."""
     known = ledger.streams.batches.list(reader.pipeline, reader.stream, query=reader.query, limit=2)
-    if len(known) < 2:
-        return None
-    said = json.loads(known[1].offsets.splitlines()[-1])
-    return int(said["snapshot_id"]) if "snapshot_id" in said else None
+    return store.version_read(known[1].offsets) if len(known) == 2 else None

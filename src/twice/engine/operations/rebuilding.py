@@ -22,6 +22,7 @@ from twice.engine.attempt.job import Job
 from twice.engine.attempt.samples import LIMIT, rows_text
 from twice.engine.attempt.staging import Staged, judge_source
 from twice.engine.attempt.verbs import publish, record, recover
+from twice.engine.chunks.task_per_partition import staged_rows
 from twice.engine.operations.recorded_run import recorded_run
 from twice.engine.plan import PlannedStep
 from twice.engine.run import job_of
@@ -148,7 +149,8 @@ def _replace(job: Job, plan: Rebuild) -> Finding:
         heartbeat.require()
         job.store.stage(job.session, stage, rows)
         gating.refuse_strays(job, stage)
-        verdict = gating.judge(job, job.store.staged(job.session, stage))
+        with staged_rows(job, stage) as staged:
+            verdict = gating.judge(job, staged)
         for each, mine in zip(alone, pinned, strict=True):
             require_unmoved(each, mine)
         finding = priced(job, publish(job, claim, job.attempt, heartbeat, inputs, Staged(stage), verdict))

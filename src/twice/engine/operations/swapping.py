@@ -83,7 +83,7 @@ def superseded(runtime: Runtime, wanted: Swap) -> bool:
     table, window = wanted.step.writes, wanted.stage.scope.window
     if not isinstance(table.write, Whole) or window is None:
         return False
-    newest = runtime.stores.of(table).property(runtime.spark, wanted.shadow, NEWEST)
+    newest = runtime.stores.of(table).remembered(runtime.spark, wanted.shadow, NEWEST)
     return newest is not None and datetime.fromisoformat(newest) > window.start
 
 

@@ -1,5 +1,1 @@
 """Delta: staged files lie in a folder that no log knows; one commit of the table's log makes them its own."""
-
-from twice.store.delta.store import DeltaStore
-
-__all__ = ["DeltaStore"]

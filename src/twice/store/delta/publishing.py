@@ -8,7 +8,6 @@ asked before anything else.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 from pyspark.errors.exceptions.captured import CapturedException
 
-from twice.errors import Conflict, LeaseLost
 from twice.failpoints import fail_point
 from twice.model.streams import STREAM_MARK, StreamMark
+from twice.store import claim_errors
+from twice.store.commit_loop import attempts
 from twice.store.delta import history, jvm
 from twice.store.delta.claims import Claims
 from twice.store.delta.layout import conditions, place
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from twice.model.scopes import Scope
     from twice.store.delta.staging import DeltaStage
-
-_ATTEMPTS = 12
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ def publish(session: SparkSession, publication: Publication) -> str:
     """Make the staged partitions visible; return the new version."""
     stage = publication.stage
     notes = {history.TOKEN: str(stage.token), **publication.notes}
-    for attempt in range(_ATTEMPTS):
+    for last in attempts():
         with jvm.active(session, notes):
             transaction = jvm.begin(session, stage.log)
             if not _is_ours(session, stage, transaction):
@@ -61,10 +59,9 @@ def publish(session: SparkSession, publication: Publication) -> str:
             except (Py4JError, CapturedException) as error:
                 if (landed := _look_up(session, stage)) is not None:
                     version = int(landed)
-                elif not jvm.is_commit_race(error) or attempt == _ATTEMPTS - 1:
+                elif not jvm.is_commit_race(error) or last:
                     raise
                 else:
-                    time.sleep(min(0.05 * 2**attempt, 2.0))
                     continue
         _tidy(session, publication)
         return str(version)
@@ -73,11 +70,11 @@ def publish(session: SparkSession, publication: Publication) -> str:
 
 def drop(session: SparkSession, stage: DeltaStage, remember: Mapping[str, str]) -> None:
     """End a stage that changes nothing: the claim must be ours, the scope as it was; no data is committed."""
-    for attempt in range(_ATTEMPTS):
+    for last in attempts():
         with jvm.active(session, {history.UNCHANGED: str(stage.token)}):
             transaction = jvm.begin(session, stage.log)
             if not _is_ours(session, stage, transaction):
-                raise _lost(stage)
+                raise claim_errors.taken_over(stage.target, stage.token)
             _require_unchanged(session, stage, transaction)
             properties, marks = _marks(session, transaction, remember)
             if _remember(transaction, properties) or marks:
@@ -87,9 +84,8 @@ def drop(session: SparkSession, stage: DeltaStage, remember: Mapping[str, str]) 
                 try:
                     jvm.commit(session, transaction, marks, operation)
                 except (Py4JError, CapturedException) as error:
-                    if not jvm.is_commit_race(error) or attempt == _ATTEMPTS - 1:
+                    if not jvm.is_commit_race(error) or last:
                         raise
-                    time.sleep(min(0.05 * 2**attempt, 2.0))
                     continue
         Claims(session, stage.log).drop(stage.token)
         stage.ended = True
@@ -99,7 +95,7 @@ def drop(session: SparkSession, stage: DeltaStage, remember: Mapping[str, str]) 
 def fence(session: SparkSession, log: Any, token: int) -> str | None:
     """Raise the claim's own transaction id to its token; return the version that it had published before, if any."""
     claims = Claims(session, log)
-    for attempt in range(_ATTEMPTS):
+    for last in attempts():
         mark = claims.mark(token)
         with jvm.active(session, {history.FENCED: str(token)}):
             transaction = jvm.begin(session, log)
@@ -114,9 +110,8 @@ def fence(session: SparkSession, log: Any, token: int) -> str | None:
                 try:
                     jvm.commit(session, transaction, [jvm.claimed(session, application, token)])
                 except (Py4JError, CapturedException) as error:
-                    if not jvm.is_commit_race(error) or attempt == _ATTEMPTS - 1:
+                    if not jvm.is_commit_race(error) or last:
                         raise
-                    time.sleep(min(0.05 * 2**attempt, 2.0))
                     continue
         if landed is not None:  # where nobody can tell any more, the files may be the table's: VACUUM knows
             claims.end(token)
@@ -194,23 +189,23 @@ def _require_unchanged(session: SparkSession, stage: DeltaStage, transaction: An
     now_at = int(transaction.snapshot().version())
     now = jvm.files_read(session, transaction, stage.target, stage.snapshot, stage.base_files)
     if str(transaction.metadata().schemaString()) != stage.base_schema:
-        raise _conflict(stage, "its columns were changed")
+        raise claim_errors.changed(stage.target, "its columns were changed")
     if {file.identity for file in now} == {file.identity for file in stage.base_files}:
         return now
     if stage.removed:
-        raise _conflict(stage, "changed")
+        raise claim_errors.changed(stage.target, "changed")
     layout = jvm.layout_of(session, transaction.metadata())
     for version in range(int(str(stage.base)) + 1, now_at + 1):
         actions = history.commit_at(session, stage.log, version)
         if actions is None:
-            raise _conflict(stage, "changed")
+            raise claim_errors.changed(stage.target, "changed")
         for action in actions:
             said = action.get("add") or action.get("remove") or {}
             if not said.get("dataChange"):
                 continue
             spelled = said.get("partitionValues")
             if spelled is None or place(stage.target, layout.partition(spelled)) is not None:
-                raise _conflict(stage, f"changed in version {version}")
+                raise claim_errors.changed(stage.target, f"changed in version {version}")
     return now
 
 
@@ -228,7 +223,7 @@ def _tidy(session: SparkSession, publication: Publication) -> None:
 def _landed_or_lost(session: SparkSession, stage: DeltaStage) -> str:
     landed = _look_up(session, stage)
     if landed is None:
-        raise _lost(stage)
+        raise claim_errors.taken_over(stage.target, stage.token)
     return landed
 
 
@@ -238,22 +233,4 @@ def _look_up(session: SparkSession, stage: DeltaStage) -> str | None:
         newest = int(jvm.snapshot(session, stage.log).version())
         return history.landed(session, stage.log, newest, stage.token, int(str(stage.base))) or None
     except (Py4JError, CapturedException) as error:
-        raise Conflict(
-            f"{stage.target.table.name}: the commit of claim {stage.token} got no answer, and its log cannot be read",
-            unchanged="the table holds the old version or the new one; the next run finds out which, and continues",
-        ) from error
-
-
-def _lost(stage: DeltaStage) -> LeaseLost:
-    return LeaseLost(
-        f"{stage.target.table.name}, {stage.target.scope}: the claim {stage.token} was taken over by another run",
-        unchanged="nothing was published by this run; the winner's version stands",
-    )
-
-
-def _conflict(stage: DeltaStage, what: str) -> Conflict:
-    return Conflict(
-        f"{stage.target.table.name}, {stage.target.scope}: {what} by another writer between claim and publish",
-        unchanged="nothing was overwritten",
-        next_step="run it again: the new run starts from what is there now",
-    )
+        raise claim_errors.unanswered(stage, "its log") from error

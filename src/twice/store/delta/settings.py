@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from twice.config import StoreConfig
 
 EXTENSIONS = "io.delta.sql.DeltaSparkSessionExtension"
+DEFAULT_PATH = ".twice/delta"
 # Locations where a commit of Delta's log is atomic for writers in several processes without further set-up.
 _ATOMIC = {"abfs", "abfss", "adl", "gs", "hdfs", "wasb", "wasbs"}
 
@@ -44,7 +45,7 @@ def read_settings(store: StoreConfig, root: Path) -> Settings:
         )
     if catalog is not None:
         return Settings(None)
-    path = path or ".twice/delta"
+    path = path or DEFAULT_PATH
     return Settings(path.rstrip("/") if "://" in path else str((root / path).resolve()))
 
 

@@ -11,9 +11,9 @@ from urllib.parse import unquote, urlsplit
 from pyspark.sql import functions as F
 
 from twice.content.rows import column
-from twice.errors import Conflict, LeaseLost
 from twice.model.framework import WINDOW_COLUMN
-from twice.store import strays
+from twice.store import claim_errors, strays
+from twice.store.align import aligned
 from twice.store.delta import claims, history, jvm, tables
 from twice.store.delta.claims import Claims, Mark
 from twice.store.delta.layout import conditions, place
@@ -109,7 +109,7 @@ def open_stage(session: SparkSession, places: Locations, target: Target, token: 
     """Leave the claim's mark, then look at what readers see now."""
     log = places.log(session, target.table.id)
     if log is None:
-        raise Conflict(f"{target.table.name} was dropped while the run was preparing to write it")
+        raise claim_errors.dropped(target.table)
     found = Claims(session, log)
     found.drop(token)  # our own, from an answer that was lost
     snapshot = jvm.snapshot(session, log)
@@ -195,13 +195,7 @@ def _rows(session: SparkSession, stage: DeltaStage, files: Sequence[jvm.FileInfo
 def _written(session: SparkSession, places: Locations, stage: DeltaStage, rows: DataFrame) -> list[jvm.FileInfo]:
     """Write rows in the table's column order; a column that the step does not make stays null."""
     wanted = tables.evolved(session, places, stage.target.table, rows.schema, stage.snapshot)
-    there = set(rows.columns)
-    ordered = rows.select(
-        *(
-            column(field.name) if field.name in there else F.lit(None).cast(field.dataType).alias(field.name)
-            for field in wanted.fields
-        )
-    )
+    ordered = aligned(rows, wanted.fields)
     folder = Claims(session, stage.log).folder(stage.token)
     with _zone_of_partitions(session, stage.target.table, ordered) as ordered, jvm.active(session):
         writer = stage.writer(session, wanted.json(), folder)
@@ -249,10 +243,7 @@ def _plain(path: str, root: str) -> str:
 def _look(session: SparkSession, stage: DeltaStage) -> None:
     """See that the claim is still ours, and find the files that lie outside the scope."""
     if stage.ended or Claims(session, stage.log).mark(stage.token) is None:
-        raise LeaseLost(
-            f"{stage.target.table.name}, {stage.target.scope}: the claim {stage.token} was taken over by another run",
-            unchanged="nothing was published by this run",
-        )
+        raise claim_errors.taken_over(stage.target, stage.token)
     stage.version = f"stage:{stage.token}"
     outside = [file for file in stage.added if place(stage.target, file.partition) is None]
     if not outside:

@@ -14,10 +14,9 @@ from twice.store.delta import history, jvm, publishing, shadows, staging, tables
 from twice.store.delta.claims import Claims
 from twice.store.delta.locations import Locations
 from twice.store.delta.staging import DeltaStage
+from twice.store.fingerprints import Fingerprints
 from twice.store.protocol import Abilities
-from twice.store.registries import OpenStages, Recent
-
-_REMEMBERED = 64
+from twice.store.staged import OpenStages
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -38,10 +37,9 @@ class DeltaStore:
     """Delta tables below one folder, or of Spark's own catalog."""
 
     def __init__(self, settings: Settings) -> None:
-        self.abilities = Abilities("delta", side_by_side=settings.side_by_side)
+        self.abilities = Abilities("delta", side_by_side=settings.side_by_side, offsets=True)
         self.places = Locations(settings)
-        # A version never changes, so what was fingerprinted once need not be looked at again.
-        self._seen: Recent[tuple[str, str, Scope], Mapping[Scope, str]] = Recent(_REMEMBERED)
+        self._fingerprints = Fingerprints()
         self._stages: OpenStages[DeltaStage] = OpenStages()
 
     def exists(self, session: SparkSession, table: Table) -> bool:
@@ -68,7 +66,7 @@ class DeltaStore:
             return None
         return str(history.content_version(session, log, int(jvm.snapshot(session, log).version())))
 
-    def property(self, session: SparkSession, table: Table, name: str) -> str | None:
+    def remembered(self, session: SparkSession, table: Table, name: str) -> str | None:
         """Return a table property."""
         log = self.places.log(session, table.id)
         if log is None:
@@ -101,8 +99,7 @@ class DeltaStore:
         stage = self._stages.find(lambda each: each.target == target and each.version == version)
         if stage is not None:
             return stage.fingerprints()
-        known = self._seen.get((target.table.name, version, target.scope))
-        if known is not None and known.keys() == set(target.partitions):
+        if (known := self._fingerprints.get(target, version)) is not None:
             return known
         log = self.places.log(session, target.table.id)
         snapshot = jvm.snapshot_at(session, log, int(version)) if log is not None else None
@@ -111,7 +108,7 @@ class DeltaStore:
                 f"{target.table.name} no longer has the version {version}: its log has been cleaned up",
             )
         found = staging.grouped(target, jvm.files_in(session, snapshot, target))
-        self._seen.put((target.table.name, version, target.scope), found)
+        self._fingerprints.put(target, version, found)
         return found
 
     def seen(self, session: SparkSession, table: Table, event: Window, zone: ZoneInfo) -> str | None:  # noqa: ARG002
@@ -146,13 +143,16 @@ class DeltaStore:
         """Leave the claim's mark beside the table."""
         stage = staging.open_stage(session, self.places, target, token)
         self._stages.add(stage)
-        base = (target.table.name, str(stage.base), target.scope)
-        self._seen.put(base, staging.grouped(target, stage.base_files))
+        self._fingerprints.put(target, str(stage.base), staging.grouped(target, stage.base_files))
         return stage
 
-    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame, *, first: bool = True) -> None:
+    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
         """Write rows into the claim's folder."""
-        staging.write(session, self.places, _mine(stage), rows, first=first)
+        staging.write(session, self.places, _mine(stage), rows, first=True)
+
+    def stage_more(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+        """Write more rows into the claim's folder."""
+        staging.write(session, self.places, _mine(stage), rows, first=False)
 
     def stage_changes(
         self, session: SparkSession, stage: StagedRows, changes: DataFrame, *, insert_only: bool, instead_of: str = ""

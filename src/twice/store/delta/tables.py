@@ -9,10 +9,10 @@ from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import types as T
 
 from twice.content.nullability import plain
-from twice.content.places import require_places
 from twice.errors import SchemaRefused, StoreRefused
 from twice.model.names import quote
 from twice.model.patterns import InsertOnly
+from twice.store import schema_rules
 from twice.store.delta import jvm
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def check(session: SparkSession, places: Locations, table: Table) -> None:
 
 def prepare(session: SparkSession, places: Locations, table: Table, schema: T.StructType) -> None:
     """Create the table for a result's schema; new columns of a live one come with the publish."""
-    _check_columns(table, schema)
+    schema_rules.require_distinct(table, list(schema_rules.typed_columns(table, schema)), "readers of Delta")
     log = places.log(session, table.id)
     if log is None:
         _create(session, places, table, schema)
@@ -73,22 +73,12 @@ def evolved(
     # A table that holds nothing, perhaps from a refused first attempt, has no column to lose.
     gone = [name for name in there if name not in here]
     if gone and jvm.files_in(session, snapshot):
-        raise SchemaRefused(
-            f"{table.name} has the column{'s' if len(gone) > 1 else ''} {', '.join(gone)}, which the step no longer "
-            "returns: twice never drops a column by itself",
-            unchanged="the table is as it was",
-            next_step="; ".join(f"ALTER TABLE {places.sql(table.id)} DROP COLUMN {quote(name)}" for name in gone)
-            + " (it needs 'delta.columnMapping.mode'='name'), or keep the column in the step",
-        )
+        drop = "; ".join(f"ALTER TABLE {places.sql(table.id)} DROP COLUMN {quote(name)}" for name in gone)
+        needs = "(it needs 'delta.columnMapping.mode'='name')"
+        raise schema_rules.columns_gone(table, gone, f"{drop} {needs}, or keep the column in the step")
     for name, kind in here.items():
         if name in there and plain(kind) != plain(there[name]):
-            raise SchemaRefused(
-                f"{table.name}: column {name} is {there[name].simpleString()}, but the step returns "
-                f"{kind.simpleString()}",
-                unchanged="the table is as it was",
-                next_step=f"cast it in the step: cast({quote(name)} as {there[name].simpleString()}); to change the "
-                f"type, add a new column next to {name} and rerun the dates that matter",
-            )
+            raise schema_rules.other_type(table, name, there[name].simpleString(), kind)
     new = [T.StructField(name, plain(kind), True) for name, kind in here.items() if name not in there]
     mapped = jvm.configuration(snapshot.metadata()).get("delta.columnMapping.mode", "none") != "none"
     if not mapped and (odd := [field.name for field in new if _ODD & set(field.name)]):
@@ -101,26 +91,8 @@ def evolved(
     return T.StructType([*live.fields, *new])
 
 
-def _check_columns(table: Table, schema: T.StructType) -> None:
-    kinds = {field.name: field.dataType for field in schema.fields}
-    for name, kind in kinds.items():
-        if isinstance(kind, T.NullType):
-            raise SchemaRefused(
-                f"{table.name}: column {name} is null in every row and has no type",
-                next_step=f"give it one in the step: cast({name} as …)",
-            )
-    lowered = [name.lower() for name in kinds]
-    if twins := sorted({name for name in kinds if lowered.count(name.lower()) > 1}):
-        raise SchemaRefused(
-            f"{table.name}: the columns {', '.join(twins)} differ only in upper and lower case, which Delta does not "
-            "tell apart",
-            next_step="rename one of them in the step",
-        )
-    require_places(table, kinds)
-
-
 def _create(session: SparkSession, places: Locations, table: Table, schema: T.StructType) -> None:
-    nullable = T.StructType([T.StructField(field.name, plain(field.dataType), True) for field in schema.fields])
+    nullable = schema_rules.nullable(schema)
     properties = {
         **({"delta.columnMapping.mode": "name"} if any(_ODD & set(name) for name in nullable.names) else {}),
         **({"owner": table.owner} if table.owner else {}),

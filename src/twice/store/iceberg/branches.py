@@ -75,7 +75,7 @@ class Line:
         """Name a property of the table that belongs to this line."""
         return f"{name}@{self.shadow}" if self.shadow else name
 
-    def property(self, table: Any, name: str) -> str | None:
+    def remembered(self, table: Any, name: str) -> str | None:
         """Return a property of the line; a shadow begins with main's."""
         for key in dict.fromkeys((self.key(name), name)):
             if (value := table.properties().get(key)) is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,10 +12,21 @@ if TYPE_CHECKING:
 _SETTING = "spark.sql.iceberg.planning.preserve-data-grouping"
 
 
-def group(session: SparkSession, *, on: bool) -> None:
-    """Let the session's reads from now on hand whole partitions to tasks, and say so to Spark; or not."""
-    for name in ("spark.sql.sources.v2.bucketing.enabled", _SETTING):
-        session.conf.set(name, str(on).lower())
+@contextmanager
+def grouped(session: SparkSession) -> Iterator[None]:
+    """Let the queries that are planned in the block hand whole partitions to tasks, and say so to Spark."""
+    settings = ("spark.sql.sources.v2.bucketing.enabled", _SETTING)
+    before = {name: session.conf.get(name, None) for name in settings}
+    for name in settings:
+        session.conf.set(name, "true")
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, value)
 
 
 def is_grouped(session: SparkSession, rows: DataFrame, columns: Sequence[str]) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime, timezone
 from functools import lru_cache
@@ -20,6 +19,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
 from twice.errors import TransientError
+from twice.store.commit_loop import attempts
 from twice.store.iceberg.listing import FileInfo, describe
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 _EXPRESSIONS = "org.apache.iceberg.expressions.Expressions"
-_ATTEMPTS = 12
 # How a catalog says that it is not configured rightly: no later attempt will find it otherwise.
 _MISCONFIGURED = re.compile(r"CatalogNotFound|ClassNotFound|Cannot find|authentication failed|No suitable driver")
 
@@ -190,11 +189,10 @@ def is_commit_race(error: BaseException) -> bool:
 
 def retried(operation: Callable[[], Result]) -> Result:
     """Repeat a metadata operation that reloads, as long as other commits come first."""
-    for attempt in range(_ATTEMPTS):
+    for last in attempts():
         try:
             return operation()
         except (Py4JJavaError, CapturedException) as error:
-            if not is_commit_race(error) or attempt == _ATTEMPTS - 1:
+            if not is_commit_race(error) or last:
                 raise
-        time.sleep(min(0.05 * 2**attempt, 2.0))
     raise AssertionError("unreachable")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
@@ -30,10 +31,16 @@ def expire(session: SparkSession, table: Table, older_than: datetime) -> int:
     return sum(int(row[name] or 0) for name in row.asDict() if name.endswith("files_count"))
 
 
-def committed_at(session: SparkSession, table: Table, snapshot: int | None) -> datetime | None:
+def version_read(offsets: str) -> str | None:
+    """Return the snapshot in the last line of a stream's offsets."""
+    said = json.loads(offsets.splitlines()[-1])
+    return str(said["snapshot_id"]) if "snapshot_id" in said else None
+
+
+def committed_at(session: SparkSession, table: Table, version: str) -> datetime | None:
     """Return when a snapshot was committed; None if it is not there."""
-    live = jvm.load(session, table.id) if snapshot is not None else None
-    found = live.snapshot(snapshot) if live is not None else None
+    live = jvm.load(session, table.id)
+    found = live.snapshot(int(version)) if live is not None else None
     return datetime.fromtimestamp(found.timestampMillis() / 1000, timezone.utc) if found is not None else None
 
 

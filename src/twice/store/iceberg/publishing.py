@@ -7,7 +7,6 @@ committing is unknown, not failed: the token is looked up in the table before an
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 from pyspark.errors.exceptions.captured import CapturedException
 
-from twice.errors import Conflict, LeaseLost
 from twice.failpoints import fail_point
+from twice.store import claim_errors
+from twice.store.commit_loop import attempts
 from twice.store.iceberg import discarding, jvm, listing
 from twice.store.iceberg.branches import SHADOW, TOKEN, UNPUBLISHED
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from twice.model.scopes import Scope
     from twice.store.iceberg.staging import IcebergStage
-
-_ATTEMPTS = 12
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class Publication:
 def publish(session: SparkSession, publication: Publication) -> str:
     """Make the staged partitions visible; return the id of the new snapshot."""
     stage = publication.stage
-    for attempt in range(_ATTEMPTS):
+    for last in attempts():
         table = jvm.load(session, stage.target.table.id)
         if table is None or stage.line.branch_of(stage.token) not in table.refs():
             return _landed_or_lost(table, stage)
@@ -56,9 +54,8 @@ def publish(session: SparkSession, publication: Publication) -> str:
                 return landed
             # Iceberg's own words for a commit of somebody else differ: what counts is that main moved.
             raced = jvm.is_commit_race(error) or (_is_refusal(error) and _head(now, stage) != seen)
-            if not raced or attempt == _ATTEMPTS - 1:
+            if not raced or last:
                 raise
-            time.sleep(min(0.05 * 2**attempt, 2.0))
             continue
         version = _landed_or_lost(jvm.load(session, stage.target.table.id), stage)
         discarding.delete_files(session, table, staged, unpublished)
@@ -76,14 +73,11 @@ def drop(session: SparkSession, stage: IcebergStage, remember: Mapping[str, str]
         if table is None or stage.line.branch_of(stage.token) not in table.refs():
             if tried:  # our own removal, whose answer was lost; the ledger knows if it was not
                 return
-            raise LeaseLost(
-                f"{stage.target.table.name}, {stage.target.scope}: the claim {stage.token} was taken over",
-                unchanged="nothing was published by this run",
-            )
+            raise claim_errors.taken_over(stage.target, stage.token)
         _require_unchanged(session, table, stage)
         transaction = table.newTransaction()
         new = not stage.line.shadow and table.properties().get(UNPUBLISHED) is not None
-        if new or any(stage.line.property(table, name) != value for name, value in remember.items()):
+        if new or any(stage.line.remembered(table, name) != value for name, value in remember.items()):
             properties = transaction.updateProperties()
             for name, value in remember.items():
                 properties.set(stage.line.key(name), value)
@@ -144,10 +138,7 @@ def _commit(session: SparkSession, table: Any, publication: Publication) -> tupl
 def _landed_or_lost(table: Any, stage: IcebergStage) -> str:
     landed = stage.line.find_token(table, stage.token) if table is not None else None
     if landed is None:
-        raise LeaseLost(
-            f"{stage.target.table.name}, {stage.target.scope}: the claim {stage.token} was taken over by another run",
-            unchanged="nothing was published by this run; the winner's version stands",
-        )
+        raise claim_errors.taken_over(stage.target, stage.token)
     return landed
 
 
@@ -165,11 +156,7 @@ def _look_up(session: SparkSession, stage: IcebergStage) -> Any | None:
     try:
         return jvm.load(session, stage.target.table.id)
     except (Py4JError, CapturedException) as error:
-        raise Conflict(
-            f"{stage.target.table.name}: the commit of claim {stage.token} got no answer, "
-            "and the catalog cannot be asked",
-            unchanged="the table holds the old version or the new one; the next run finds out which, and continues",
-        ) from error
+        raise claim_errors.unanswered(stage, "the catalog") from error
 
 
 def _require_unchanged(session: SparkSession, table: Any, stage: IcebergStage) -> None:
@@ -178,10 +165,10 @@ def _require_unchanged(session: SparkSession, table: Any, stage: IcebergStage) -
     if current is None or str(current.snapshotId()) == stage.base:
         if current is not None or stage.base is None:
             return
-        raise _conflict(stage, "rolled back to nothing")
+        raise claim_errors.changed(stage.target, "rolled back to nothing")
     base = int(stage.base) if stage.base is not None else None
     if base is not None and table.snapshot(base) is None:
-        raise _conflict(stage, "changed")
+        raise claim_errors.changed(stage.target, "changed")
     expression = jvm.scope_expression(session, stage.target)
     now, before = (
         jvm.fingerprint(jvm.files_in(session, table, each, expression) if each is not None else [])
@@ -192,10 +179,11 @@ def _require_unchanged(session: SparkSession, table: Any, stage: IcebergStage) -
     newer = list(jvm.history(table, current, base))
     reached = base is None or (bool(newer) and newer[-1].parentId() == base)
     if not stage.replaces or not reached:
-        raise _conflict(stage, "changed")
+        raise claim_errors.changed(stage.target, "changed")
     for snapshot in newer:
         if snapshot.operation() != "replace" and _touches(session, table, stage, snapshot):
-            raise _conflict(stage, f"changed by snapshot {snapshot.snapshotId()} ({snapshot.operation()})")
+            what = f"changed by snapshot {snapshot.snapshotId()} ({snapshot.operation()})"
+            raise claim_errors.changed(stage.target, what)
 
 
 def _touches(session: SparkSession, table: Any, stage: IcebergStage, snapshot: Any) -> bool:
@@ -207,11 +195,3 @@ def _touches(session: SparkSession, table: Any, stage: IcebergStage, snapshot: A
         snapshot.removedDeleteFiles(io),
     )
     return any(stage.place(file) is not None for files in changes for file in listing.describe(session, table, files))
-
-
-def _conflict(stage: IcebergStage, what: str) -> Conflict:
-    return Conflict(
-        f"{stage.target.table.name}, {stage.target.scope}: {what} by another writer between claim and publish",
-        unchanged="nothing was overwritten",
-        next_step="run it again: the new run starts from what is there now",
-    )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 DEFAULT_CATALOG = "sqlite:///.twice/catalog.db"
+DEFAULT_WAREHOUSE = ".twice/warehouse"
 
 
 def spark_settings(store: StoreConfig, root: Path) -> dict[str, str]:
@@ -20,7 +21,7 @@ def spark_settings(store: StoreConfig, root: Path) -> dict[str, str]:
     catalog = store.options.get("catalog", DEFAULT_CATALOG)
     if catalog == "spark":  # configured by the cluster, or under [profiles.*.spark]
         return {}
-    warehouse = store.options.get("warehouse", ".twice/warehouse")
+    warehouse = store.options.get("warehouse", DEFAULT_WAREHOUSE)
     if "://" not in warehouse:
         warehouse = str((root / warehouse).resolve())
     prefix = f"spark.sql.catalog.{store.name}"

@@ -10,7 +10,8 @@ from pyspark.sql import types as T
 from twice.content.filters import scope_filter
 from twice.content.java import items_of
 from twice.content.rows import column
-from twice.errors import LeaseLost, StoreRefused
+from twice.errors import StoreRefused
+from twice.store import claim_errors
 from twice.store.iceberg import jvm, listing, staging
 from twice.store.iceberg.branches import ADOPTED, CREATED, SHADOW, STAGED, Line, added_by_others, shadows_in
 
@@ -45,10 +46,7 @@ def adopt(session: SparkSession, stage: IcebergStage, shadow: Table) -> None:
     def attempt() -> None:
         live = jvm.load(session, shadow.id)
         if live is None or branch not in live.refs():
-            raise LeaseLost(
-                f"{stage.target.table.name}, {stage.target.scope}: the claim {stage.token} was taken over",
-                unchanged="nothing was published by this run",
-            )
+            raise claim_errors.taken_over(stage.target, stage.token)
         ours = _by_partition(session, live, stage, line.head(live))
         theirs = _by_partition(session, live, stage, jvm.snapshot_of(live, branch))
         differing = [place for place in stage.target.partitions if _names(ours[place]) != _names(theirs[place])]

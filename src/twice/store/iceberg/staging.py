@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from twice.content.filters import scope_filter
-from twice.errors import Conflict, LeaseLost, StoreRefused
+from twice.errors import Conflict, StoreRefused
 from twice.model.framework import WINDOW_COLUMN
 from twice.model.names import quote, quote_text
+from twice.store import claim_errors
+from twice.store.align import aligned
 from twice.store.iceberg import grouping, jvm, listing
 from twice.store.iceberg.branches import SHADOW, STAGED, Line
 from twice.store.protocol import StagedRows, Stray
@@ -32,7 +34,6 @@ class IcebergStage(StagedRows):
     """A branch, and the snapshot it started from, which the branch keeps."""
 
     replaces: bool = True
-    rows: int = 0
     # The branch's files, once looked up: head, added, removed.
     _changed: tuple[int, list[listing.FileInfo], list[listing.FileInfo]] | None = None
 
@@ -101,7 +102,7 @@ def open_stage(session: SparkSession, target: Target, token: int) -> IcebergStag
     def attempt() -> IcebergStage:
         table = jvm.load(session, target.table.id)
         if table is None:
-            raise Conflict(f"{target.table.name} was dropped while the run was preparing to write it")
+            raise claim_errors.dropped(target.table)
         if branch in table.refs():  # our own, from an answer that was lost: it may be older than main
             table.manageSnapshots().removeBranch(branch).commit()
             table.refresh()
@@ -132,7 +133,7 @@ def write(session: SparkSession, stage: IcebergStage, rows: DataFrame, *, first:
     else:
         writer.append()
     look(session, stage)
-    stage.counted = stage.rows
+    stage.counted = stage.written
 
 
 def write_changes(
@@ -168,7 +169,6 @@ def write_changes(
         finally:
             session.catalog.dropTempView(view)
     look(session, stage)
-    stage.written = stage.rows
 
 
 def _require_whole_files(session: SparkSession, stage: IcebergStage) -> None:
@@ -202,14 +202,7 @@ def stray_rows(session: SparkSession, stage: IcebergStage, limit: int) -> list[M
 
 def _ordered(session: SparkSession, stage: IcebergStage, rows: DataFrame) -> DataFrame:
     """Put the columns in the table's order; one that no version ever had, from a refused attempt, stays null."""
-    fields = session.table(stage.target.table.id.sql).schema.fields
-    there = set(rows.columns)
-    return rows.select(
-        *(
-            quote(field.name) if field.name in there else F.lit(None).cast(field.dataType).alias(field.name)
-            for field in fields
-        )
-    )
+    return aligned(rows, session.table(stage.target.table.id.sql).schema.fields)
 
 
 def _fits_in_memory(session: SparkSession, rows: DataFrame) -> bool:
@@ -223,13 +216,10 @@ def look(session: SparkSession, stage: IcebergStage) -> None:
     table = jvm.load(session, stage.target.table.id)
     head = jvm.snapshot_of(table, stage.line.branch_of(stage.token)) if table is not None else None
     if table is None or head is None:
-        raise LeaseLost(
-            f"{stage.target.table.name}, {stage.target.scope}: the claim {stage.token} was taken over by another run",
-            unchanged="nothing was published by this run",
-        )
+        raise claim_errors.taken_over(stage.target, stage.token)
     stage.version = str(head.snapshotId())
     added, _ = stage.changed_files(session, table)
-    stage.rows = sum(file.rows for file in added)
+    stage.written = sum(file.rows for file in added)
     strays = [file for file in added if stage.place(file) is None]
     names = sorted({", ".join(f"{k}={v}" for k, v in file.partition.items()) for file in strays})
     stage.strays = (

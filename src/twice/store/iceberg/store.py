@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from twice.content.filters import scope_filter
-from twice.content.spreading import pays
 from twice.errors import StoreRefused
-from twice.store.iceberg import discarding, grouping, jvm, publishing, shadows, staging, tables
+from twice.store.fingerprints import Fingerprints
+from twice.store.iceberg import discarding, grouping, jvm, maintenance, publishing, shadows, staging, tables
 from twice.store.iceberg.branches import Line
 from twice.store.iceberg.listing import FileInfo
-from twice.store.iceberg.memory import Memory
 from twice.store.iceberg.staging import IcebergStage
 from twice.store.protocol import Abilities
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from datetime import datetime
     from zoneinfo import ZoneInfo
 
     from pyspark.sql import DataFrame, SparkSession
@@ -36,11 +37,11 @@ if TYPE_CHECKING:
 class IcebergStore:
     """Tables of one Iceberg catalog."""
 
-    abilities = Abilities("iceberg")
+    abilities = Abilities("iceberg", offsets=True)
 
     def __init__(self, catalog: CatalogDatabase | None = None) -> None:
         self._catalog = catalog
-        self._memory = Memory()
+        self._fingerprints = Fingerprints()
 
     def exists(self, session: SparkSession, table: Table) -> bool:
         """Return whether the table is there."""
@@ -62,10 +63,10 @@ class IcebergStore:
         current = Line.of(table.id).head(live) if live is not None else None
         return str(current.snapshotId()) if current is not None else None
 
-    def property(self, session: SparkSession, table: Table, name: str) -> str | None:
+    def remembered(self, session: SparkSession, table: Table, name: str) -> str | None:
         """Return a table property."""
         live = jvm.load(session, table.id)
-        return Line.of(table.id).property(live, name) if live is not None else None
+        return Line.of(table.id).remembered(live, name) if live is not None else None
 
     def read(self, session: SparkSession, table: Table, version: str | None) -> DataFrame:
         """Read the table as of a snapshot; None reads nothing, with the table's columns."""
@@ -79,7 +80,7 @@ class IcebergStore:
 
     def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:
         """Fingerprint the data files of each partition."""
-        if version is not None and (known := self._memory.get(target, version)) is not None:
+        if version is not None and (known := self._fingerprints.get(target, version)) is not None:
             return known
         grouped: dict[Scope, list[FileInfo]] = {partition: [] for partition in target.partitions}
         live = jvm.load(session, target.table.id)
@@ -94,16 +95,16 @@ class IcebergStore:
                     grouped[place].append(file)
         found = {partition: jvm.fingerprint(files) for partition, files in grouped.items()}
         if version is not None:
-            self._memory.put(target, version, found)
+            self._fingerprints.put(target, version, found)
         return found
 
     def seen(self, session: SparkSession, table: Table, event: Window, zone: ZoneInfo) -> str | None:  # noqa: ARG002
         """Name the table's version: without partitions every new one may hold other rows of any window."""
         return self.version(session, table)
 
-    def group(self, session: SparkSession, *, on: bool) -> None:
-        """Read whole partitions per task from now on, or not."""
-        grouping.group(session, on=on)
+    def grouped(self, session: SparkSession) -> AbstractContextManager[None]:
+        """Read whole partitions per task within the block."""
+        return grouping.grouped(session)
 
     def release(self, session: SparkSession) -> None:
         """Hold nothing: a snapshot can be read without keeping it open."""
@@ -138,11 +139,18 @@ class IcebergStore:
         """Create the branch that is both stage and fence."""
         return staging.open_stage(session, target, token)
 
-    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame, *, first: bool = True) -> None:
-        """Write rows to the branch."""
+    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+        """Replace the scope on the branch."""
+        self._write(session, stage, rows, first=True)
+
+    def stage_more(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+        """Append rows to the branch."""
+        self._write(session, stage, rows, first=False)
+
+    def _write(self, session: SparkSession, stage: StagedRows, rows: DataFrame, *, first: bool) -> None:
         staging.write(session, _mine(stage), rows, first=first)
         if stage.version is not None:  # the whole scope was replaced: what was added is all that is there
-            self._memory.put(stage.target, stage.version, _mine(stage).fingerprints())
+            self._fingerprints.put(stage.target, stage.version, _mine(stage).fingerprints())
 
     def stage_changes(
         self, session: SparkSession, stage: StagedRows, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
@@ -151,10 +159,7 @@ class IcebergStore:
         staging.write_changes(session, _mine(stage), changes, insert_only=insert_only, instead_of=instead_of)
 
     def staged(self, session: SparkSession, stage: StagedRows) -> DataFrame:
-        """Read the scope from the branch, partition by partition where there are enough of them."""
-        # To count by partition and key then needs no shuffle; to count by partition alone needs hardly any.
-        counted = not stage.unique and pays(session, len(stage.target.partitions), _mine(stage).rows)
-        self.group(session, on=counted)
+        """Read the scope from the branch."""
         return session.table(_mine(stage).branch).where(scope_filter(stage.target))
 
     def stray_rows(self, session: SparkSession, stage: StagedRows, limit: int) -> list[Mapping[str, object]]:
@@ -172,12 +177,36 @@ class IcebergStore:
         """Move the staged files of these partitions to main, in one commit."""
         version = publishing.publish(session, publishing.Publication(_mine(stage), partitions, notes, remember))
         if _mine(stage).replaces and set(partitions) == set(stage.target.partitions):
-            self._memory.put(stage.target, version, _mine(stage).fingerprints())
+            self._fingerprints.put(stage.target, version, _mine(stage).fingerprints())
         return version
 
     def discard(self, session: SparkSession, stage: StagedRows, remember: Mapping[str, str]) -> None:
         """Drop the branch of a stage that changes nothing; it must still be ours to drop."""
         publishing.drop(session, _mine(stage), remember)
+
+    def compact(self, session: SparkSession, table: Table) -> int:
+        """Rewrite small files into large ones."""
+        return maintenance.compact(session, table)
+
+    def count_versions(self, session: SparkSession, table: Table) -> int:
+        """Count the snapshots."""
+        return maintenance.snapshots(session, table)
+
+    def version_read(self, offsets: str) -> str | None:
+        """Return the snapshot that a stream's offsets name."""
+        return maintenance.version_read(offsets)
+
+    def committed_at(self, session: SparkSession, table: Table, version: str) -> datetime | None:
+        """Return when a snapshot was committed."""
+        return maintenance.committed_at(session, table, version)
+
+    def expire(self, session: SparkSession, table: Table, older_than: datetime) -> int:
+        """Expire old snapshots."""
+        return maintenance.expire(session, table, older_than)
+
+    def remove_orphans(self, session: SparkSession, table: Table, now: datetime) -> int:
+        """Remove files below the table's folder that no snapshot refers to."""
+        return maintenance.remove_orphans(session, table, now)
 
     def shadow(self, name: TableName, mark: str) -> TableName:
         """Name the shadow: a branch of the same table."""
@@ -191,7 +220,7 @@ class IcebergStore:
         """Put the shadow's files on the stage's branch."""
         shadows.adopt(session, _mine(stage), shadow)
         if stage.version is not None:
-            self._memory.drop(stage.target, stage.version)
+            self._fingerprints.drop(stage.target, stage.version)
 
     def shadow_schema(self, session: SparkSession, target: Target) -> StructType:
         """Return the columns that a shadow brings."""

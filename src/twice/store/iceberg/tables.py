@@ -12,10 +12,10 @@ from pyspark.sql import types as T
 
 from twice.content.java import items_of
 from twice.content.nullability import plain
-from twice.content.places import require_places
-from twice.errors import SchemaRefused, StoreRefused
+from twice.errors import StoreRefused
 from twice.model.names import quote
 from twice.model.patterns import Merge
+from twice.store import schema_rules
 from twice.store.iceberg import jvm
 from twice.store.iceberg.branches import ADDED, CREATED, UNPUBLISHED, Line, added_by_others, shadows_at
 
@@ -57,7 +57,7 @@ def check(session: SparkSession, table: Table) -> None:
 
 def prepare(session: SparkSession, table: Table, schema: T.StructType) -> None:
     """Create the table for a result's schema, or add the result's new columns to it."""
-    _check_columns(table, schema)
+    schema_rules.typed_columns(table, schema)
 
     def attempt() -> None:
         live = jvm.load(session, table.id)
@@ -69,17 +69,6 @@ def prepare(session: SparkSession, table: Table, schema: T.StructType) -> None:
     jvm.retried(attempt)
 
 
-def _check_columns(table: Table, schema: T.StructType) -> None:
-    kinds = {field.name: field.dataType for field in schema.fields}
-    for name, kind in kinds.items():
-        if isinstance(kind, T.NullType):
-            raise SchemaRefused(
-                f"{table.name}: column {name} is null in every row and has no type",
-                next_step=f"give it one in the step: cast({name} as …)",
-            )
-    require_places(table, kinds)
-
-
 def _create(session: SparkSession, table: Table, schema: T.StructType) -> None:
     java = jvm.gateway(session)
     catalog = java.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(
@@ -88,8 +77,7 @@ def _create(session: SparkSession, table: Table, schema: T.StructType) -> None:
     )
     namespace = _array(session, table.id.namespace)
     spaces = java.org.apache.iceberg.catalog.Namespace.of(namespace)
-    nullable = T.StructType([T.StructField(f.name, plain(f.dataType), True) for f in schema.fields])
-    columns = java.org.apache.iceberg.spark.SparkSchemaUtil.convert(_java_type(session, nullable))
+    columns = java.org.apache.iceberg.spark.SparkSchemaUtil.convert(_java_type(session, schema_rules.nullable(schema)))
     spec = java.org.apache.iceberg.PartitionSpec.builderFor(columns)
     for name in table.partition_columns:
         spec.identity(name)
@@ -147,22 +135,13 @@ def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any
     here = {field.name: field.dataType for field in schema.fields}
     unseen = {name for line in shadows_at(live) for name in line.added(live)}
     if gone := [name for name in there if name not in here and name in published(live) - unseen]:
-        raise SchemaRefused(
-            f"{table.name} has the column{'s' if len(gone) > 1 else ''} {', '.join(gone)}, which the step no longer "
-            "returns: twice never drops a column by itself",
-            unchanged="the table is as it was",
-            next_step="; ".join(f"ALTER TABLE {table.id.sql} DROP COLUMN {quote(name)}" for name in gone)
-            + ", or keep the column in the step",
-        )
+        drop = "; ".join(f"ALTER TABLE {table.id.sql} DROP COLUMN {quote(name)}" for name in gone)
+        raise schema_rules.columns_gone(table, gone, f"{drop}, or keep the column in the step")
     narrow = json.loads(live.properties().get(NARROW) or "{}")
     for name, kind in here.items():
         if name in there and not _is_same(kind, plain(there[name]), narrow.get(name)):
-            raise SchemaRefused(
-                f"{table.name}: column {name} is {there[name].simpleString()}, but the step returns "
-                f"{kind.simpleString()}",
-                unchanged="the table is as it was",
-                next_step=_retype(table, name, there[name], kind),
-            )
+            widen = _widening(table, name, there[name], kind)
+            raise schema_rules.other_type(table, name, there[name].simpleString(), kind, widen)
     new = [name for name in here if name not in there]
     added = _added_after(live, Line.of(table.id), here, new)
     if not new and not added:
@@ -230,7 +209,8 @@ def published(live: Any) -> set[str]:
     return {str(column.name()) for column in items_of(schema.columns())} if schema is not None else set()
 
 
-def _retype(table: Table, name: str, old: T.DataType, new: T.DataType) -> str:
+def _widening(table: Table, name: str, old: T.DataType, new: T.DataType) -> str:
+    """Return how to widen a column in place; empty where Iceberg cannot."""
     grown = (
         isinstance(old, T.DecimalType)
         and isinstance(new, T.DecimalType)
@@ -239,10 +219,7 @@ def _retype(table: Table, name: str, old: T.DataType, new: T.DataType) -> str:
     )
     if grown or (old.simpleString(), new.simpleString()) in _WIDENED:
         return f"ALTER TABLE {table.id.sql} ALTER COLUMN {quote(name)} TYPE {new.simpleString()}"
-    return (
-        f"cast it in the step: cast({quote(name)} as {old.simpleString()}); to change the type, add a "
-        f"new column next to {name} and rerun the dates that matter"
-    )
+    return ""
 
 
 def _java_type(session: SparkSession, kind: T.DataType) -> Any:

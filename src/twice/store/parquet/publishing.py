@@ -7,13 +7,14 @@ entry is made is unknown, not failed: the log is asked before anything else.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from twice.errors import Conflict, LeaseLost, TwiceError
+from twice.errors import Conflict, TwiceError
 from twice.failpoints import fail_point
+from twice.store import claim_errors
+from twice.store.commit_loop import attempts
 from twice.store.parquet import columns, listing, swap
 from twice.store.parquet.folder import Folder
 from twice.store.parquet.log import Move, State
@@ -40,9 +41,9 @@ def open_stage(folder: Folder, target: Target, token: int) -> ParquetStage:
     """Make the claim's folder, and note what the scope holds now."""
     head = swap.settle(folder)
     if head is None or head.stands == "gone":
-        raise Conflict(f"{folder.table.name} was dropped while the run was preparing to write it")
+        raise claim_errors.dropped(folder.table)
     if token in head.ended:
-        raise _lost(folder, target, token)
+        raise claim_errors.taken_over(target, token)
     folder.files.remove(folder.stage(token))
     folder.files.make(folder.rows(token))
     there = listing.fingerprints(target, listing.units(folder.files, folder.data, target))
@@ -58,7 +59,7 @@ def publish(
 ) -> str:
     """Put the staged partitions in place of those that are there; return the new version."""
     token, moves = stage.token, None
-    for attempt in range(_ATTEMPTS):
+    for _ in _attempts():
         head = _require_open(folder, stage)
         if (landed := head.ended.get(token)) is not None:
             return str(landed)
@@ -81,20 +82,18 @@ def publish(
             fail_point("parquet.journalled")
             swap.finish(folder, state)
             return str(state.version)
-        time.sleep(min(0.005 * 2**attempt, 0.2))
     raise _busy(folder)
 
 
 def discard(folder: Folder, stage: ParquetStage, remember: Mapping[str, str]) -> None:
     """Drop a stage that changes nothing; the claim must not have been taken over, nor the scope changed."""
-    for attempt in range(_ATTEMPTS):
+    for _ in _attempts():
         head = _require_open(folder, stage)
         if stage.token not in head.ended:  # else our own end, whose answer was lost
             _require_unchanged(folder, stage)
             wanted = replace(head.following().remembering(remember), stands="yes")
             same = (wanted.properties, wanted.stands) == (head.properties, head.stands)
             if not same and not _commit(folder, wanted, None):
-                time.sleep(min(0.005 * 2**attempt, 0.2))
                 continue
         swap.clean(folder, stage.token)
         return
@@ -107,7 +106,7 @@ def fence(folder: Folder, token: int, *, own: bool = False, untried: bool = Fals
     Our `own` claim needs no entry if its publish was never tried, and takes a table with it in which no attempt has
     succeeded, unless another one has a stage there.
     """
-    for attempt in range(_ATTEMPTS):
+    for _ in _attempts():
         head = swap.settle(folder)
         if head is None:
             return None
@@ -118,7 +117,6 @@ def fence(folder: Folder, token: int, *, own: bool = False, untried: bool = Fals
                 return None
             entry = head.following().ending(token, None)
             if not _commit(folder, replace(entry, stands="gone" if goes else entry.stands), token):
-                time.sleep(min(0.005 * 2**attempt, 0.2))
                 continue
             folder.log.tidy(head.number + 1)
             head = None
@@ -151,10 +149,10 @@ def _require_open(folder: Folder, stage: ParquetStage) -> State:
             unchanged="nothing was published",
         )
     if stage.token in head.ended and head.ended[stage.token] is None:
-        raise _lost(folder, stage.target, stage.token)
+        raise claim_errors.taken_over(stage.target, stage.token)
     if stage.token not in head.ended and not folder.files.exists(folder.stage(stage.token)):
         # Fenced so long ago that the log has forgotten it; whoever fenced it took its rows away.
-        raise _lost(folder, stage.target, stage.token)
+        raise claim_errors.taken_over(stage.target, stage.token)
     return head
 
 
@@ -163,12 +161,8 @@ def _require_unchanged(folder: Folder, stage: ParquetStage) -> list[listing.Unit
     now = listing.fingerprints(stage.target, there)
     for partition, before in stage.base_files.items():
         if now[partition] != before:
-            raise Conflict(
-                f"{folder.table.name}, {stage.target.name(partition)}: its files were changed by another writer "
-                "between claim and publish",
-                unchanged="nothing was overwritten",
-                next_step="run it again: the new run starts from what is there now",
-            )
+            where = stage.target.name(partition)
+            raise claim_errors.changed(stage.target, "its files were changed", where=where)
     return there
 
 
@@ -193,11 +187,9 @@ def _keep_on_disk(folder: Folder, rows: str, staged: Sequence[listing.Unit]) -> 
         folder.files.sync(path)
 
 
-def _lost(folder: Folder, target: Target, token: int) -> LeaseLost:
-    return LeaseLost(
-        f"{folder.table.name}, {target.scope}: the claim {token} was taken over by another run",
-        unchanged="nothing was published by this run; the winner's version stands",
-    )
+def _attempts() -> Iterator[bool]:
+    # An entry of the log is one small file: the next one is soon made.
+    return attempts(_ATTEMPTS, first_pause=0.005, longest_pause=0.2)
 
 
 def _busy(folder: Folder) -> Conflict:

@@ -12,6 +12,7 @@ from twice.errors import ConfigError
 if TYPE_CHECKING:
     from twice.config import StoreConfig
 
+DEFAULT_PATH = ".twice/{name}"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 _RENAMES = ("hdfs", "viewfs")
 # Spark would take these for patterns.
@@ -20,7 +21,7 @@ _PATTERN = re.compile(r"[{}\[\]*?\\]")
 
 def root_of(store: StoreConfig, root: Path) -> str:
     """Return the store's folder: an absolute path of this machine, or an address with its scheme."""
-    path = store.options.get("path", f".twice/{store.name}")
+    path = store.options.get("path", DEFAULT_PATH.format(name=store.name))
     if odd := _PATTERN.search(path):
         raise ConfigError(
             f"[stores.{store.name}] path = {path!r} holds {odd[0]}, which Spark reads as part of a pattern",

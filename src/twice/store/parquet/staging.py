@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from twice.content.rows import column
-from twice.errors import EnvironmentProblem, LeaseLost
-from twice.store import strays
+from twice.errors import EnvironmentProblem
+from twice.store import claim_errors, strays
+from twice.store.align import aligned
 from twice.store.parquet import columns, listing, tables
 
 if TYPE_CHECKING:
@@ -38,13 +37,7 @@ def write(session: SparkSession, folder: Folder, stage: ParquetStage, rows: Data
     if head is not None and head.version:
         known = columns.together(folder.table.name, head.schema, known)
     stage.schema = known
-    schema, there = tables.stored(known), set(rows.columns)
-    ordered = rows.select(
-        *(
-            column(field.name) if field.name in there else F.lit(None).cast(field.dataType).alias(field.name)
-            for field in schema.fields
-        )
-    )
+    ordered = aligned(rows, tables.stored(known).fields)
     writer = ordered.write.mode("overwrite" if first else "append").options(**_ZONE, **_WRITING)
     if folder.table.partition_columns:
         writer = writer.partitionBy(*folder.table.partition_columns)
@@ -84,10 +77,7 @@ def _look(session: SparkSession, folder: Folder, stage: ParquetStage) -> None:
     """Find the staged rows that lie outside the scope, by the names of their folders."""
     head = folder.log.head()
     if head is None or stage.token in head.ended:
-        raise LeaseLost(
-            f"{folder.table.name}, {stage.target.scope}: the claim {stage.token} was taken over by another run",
-            unchanged="nothing was published by this run",
-        )
+        raise claim_errors.taken_over(stage.target, stage.token)
     found = listing.leaves(folder.files, folder.rows(stage.token), stage.target)
     for leaf in found:
         # Spark escapes a question mark, so one in a name stands for a letter that Java could not write.

@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException
 from twice.content.filters import scope_filter
 from twice.errors import Conflict, StoreRefused
 from twice.model.patterns import Overwrite, Whole
+from twice.store.fingerprints import Fingerprints
 from twice.store.parquet import listing, publishing, staging, swap, tables
 from twice.store.parquet.files import LocalFiles
 from twice.store.parquet.folder import Folder
@@ -18,7 +19,7 @@ from twice.store.parquet.hadoop import HadoopFiles
 from twice.store.parquet.publishing import ParquetStage
 from twice.store.parquet.settings import is_local, root_of
 from twice.store.protocol import Abilities
-from twice.store.registries import OpenStages, Recent
+from twice.store.staged import OpenStages
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from twice.store.protocol import StagedRows
 
 _TRIES = 5
-_REMEMBERED = 64
 
 
 class ParquetStore:
@@ -51,8 +51,8 @@ class ParquetStore:
     def __init__(self, store: StoreConfig, root: Path) -> None:
         self._root = root_of(store, root)
         self._known: dict[str, int] = {}
-        # What scopes held when their stages were opened: by table, base version and scope.
-        self._bases: Recent[tuple[str, str | None, Scope], Mapping[Scope, str]] = Recent(_REMEMBERED)
+        # What scopes held when their stages were opened.
+        self._bases = Fingerprints()
         self._stages: OpenStages[ParquetStage] = OpenStages()
 
     def exists(self, session: SparkSession, table: Table) -> bool:
@@ -75,7 +75,7 @@ class ParquetStore:
         """Return the number of publishes; a folder that twice has not written yet is named by its files."""
         return self._version(self._folder(session, table))
 
-    def property(self, session: SparkSession, table: Table, name: str) -> str | None:
+    def remembered(self, session: SparkSession, table: Table, name: str) -> str | None:
         """Return what the log remembers."""
         head = self._folder(session, table).log.head()
         return head.properties.get(name) if head is not None else None
@@ -90,7 +90,7 @@ class ParquetStore:
             if head is None and not folder.has_data():
                 raise StoreRefused(f"{table.name} does not exist", unchanged="nothing was changed")
             now = self._version(folder)
-            if version is not None and version != now and not self._is_base(table, version):
+            if version is not None and version != now and not self._bases.has(table, version):
                 raise self._moved(table, version, now)
             schema = tables.stored(head.schema) if head is not None else tables.adopted(session, folder)
             if version is None or not folder.files.exists(folder.data):
@@ -115,7 +115,7 @@ class ParquetStore:
         now = self._version(folder)
         if version == now:
             return self._listed(folder, folder.data, target)
-        known = self._bases.get((target.table.name, version, target.scope))
+        known = self._bases.get(target, version)
         if known is None:
             raise self._moved(target.table, version, now)
         return known
@@ -146,13 +146,18 @@ class ParquetStore:
     def open(self, session: SparkSession, target: Target, token: int) -> ParquetStage:
         """Make the claim's folder."""
         stage = publishing.open_stage(self._folder(session, target.table), target, token)
-        self._bases.put((target.table.name, stage.base, target.scope), stage.base_files)
+        if stage.base is not None:
+            self._bases.put(target, stage.base, stage.base_files)
         self._stages.add(stage)
         return stage
 
-    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame, *, first: bool = True) -> None:
+    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
         """Write rows into the claim's folder."""
-        staging.write(session, self._folder(session, stage.target.table), _mine(stage), rows, first=first)
+        staging.write(session, self._folder(session, stage.target.table), _mine(stage), rows, first=True)
+
+    def stage_more(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+        """Write more rows into the claim's folder."""
+        staging.write(session, self._folder(session, stage.target.table), _mine(stage), rows, first=False)
 
     def stage_changes(
         self,
@@ -212,9 +217,6 @@ class ParquetStore:
 
     def _listed(self, folder: Folder, root: str, target: Target) -> Mapping[Scope, str]:
         return listing.fingerprints(target, listing.units(folder.files, root, target))
-
-    def _is_base(self, table: Table, version: str) -> bool:
-        return any(name == table.name and base == version for name, base, _ in self._bases.known())
 
     def _moved(self, table: Table, version: str | None, now: str | None) -> Conflict:
         return Conflict(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as T
 
 from twice.content.nullability import plain
-from twice.content.places import require_places
 from twice.errors import SchemaRefused, StoreRefused
+from twice.store import schema_rules
 from twice.store.parquet import swap
 from twice.store.parquet.folder import BOOK, Folder
 from twice.store.parquet.listing import join
@@ -75,7 +75,7 @@ def stored(schema: str) -> T.StructType:
 
 def text(schema: T.StructType) -> str:
     """Write columns for the log: everything may be null, comments are left out."""
-    return T.StructType([T.StructField(field.name, plain(field.dataType), True) for field in schema.fields]).json()
+    return schema_rules.nullable(schema).json()
 
 
 def adopted(session: SparkSession, folder: Folder) -> T.StructType:
@@ -88,19 +88,8 @@ def adopted(session: SparkSession, folder: Folder) -> T.StructType:
 
 
 def _check_columns(table: Table, schema: T.StructType) -> None:
-    kinds = {field.name: field.dataType for field in schema.fields}
-    for name, kind in kinds.items():
-        if isinstance(kind, T.NullType):
-            raise SchemaRefused(
-                f"{table.name}: column {name} is null in every row and has no type",
-                next_step=f"give it one in the step: cast({name} as …)",
-            )
-        if alike := [other for other in kinds if other != name and other.lower() == name.lower()]:
-            raise SchemaRefused(
-                f"{table.name}: columns {name} and {alike[0]} differ by case only, which readers of Parquet do not see",
-                next_step="rename one of them in the step",
-            )
-    require_places(table, kinds)
+    kinds = schema_rules.typed_columns(table, schema)
+    schema_rules.require_distinct(table, list(kinds), "readers of Parquet")
     if set(kinds) <= set(table.partition_columns):
         raise SchemaRefused(
             f"{table.name}: every column is a partition or a dimension, so there is nothing to put into the files",
@@ -111,22 +100,11 @@ def _check_columns(table: Table, schema: T.StructType) -> None:
 def _require_additive(table: Table, there: T.StructType, new: T.StructType) -> None:
     kinds = {field.name: field.dataType for field in new.fields}
     if gone := [field.name for field in there.fields if field.name not in kinds]:
-        raise SchemaRefused(
-            f"{table.name} has the column{'s' if len(gone) > 1 else ''} {', '.join(gone)}, which the step no longer "
-            "returns: twice never drops a column by itself",
-            unchanged="the table is as it was",
-            next_step="keep the column in the step, as null if need be, or write to a table of another name",
-        )
+        keep = "keep the column in the step, as null if need be, or write to a table of another name"
+        raise schema_rules.columns_gone(table, gone, keep)
     for field in there.fields:
-        kind = kinds[field.name]
-        if plain(kind) != plain(field.dataType):
-            was = field.dataType.simpleString()
-            raise SchemaRefused(
-                f"{table.name}: column {field.name} is {was}, but the step returns {kind.simpleString()}",
-                unchanged="the table is as it was",
-                next_step=f"cast it in the step: cast({field.name} as {was}); to change the type, add a "
-                f"new column next to {field.name} and rerun the dates that matter",
-            )
+        if plain(kinds[field.name]) != plain(field.dataType):
+            raise schema_rules.other_type(table, field.name, field.dataType.simpleString(), kinds[field.name])
 
 
 def _other_layout(folder: Folder, found: str) -> StoreRefused:

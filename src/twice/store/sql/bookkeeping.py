@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from twice.errors import Conflict, LeaseLost, TwiceError
+from twice.errors import Conflict, TwiceError
 from twice.store.sql.database import exact
 
 if TYPE_CHECKING:
@@ -266,14 +266,6 @@ def write_partitions(
         )
     if rows:
         connection.execute(found.partitions.insert(), rows)
-
-
-def lost(target: Target, token: int) -> LeaseLost:
-    """Return the error of a claim that is no longer ours."""
-    return LeaseLost(
-        f"{target.table.name}, {target.scope}: the claim {token} was taken over by another run",
-        unchanged="nothing was published by this run; the winner's version stands",
-    )
 
 
 def part(target: Target, partition: Scope) -> str:

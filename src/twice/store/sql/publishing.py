@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 from twice.errors import Conflict, KeyViolation, TransientError, TwiceError
 from twice.failpoints import fail_point
 from twice.model.framework import WINDOW_COLUMN
+from twice.store import claim_errors
 from twice.store.sql import bookkeeping, conditions, fingerprints, outbox, staging, tables
 from twice.store.sql.database import CommitUnknown
 from twice.store.sql.statements import Move
@@ -63,7 +64,7 @@ def discard(database: Database, stage: SqlStage, remember: Mapping[str, str]) ->
         with database.change(look) as connection:
             entry = bookkeeping.lock_entry(connection, found, table)
             if not bookkeeping.drop_claim(connection, found, table, stage.token):
-                raise bookkeeping.lost(stage.target, stage.token)
+                raise claim_errors.taken_over(stage.target, stage.token)
             _require_unchanged(connection, look, stage)
             properties = _properties(entry, remember)
             if properties != entry.properties:
@@ -144,7 +145,7 @@ def _publish(
     entry = bookkeeping.lock_entry(connection, found, table)
     state = bookkeeping.claim_state(connection, found, table, stage.token, lock=True)
     if state is None or state[0] != "open":
-        raise bookkeeping.lost(target, stage.token)
+        raise claim_errors.taken_over(target, stage.token)
     if database.dialect == "postgres":
         # Readers read on; another writer waits until this is over, so that what was checked stays true.
         database.run(connection, f"LOCK TABLE {database.relation(table)} IN SHARE ROW EXCLUSIVE MODE")
@@ -168,7 +169,7 @@ def _publish(
         connection, found, table, stage.token, "published", version=version, notes=publication.notes
     )
     if not ended:
-        raise bookkeeping.lost(target, stage.token)
+        raise claim_errors.taken_over(target, stage.token)
     if database.dialect != "other":
         staging.drop_stage(connection, database, table, stage.token)
     return version
@@ -322,12 +323,7 @@ def _require_unchanged(connection: sa.Connection, look: fingerprints.Look, stage
         changed = [
             target.name(partition) for partition in target.partitions if now[partition] != stage.prints[partition]
         ]
-        raise Conflict(
-            f"{target.table.name}, {target.scope}: changed by another writer between claim and publish "
-            f"({', '.join(changed[:3])})",
-            unchanged="nothing was overwritten",
-            next_step="run it again: the new run starts from what is there now",
-        )
+        raise claim_errors.changed(target, which=", ".join(changed[:3]))
 
 
 def _looked_up(database: Database, stage: SqlStage, unknown: CommitUnknown, wanted: str | None) -> int:
@@ -339,14 +335,9 @@ def _looked_up(database: Database, stage: SqlStage, unknown: CommitUnknown, want
                 connection, bookkeeping.books(database, table), table, stage.token, lock=True
             )
     except TwiceError as error:
-        raise Conflict(
-            f"{stage.target.table.name}: the commit of claim {stage.token} got no answer, "
-            "and the database cannot be asked",
-            unchanged="the table holds the old version or the new one; the next run finds out which, and continues",
-            next_step="run it again once the database answers",
-        ) from error
+        raise claim_errors.unanswered(stage, "the database") from error
     if (state[0] if state is not None else None) == wanted:
         return (state[1] if state is not None else None) or 0
     if state is None or state[0] != "open":
-        raise bookkeeping.lost(stage.target, stage.token)
+        raise claim_errors.taken_over(stage.target, stage.token)
     raise TransientError(unknown.problem.message, unchanged="nothing was published", next_step="run it again later")

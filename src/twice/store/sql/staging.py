@@ -11,8 +11,9 @@ from pyspark.sql import functions as F
 
 from twice.content.filters import scope_filter
 from twice.content.rows import column as spark_column
-from twice.errors import Conflict, TransientError, TwiceError
+from twice.errors import TransientError, TwiceError
 from twice.failpoints import fail_point
+from twice.store import claim_errors
 from twice.store.protocol import StagedRows, Stray
 from twice.store.sql import arrow, bookkeeping, conditions, copying, fingerprints, tables
 from twice.store.sql import rows as encoding
@@ -90,10 +91,10 @@ def open_stage(database: Database, target: Target, token: int) -> SqlStage:
         if state is None:
             bookkeeping.put_claim(connection, found, table, token, "open")
         elif state[0] != "open":
-            raise bookkeeping.lost(target, token)
+            raise claim_errors.taken_over(target, token)
         columns = database.columns(connection, table)
         if not columns:
-            raise Conflict(f"{target.table.name} was dropped while the run was preparing to write it")
+            raise claim_errors.dropped(target.table)
         # One of our own may be left from an answer that was lost.
         drop_stage(connection, database, target.table.id, token)
         _create_stage(connection, database, target, token, columns)
@@ -247,7 +248,7 @@ def _require_open(database: Database, stage: SqlStage) -> None:
     except TwiceError:
         return
     if state is None or state[0] != "open":
-        raise bookkeeping.lost(stage.target, stage.token)
+        raise claim_errors.taken_over(stage.target, stage.token)
 
 
 def look(database: Database, stage: SqlStage) -> None:

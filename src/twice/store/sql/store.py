@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import sqlalchemy as sa
+
 from twice.content.filters import scope_filter
 from twice.errors import Conflict
 from twice.store.protocol import Abilities
-from twice.store.registries import OpenStages
 from twice.store.sql import bookkeeping, checks, fingerprints, publishing, reading, shadows, staging, tables
 from twice.store.sql.staging import SqlStage
 from twice.store.sql.types import read_schema, restored
+from twice.store.staged import OpenStages
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
-    import sqlalchemy as sa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -127,7 +128,7 @@ class SqlStore:
             )
         return sorted({*left, *at_work})
 
-    def property(self, session: SparkSession, table: Table, name: str) -> str | None:  # noqa: ARG002
+    def remembered(self, session: SparkSession, table: Table, name: str) -> str | None:  # noqa: ARG002
         """Return what a publish left with the table."""
         with self.database.look() as connection:
             entry = self._entry(connection, table)
@@ -153,9 +154,13 @@ class SqlStore:
         self._stages.add(stage)
         return stage
 
-    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame, *, first: bool = True) -> None:
+    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
         """Write rows into the staging table."""
-        staging.write(self.database, session, _mine(stage), rows, first=first)
+        staging.write(self.database, session, _mine(stage), rows, first=True)
+
+    def stage_more(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+        """Write more rows into the staging table."""
+        staging.write(self.database, session, _mine(stage), rows, first=False)
 
     def stage_changes(
         self, session: SparkSession, stage: StagedRows, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
@@ -216,6 +221,16 @@ class SqlStore:
 
     def undo_shadow(self, session: SparkSession, table: Table, shadow: Table) -> None:
         """Undo nothing: a shadow changes nothing of the table itself."""
+
+    def create_namespace(self, name: str) -> None:
+        """Create a schema of the database."""
+        with self.database.change() as connection:
+            connection.execute(sa.schema.CreateSchema(name, if_not_exists=True))
+
+    def drop_namespace(self, name: str) -> None:
+        """Drop a schema with its tables."""
+        with self.database.change() as connection:
+            connection.execute(sa.schema.DropSchema(name, cascade=True, if_exists=True))
 
     def _base(self, session: SparkSession, table: Table, version: str | None) -> reading.Base | None:
         """Return what the session's own stage of the table started from, if that is what is to be read."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from pyspark.sql import types as T
 
 from twice.content.nullability import plain
-from twice.content.places import require_places
-from twice.errors import Conflict, SchemaRefused, StoreRefused, TwiceError
+from twice.errors import SchemaRefused, StoreRefused, TwiceError
+from twice.store import claim_errors, schema_rules
 from twice.store.sql import bookkeeping, outbox
 from twice.store.sql.database import exact
 from twice.store.sql.types import column_type, declared_type, fits, is_plain, read_schema
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from twice.model.tables import Table
     from twice.store.sql.database import Database
     from twice.store.sql.types import Column
-
-_AS_IT_WAS = "the table is as it was"
 
 
 def primary_key(table: Table) -> tuple[str, ...]:
@@ -55,7 +52,7 @@ def prepare(database: Database, table: Table, schema: T.StructType) -> None:
     with database.look() as connection:
         columns = database.columns(connection, table.id)
         if not columns:
-            raise Conflict(f"{table.name} was dropped while the run was preparing to write it")
+            raise claim_errors.dropped(table)
         check_key(database, connection, table)
         entry = bookkeeping.read_entry(connection, bookkeeping.books(database, table.id), table.id)
     _extend(database, table, schema, columns, read_schema(entry.columns) if entry and entry.columns else None)
@@ -80,19 +77,14 @@ def check_key(database: Database, connection: sa.Connection, table: Table) -> No
     raise SchemaRefused(
         f"{table.name} has {'the primary key ' + ', '.join(there) if there else 'no primary key'}, but its contract "
         f"says {', '.join(wanted)}: a row could be written twice",
-        unchanged=_AS_IT_WAS,
+        unchanged=schema_rules.AS_IT_WAS,
         next_step=f"{add}; or correct key= of the table",
     )
 
 
 def _check_columns(database: Database, table: Table, schema: T.StructType) -> None:
-    kinds = {field.name: field.dataType for field in schema.fields}
+    kinds = schema_rules.typed_columns(table, schema)
     for name, kind in kinds.items():
-        if isinstance(kind, T.NullType):
-            raise SchemaRefused(
-                f"{table.name}: column {name} is null in every row and has no type",
-                next_step=f"give it one in the step: cast({name} as …)",
-            )
         try:
             declared_type(kind, database.dialect)
         except SchemaRefused as refused:
@@ -104,14 +96,9 @@ def _check_columns(database: Database, table: Table, schema: T.StructType) -> No
         if database.dialect == "postgres" and len(name.encode()) > 63:
             raise SchemaRefused(
                 f"{table.name}: column {name} has a name of more than 63 bytes, which Postgres would cut off",
-                unchanged=_AS_IT_WAS,
+                unchanged=schema_rules.AS_IT_WAS,
                 next_step="give it a shorter name in the step",
             )
-    _check_places(table, kinds)
-
-
-def _check_places(table: Table, kinds: Mapping[str, T.DataType]) -> None:
-    require_places(table, kinds)
     for name in primary_key(table):
         if not is_plain(kinds[name]):
             raise SchemaRefused(
@@ -204,13 +191,8 @@ def _extend(
     here = {field.name: plain(field.dataType) for field in schema.fields}
     before = {field.name: field.dataType for field in published.fields} if published else {}
     if gone := [name for name in before if name not in here and name in there]:
-        raise SchemaRefused(
-            f"{table.name} has the column{'s' if len(gone) > 1 else ''} {', '.join(gone)}, which the step no longer "
-            "returns: twice never drops a column by itself",
-            unchanged=_AS_IT_WAS,
-            next_step="; ".join(f"ALTER TABLE {relation} DROP COLUMN {database.quoted(name)}" for name in gone)
-            + ", or keep the column in the step",
-        )
+        drop = "; ".join(f"ALTER TABLE {relation} DROP COLUMN {database.quoted(name)}" for name in gone)
+        raise schema_rules.columns_gone(table, gone, f"{drop}, or keep the column in the step")
     for name, kind in here.items():
         was = before.get(name)
         if (
@@ -253,8 +235,4 @@ def _other_type(database: Database, table: Table, name: str, found: str, kind: T
         if database.dialect == "postgres"
         else f"create the column again as {wanted}"
     )
-    return SchemaRefused(
-        f"{table.name}: column {name} is {found}, but the step returns {kind.simpleString()}",
-        unchanged=_AS_IT_WAS,
-        next_step=f"cast it in the step, or {change}",
-    )
+    return schema_rules.other_type(table, name, found, kind, f"cast it in the step, or {change}")

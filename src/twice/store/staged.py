@@ -1,17 +1,14 @@
-"""What a store keeps in memory and threads share: every look and every change happens under one lock."""
+"""The stages that are open in this process; threads share them."""
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from twice.store.protocol import StagedRows
 
 StageT = TypeVar("StageT", bound=StagedRows)
-Key = TypeVar("Key")
-Value = TypeVar("Value")
 
 
 class OpenStages(Generic[StageT]):
@@ -36,29 +33,3 @@ class OpenStages(Generic[StageT]):
         with self._lock:
             open_now = list(self._stages.values())
         return next((stage for stage in open_now if wanted(stage)), None)
-
-
-class Recent(Generic[Key, Value]):
-    """The values that were put last, as many as there is room for."""
-
-    def __init__(self, room: int) -> None:
-        self._lock = threading.Lock()
-        self._room = room
-        self._values: OrderedDict[Key, Value] = OrderedDict()
-
-    def get(self, key: Key) -> Value | None:
-        """Return a value; None if it is not known."""
-        with self._lock:
-            return self._values.get(key)
-
-    def put(self, key: Key, value: Value) -> None:
-        """Remember a value, and forget the oldest one if there is no room."""
-        with self._lock:
-            self._values[key] = value
-            if len(self._values) > self._room:
-                self._values.popitem(last=False)
-
-    def known(self) -> list[Key]:
-        """List the keys of this moment."""
-        with self._lock:
-            return list(self._values)

@@ -1,0 +1,44 @@
+"""The errors of a claim that cannot publish, which every store raises in the same words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from twice.errors import Conflict, LeaseLost
+
+if TYPE_CHECKING:
+    from twice.model.tables import Table
+    from twice.model.targets import Target
+    from twice.store.protocol import StagedRows
+
+
+def taken_over(target: Target, token: int) -> LeaseLost:
+    """Return that another run has fenced the claim."""
+    return LeaseLost(
+        f"{target.table.name}, {target.scope}: the claim {token} was taken over by another run",
+        unchanged="nothing was published by this run",
+    )
+
+
+def dropped(table: Table) -> Conflict:
+    """Return that the table went between `prepare` and `open`."""
+    return Conflict(f"{table.name} was dropped while the run was preparing to write it")
+
+
+def changed(target: Target, what: str = "changed", *, where: str = "", which: str = "") -> Conflict:
+    """Return that the scope, or the part of it that `where` names, is not as it was when the stage was opened."""
+    return Conflict(
+        f"{target.table.name}, {where or target.scope}: {what} by another writer between claim and publish"
+        f"{f' ({which})' if which else ''}",
+        unchanged="nothing was overwritten",
+        next_step="run it again: the new run starts from what is there now",
+    )
+
+
+def unanswered(stage: StagedRows, asked: str) -> Conflict:
+    """Return that a commit may or may not have happened, and that what knows it cannot be `asked`."""
+    return Conflict(
+        f"{stage.target.table.name}: the commit of claim {stage.token} got no answer, and {asked} cannot be asked",
+        unchanged="the table holds the old version or the new one; the next run finds out which, and continues",
+        next_step=f"run it again once {asked} answers",
+    )

@@ -1,0 +1,186 @@
+"""A store as another package would bring it: a table is one JSON file, a stage another one beside it.
+
+A publish is one rename of the table's file. A claim is fenced by removing its stage: without it nothing is published.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from twice.errors import Conflict, LeaseLost
+from twice.model.patterns import Overwrite, Whole
+from twice.store.protocol import Abilities, StagedRows
+from twice.store.store_type import LocalStore, StoreType
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from twice.config import StoreConfig
+    from twice.model.scopes import Scope
+    from twice.model.tables import Table
+    from twice.model.targets import Target
+    from twice.model.windows import Window
+
+_NOTHING: dict[str, Any] = {"version": 0, "token": 0, "schema": None, "rows": [], "remembered": {}, "published": {}}
+
+
+class TinyStore:
+    """Tables in one folder."""
+
+    abilities = Abilities("tiny", writes=(Overwrite, Whole), pins=False, history=False, side_by_side=False)
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def exists(self, session: SparkSession, table: Table) -> bool:
+        return self._file(table).exists()
+
+    def version(self, session: SparkSession, table: Table) -> str | None:
+        return str(self._live(table)["version"]) if self.exists(session, table) else None
+
+    def read(self, session: SparkSession, table: Table, version: str | None) -> DataFrame:
+        live = self._live(table)
+        return self._frame(session, live["schema"], live["rows"] if version is not None else [])
+
+    def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:
+        staged = version is not None and version.startswith("stage-")
+        token = int(version.removeprefix("stage-")) if version is not None and staged else None
+        rows = [] if version is None else _content(self._file(target.table, token))["rows"]
+        found: dict[Scope, list[str]] = {partition: [] for partition in target.partitions}
+        for row in rows:
+            if (place := _place(target, row)) is not None:
+                found[place].append(json.dumps(row, sort_keys=True))
+        return {place: _hash(texts) if texts else "" for place, texts in found.items()}
+
+    def seen(self, session: SparkSession, table: Table, event: Window, zone: ZoneInfo) -> str | None:
+        return self.version(session, table)
+
+    def release(self, session: SparkSession) -> None:
+        pass
+
+    def token(self, session: SparkSession, table: Table) -> int:
+        return max([self._live(table)["token"], *self.stages(session, table)])
+
+    def stages(self, session: SparkSession, table: Table) -> Sequence[int]:
+        return sorted(int(file.suffixes[-2][1:]) for file in self.folder.glob(f"{table.name}.*.stage"))
+
+    def remembered(self, session: SparkSession, table: Table, name: str) -> str | None:
+        return self._live(table)["remembered"].get(name)
+
+    def check(self, session: SparkSession, table: Table) -> None:
+        pass
+
+    def prepare(self, session: SparkSession, table: Table, schema: StructType) -> None:
+        if not self.exists(session, table):
+            self._save(self._file(table), {**_NOTHING, "schema": schema.jsonValue()})
+
+    def fence(self, session: SparkSession, table: Table, token: int, *, own: bool = False) -> str | None:
+        self._file(table, token).unlink(missing_ok=True)
+        return self._live(table)["published"].get(str(token))
+
+    def open(self, session: SparkSession, target: Target, token: int) -> StagedRows:
+        self._save(self._file(target.table, token), {"rows": [], "schema": self._live(target.table)["schema"]})
+        return StagedRows(target, token, self.version(session, target.table), f"stage-{token}")
+
+    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+        made = [json.loads(line) for line in rows.toJSON().collect()]
+        self._save(self._stage(stage), {"rows": made, "schema": rows.schema.jsonValue()})
+
+    def stage_more(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+        more = [json.loads(line) for line in rows.toJSON().collect()]
+        staged = _content(self._stage(stage))
+        self._save(self._stage(stage), {**staged, "rows": staged["rows"] + more})
+
+    def stage_changes(self, *_: object, **__: object) -> None:
+        raise AssertionError("its abilities refuse Merge and InsertOnly")
+
+    def staged(self, session: SparkSession, stage: StagedRows) -> DataFrame:
+        content = _content(self._stage(stage))
+        return self._frame(session, content["schema"], content["rows"])
+
+    def stray_rows(self, session: SparkSession, stage: StagedRows, limit: int) -> list[Mapping[str, object]]:
+        return []
+
+    def publish(
+        self,
+        session: SparkSession,
+        stage: StagedRows,
+        partitions: Sequence[Scope],
+        notes: Mapping[str, str],
+        remember: Mapping[str, str],
+    ) -> str:
+        live, content = self._live(stage.target.table), _content(self._stage(stage))
+        if str(live["version"]) != stage.base:
+            raise Conflict(f"{stage.target.table.name} was changed by another writer")
+        kept = [row for row in live["rows"] if _place(stage.target, row) not in partitions]
+        added = [row for row in content["rows"] if _place(stage.target, row) in partitions]
+        version = live["version"] + 1
+        changed = {"version": version, "token": stage.token, "schema": content["schema"], "rows": kept + added}
+        published = {**live["published"], str(stage.token): str(version)}
+        remembered = {**live["remembered"], **remember}
+        self._save(self._file(stage.target.table), {**changed, "remembered": remembered, "published": published})
+        self._stage(stage).unlink()
+        return str(version)
+
+    def discard(self, session: SparkSession, stage: StagedRows, remember: Mapping[str, str]) -> None:
+        self._stage(stage).unlink()
+
+    def _stage(self, stage: StagedRows) -> Path:
+        file = self._file(stage.target.table, stage.token)
+        if not file.exists():
+            raise LeaseLost(f"{stage.target.table.name}: the claim {stage.token} was taken over by another run")
+        return file
+
+    def _file(self, table: Table, token: int | None = None) -> Path:
+        return self.folder / (f"{table.name}.json" if token is None else f"{table.name}.{token}.stage")
+
+    def _live(self, table: Table) -> dict[str, Any]:
+        return _content(self._file(table)) if self._file(table).exists() else _NOTHING
+
+    def _save(self, file: Path, content: dict[str, Any]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file.with_suffix(".new").write_text(json.dumps(content))
+        file.with_suffix(".new").rename(file)
+
+    def _frame(self, session: SparkSession, schema: dict[str, Any], rows: list[dict[str, Any]]) -> DataFrame:
+        from pyspark.sql.types import StructType
+
+        lines = session.sparkContext.parallelize([json.dumps(row) for row in rows], 1)
+        return session.read.schema(StructType.fromJson(schema)).json(lines)
+
+
+def _content(file: Path) -> dict[str, Any]:
+    return json.loads(file.read_text())
+
+
+def _place(target: Target, row: Mapping[str, Any]) -> Scope | None:
+    partition = target.table.partition
+    value = date.fromisoformat(row[partition.column]) if partition else None
+    return target.partition_of(value, [row[name] for name in target.table.dimensions])
+
+
+def _hash(texts: list[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(texts)).encode()).hexdigest()[:16]
+
+
+def _open(store: StoreConfig, root: Path) -> TinyStore:
+    return TinyStore(root / store.options["path"])
+
+
+TINY = StoreType(
+    "tiny",
+    keys=("path",),
+    open=_open,
+    places={"path": ""},
+    transient_errors="TinyDiskIsBusy",
+    local=LocalStore({"path": "{folder}/tiny/{name}"}),
+)
+NAMED_OTHERWISE = StoreType("small", keys=(), open=_open)
