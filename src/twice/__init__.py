@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from twice.backfills.summary import BackfillResult
     from twice.content.joins import as_of_join
     from twice.content.keys import key_of, key_sql
-    from twice.engine.attempt.job import StepResult
+    from twice.engine.attempt.task import StepResult
     from twice.engine.operations.undo import UndoResult
     from twice.engine.run import RunResult
     from twice.engine.status import PartitionStatus, PipelineStatus, Status, StepStatus
@@ -153,7 +153,7 @@ _LOADED_WHEN_USED = {
     "PipelineStatus": "twice.engine.status",
     "RunResult": "twice.engine.run",
     "Status": "twice.engine.status",
-    "StepResult": "twice.engine.attempt.job",
+    "StepResult": "twice.engine.attempt.task",
     "StepStatus": "twice.engine.status",
     "StreamResult": "twice.streams.progress",
     "UndoResult": "twice.engine.operations.undo",

@@ -249,9 +249,9 @@ def preview(
 
         with runtime(found, spark=spark or session.start(found), ledger=known) as shop:
             from twice.engine.previewing import preview as computed
-            from twice.engine.run import job_of
+            from twice.engine.run import task_of
 
-            return computed(job_of(shop, pipeline, stage, "preview"))
+            return computed(task_of(shop, pipeline, stage, "preview"))
 
 
 def open_ledger(url: str | None = None, *, config: Config | Path | str | None = None, create: bool = True) -> Ledger:

@@ -241,7 +241,7 @@ def test_a_swap_is_done_though_a_run_holds_another_day_and_what_it_cannot_clean_
     nightly = Target.of(shop.facts, shop.request(4, 5).scope, new.zone).scope
     claim = ledger.leases.claim(name, [nightly], ttl=shop.runtime.lease, floor=100)
 
-    shadow_of(shop, first, new).swap(tell=told.append)
+    shadow_of(shop, first, new).swap(report=told.append)
     assert shadow_of(shop, first, new).is_removed
 
     # A column that only the shadow has is nobody's business while a run is at work
@@ -249,7 +249,7 @@ def test_a_swap_is_done_though_a_run_holds_another_day_and_what_it_cannot_clean_
     shop.lab.spark.sql(f"alter table {name} add column more int")
     shop.lab.spark.sql(f"""alter table {name} set tblproperties ('twice.added@{second}' = '["more"]')""")
     shop.lab.ledger.backfills.finish(second, "done")
-    done = shadow_of(shop, second, new).swap(force=True, tell=told.append)
+    done = shadow_of(shop, second, new).swap(force=True, report=told.append)
     assert [each.table for each in done] == [name, shop.sums.name]
     assert not shadow_of(shop, second, new).is_removed
     assert "what the shadow held is left" in told[-1]

@@ -13,7 +13,7 @@ from twice.backfills.summary import BackfillResult, Failure
 from twice.cli.backfill import report_end
 from twice.cli.plans import lines
 from twice.cli.settings import Settings
-from twice.cli.working import Board, line, told
+from twice.cli.working import Board, line, reporting
 from twice.ledger import Tally
 
 FAR = Progress(done=30, running=15, failed=1, total=180, seconds=60.0, rate=0.5, left=298.0)
@@ -29,24 +29,24 @@ def test_a_line_says_what_happened_and_how_far_it_is():
 
 def test_without_a_terminal_changes_are_lines_and_details_are_left_out(capsys):
     for settings, expected in ((Settings(), 1), (Settings(verbosity=1), 2), (Settings(verbosity=-1), 0)):
-        with told(settings) as tell:
-            tell(Note("tick", "06ksm4", progress=FAR))
-            tell(DONE)
+        with reporting(settings) as report:
+            report(Note("tick", "06ksm4", progress=FAR))
+            report(DONE)
         assert len(capsys.readouterr().err.splitlines()) == expected
 
 
 def test_as_json_every_change_is_one_object(capsys):
     for settings, as_json in ((Settings(log_format="json"), False), (Settings(), True)):
-        with told(settings, as_json=as_json) as tell:
-            tell(Note("tick", "06ksm4", progress=FAR))
-            tell(DONE)
+        with reporting(settings, as_json=as_json) as report:
+            report(Note("tick", "06ksm4", progress=FAR))
+            report(DONE)
         said = capsys.readouterr()
         (found,) = (json.loads(text) for text in said.err.splitlines())
         assert (found["backfill"], found["state"], found["step"]) == ("06ksm4", "done", "facts")
         assert (found["progress"]["done"], found["data"]["rows"]) == (30, 7)
         assert said.out == ""
-    with told(Settings(verbosity=-1), as_json=True) as tell:
-        tell(DONE)
+    with reporting(Settings(verbosity=-1), as_json=True) as report:
+        report(DONE)
     assert capsys.readouterr().err == ""
 
 

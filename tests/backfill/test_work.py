@@ -11,7 +11,7 @@ from tests.backfill.conftest import day, january
 from tests.backfill.test_planning import Plans
 from twice.backfills import work
 from twice.backfills.work import Worker
-from twice.engine.chunks.vouching import Vouch
+from twice.engine.chunks.options import SpotCheck
 from twice.errors import (
     GateFailed,
     KeyViolation,
@@ -48,8 +48,8 @@ class WorkedChunks:
         self.error: Exception = StepFailed("rotten")
         self.rows, self.sick = 1, SICK
         self.ran: list[str] = []
-        # What is done while a chunk is computed, with its Vouch.
-        self.meanwhile = lambda _vouch: None
+        # What is done while a chunk is computed, with its spot check.
+        self.meanwhile = lambda _spot_check: None
         monkeypatch.setattr(work, "run_stage", self._compute)
         self.backfill = self.ledger.backfills.start(
             "shop", Scope(january(1, 9)), ["lake.s.facts"], request={}, code={}, parallel=1, ttl=timedelta(hours=1)
@@ -58,9 +58,9 @@ class WorkedChunks:
             self.backfill, 1, "facts", [NewChunk(Scope(january(1, 9)), 8)], {"step": "facts"}
         )
 
-    def _compute(self, _runtime, _pipeline, stage, _run, *, vouch, solo, **_how):
+    def _compute(self, _runtime, _pipeline, stage, _run, *, chunk, **_how):
         self.ran.append(str(stage.scope))
-        self.meanwhile(vouch if solo else None)
+        self.meanwhile(chunk.spot_check if chunk.check_alone else None)
         if self.sick is not None and stage.scope.window.covers(self.sick):
             raise self.error
         return SimpleNamespace(refused={}, rows=self.rows, seconds=1.0, status="published")
@@ -155,7 +155,7 @@ def test_the_halves_of_a_chunk_that_raised_are_not_joined_again_nor_do_they_set_
 def test_what_was_made_together_before_one_was_found_to_differ_is_made_again_alone(chunks):
     halves(chunks)
     # By luck the first chunk's witness was the same
-    chunks.meanwhile = lambda vouch: vouch and vouch.once(lambda: True)
+    chunks.meanwhile = lambda spot_check: spot_check and spot_check.once(lambda: True)
     assert chunks.once(check=True).kind == "done"
     # A witness of the other one, taken by another process before that was known, is not
     chunks.error = NotSeparable("alone it differs")
@@ -185,7 +185,7 @@ def test_a_chunk_that_ends_after_another_process_found_a_difference_is_not_done(
     late = {
         "once": lambda: chunks.ledger.backfills.chunks.go_one_by_one(other, chunks.worker.alone, "alone it differs")
     }
-    chunks.meanwhile = lambda _vouch: late.pop("once", lambda: None)()
+    chunks.meanwhile = lambda _spot_check: late.pop("once", lambda: None)()
     assert chunks.worker.run(mine, check=True, skip_fresh=False).kind == "split"
     assert (
         sorted(str(c.scope) for c in chunks.ledger.backfills.chunks.list(chunks.backfill, states=("waiting",)))
@@ -197,7 +197,7 @@ def test_only_a_comparison_of_rows_ticks_the_check_off(chunks):
     chunks.sick = None
     halves(chunks)
     # Nothing was compared: empty, or fresh, or a unit alone
-    chunks.meanwhile = lambda vouch: vouch and vouch.once(lambda: False)
+    chunks.meanwhile = lambda spot_check: spot_check and spot_check.once(lambda: False)
     chunks.rows = 0
     chunk = chunks.ledger.backfills.chunks.take(chunks.backfill, check=True)
     assert chunk.solo
@@ -205,23 +205,23 @@ def test_only_a_comparison_of_rows_ticks_the_check_off(chunks):
     chunk = chunks.ledger.backfills.chunks.take(chunks.backfill, check=True)
     assert chunk.solo
     # Compared
-    chunks.meanwhile = lambda vouch: vouch and vouch.once(lambda: True)
+    chunks.meanwhile = lambda spot_check: spot_check and spot_check.once(lambda: True)
     chunks.worker.run(chunk, check=False, skip_fresh=False)
     assert chunks.ledger.backfills.chunks.step_note(chunks.backfill, 1)["compared"]
 
 
 def test_a_refusal_holds_for_all_chunks_of_the_step_in_this_process():
-    vouch = Vouch()
+    spot_check = SpotCheck()
 
     def differs():
         raise NotSeparable("alone it differs")
 
     with pytest.raises(NotSeparable):
-        vouch.once(differs)
+        spot_check.once(differs)
     # The one that waited meanwhile might pass by luck
     with pytest.raises(NotSeparable, match="alone it differs"):
-        vouch.once(lambda: True)
-    assert not vouch.given
+        spot_check.once(lambda: True)
+    assert not spot_check.passed
 
 
 def test_a_day_that_somebody_holds_for_long_is_looked_for_so_that_the_others_go_on(chunks):

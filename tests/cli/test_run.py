@@ -14,7 +14,7 @@ import pytest
 from twice import Day
 from twice.cli import run as command
 from twice.cli.progress import Board, line
-from twice.engine.attempt.job import StepResult
+from twice.engine.attempt.task import StepResult
 from twice.engine.events import Event
 from twice.engine.run import RunResult
 from twice.errors import GateFailed, Interrupted, ScopeHeld, TransientError

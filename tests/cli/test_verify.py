@@ -100,11 +100,11 @@ def shown(board):
 def test_a_terminal_shows_what_is_done_now_and_what_came_of_the_rest():
     board = Board(["run-twice", "order", "empty"])
     assert shown(board)[0][:2] == ["starting", "Spark"]
-    board.tell("copying inputs")
+    board.report("copying inputs")
     assert shown(board)[0][:2] == ["copying", "inputs"]
-    board.tell("run-twice")
+    board.report("run-twice")
     board.seen(outcome("failed"))
-    board.tell("order")
+    board.report("order")
     lines = shown(board)
     assert lines[0] == ["1", "of", "3", "checks"]
     assert lines[2] == ["run-twice", "failed", "1.3"]
@@ -122,16 +122,16 @@ def test_a_terminal_shows_what_is_done_now_and_what_came_of_the_rest():
 )
 def test_elsewhere_progress_is_one_line_for_each_check(settings, said, capsys):
     with watching(settings, ["run-twice"]) as watcher:
-        watcher.tell("a clean run")
-        watcher.tell("run-twice")
+        watcher.report("a clean run")
+        watcher.report("run-twice")
         watcher.seen(outcome())
     assert capsys.readouterr().err.splitlines() == said
 
 
 def test_progress_can_be_json_lines(capsys):
     with watching(Settings(log_format="json"), ["run-twice"]) as watcher:
-        watcher.tell("a clean run")
-        watcher.tell("run-twice")
+        watcher.report("a clean run")
+        watcher.report("run-twice")
         watcher.seen(outcome())
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [(line["state"], line.get("check")) for line in lines] == [

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from twice import Day, Overwrite, Pipeline, Window, gates
+from twice.engine.chunks.options import ChunkOptions
 from twice.engine.chunks.separability import separability
 from twice.engine.plan import plan
 from twice.engine.run import run_stage
@@ -15,7 +16,7 @@ from twice.model.scopes import Scope
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from twice.engine.attempt.job import StepResult
+    from twice.engine.attempt.task import StepResult
 
 # On Iceberg in `make test`: what a store does for a chunk, `test_verbs` asks of every store.
 pytestmark = pytest.mark.spark
@@ -42,13 +43,14 @@ def test_a_chunk_publishes_the_partitions_that_pass_in_one_version_and_leaves_no
     window = Window(Day.parse("2026-04-20", pipeline.zone), Day.parse("2026-04-23", pipeline.zone))
     (stage,) = plan(pipeline, window)
 
-    def chunk(**how: object) -> StepResult:
+    def chunk(check_alone: Scope | None = None) -> StepResult:
         assert separability(lab.runtime, pipeline, stage).ok
         run = lab.ledger.runs.start(pipeline.name, stage.scope)
-        return run_stage(lab.runtime, pipeline, stage, run, skip_fresh=False, wait=0.0, partial=True, **how)
+        options = ChunkOptions(partial=True, check_alone=check_alone)
+        return run_stage(lab.runtime, pipeline, stage, run, skip_fresh=False, wait=0.0, chunk=options)
 
     # When they are one chunk, one day of which is computed alone and compared
-    done = chunk(solo=Scope(stage.target.partitions[0].window))
+    done = chunk(Scope(stage.target.partitions[0].window))
     # Then the good days are there, as they are stored they compare equal, and the bad one is named
     assert (done.status, list(done.refused)) == ("published", ["2026-04-21"])
     assert sorted(row[0] for row in tables.rows("id")) == [1, 3, 11, 31]

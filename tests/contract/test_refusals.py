@@ -51,7 +51,7 @@ def test_a_store_that_cannot_build_unseen_refuses_a_shadow(tables):
 def test_a_store_for_one_writer_is_claimed_as_a_whole(tables):
     table = tables.table(partition=Day("d"), key=["id"], write=Overwrite())
 
-    class Job:
+    class Task:
         store, target = tables.store(table), None
 
-    assert claimed(Job) == Scope(None)
+    assert claimed(Task) == Scope(None)

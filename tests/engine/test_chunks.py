@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from tests.support.meanwhile import meanwhile
 from twice import Day, Hour, Overwrite, Pipeline, Table, Window, days, gates
-from twice.engine.chunks.vouching import Vouch
+from twice.engine.chunks.options import ChunkOptions, SpotCheck
 from twice.engine.operations.undo import undo
 from twice.engine.plan import plan
 from twice.engine.run import run_stage
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tests.support.project import Lab
-    from twice.engine.attempt.job import StepResult
+    from twice.engine.attempt.task import StepResult
 
 pytestmark = pytest.mark.spark
 
@@ -74,7 +74,9 @@ class Chunks:
         """Run a window as one chunk, as a backfill does."""
         dimensions = how.pop("dimensions", None)
         (stage,) = plan(pipeline, window, dimensions=dimensions)
-        asked = {"skip_fresh": False, "wait": 0.0, "partial": True} | how
+        names = ("partial", "check_alone", "spot_check", "pool")
+        chunk = ChunkOptions(**{"partial": True} | {name: how.pop(name) for name in names if name in how})
+        asked = {"skip_fresh": False, "wait": 0.0, "chunk": chunk} | how
         self.last = self.lab.ledger.runs.start(pipeline.name, stage.scope)
         return run_stage(self.lab.runtime, pipeline, stage, self.last, **asked)
 
@@ -260,7 +262,7 @@ def test_late_rows_are_read_and_recorded_as_each_day_alone_would(lab, chunks):
     table = {"dimensions": [], "lateness": days(1), "partition": Day("day")}
     pipeline = chunks.pipeline(reads=raw, table=table, work=lambda raw: raw.select("id", F.to_date("at").alias("day")))
     # When three days are one chunk
-    chunks.run(pipeline, days_of(3), solo=Scope(day(0)))
+    chunks.run(pipeline, days_of(3), check_alone=Scope(day(0)))
     # Then every day holds what its own run would have read
     assert sorted((row["day"], row["id"]) for row in lab.rows("fact")) == [
         (fits(0), 10),
@@ -280,7 +282,7 @@ def test_a_table_of_hours_keeps_the_inputs_of_its_day(lab, chunks):
     pipeline = chunks.pipeline(
         table=table, work=lambda raw: raw.select("id", F.to_timestamp("d").alias("hour")), separable=True
     )
-    done = chunks.run(pipeline, days_of(2), solo=Scope(day(1)))
+    done = chunks.run(pipeline, days_of(2), check_alone=Scope(day(1)))
     assert (done.status, done.rows) == ("published", 4)
     assert chunks.run(pipeline, day(1), skip_fresh=True).status == "fresh"
 
@@ -294,7 +296,7 @@ def test_a_step_that_is_falsely_declared_separable_is_caught_before_anything_is_
     with pytest.raises(
         NotSeparable, match=r"step fact is not separable: 2026-04-03 .* digest 2-.* it has 2-"
     ) as caught:
-        chunks.run(pipeline, days_of(4), solo=Scope(day(2)))
+        chunks.run(pipeline, days_of(4), check_alone=Scope(day(2)))
     assert "separable=False" in caught.value.next_step
     assert caught.value.exit_code == 3
     assert chunks.lab.ledger.outputs.list(chunks.lab.name("fact")) == []
@@ -303,14 +305,14 @@ def test_a_step_that_is_falsely_declared_separable_is_caught_before_anything_is_
 
 
 def test_a_separable_step_passes_the_comparison(chunks):
-    done = chunks.run(chunks.pipeline(), days_of(4), solo=Scope(day(2)))
+    done = chunks.run(chunks.pipeline(), days_of(4), check_alone=Scope(day(2)))
     assert (done.status, len(chunks.calls)) == ("published", 2)
 
 
 @pytest.mark.full
 def test_the_comparison_takes_another_day_if_gates_refused_the_one_asked_for(chunks):
     chunks.insert("(3, {d}, 'acme', -1)", 2)
-    done = chunks.run(chunks.pipeline(gates.range("n", min=0)), days_of(4), solo=Scope(day(2)))
+    done = chunks.run(chunks.pipeline(gates.range("n", min=0)), days_of(4), check_alone=Scope(day(2)))
     assert (list(done.refused), len(chunks.calls)) == (["2026-04-03"], 2)
 
 
@@ -321,10 +323,10 @@ def test_last_digits_of_doubles_are_no_difference_but_other_values_are(chunks):
         return raw.withColumn("n", F.col("n") / (3 * F.sum("n").over(whole))).select("id", "d", "tenant", "n")
 
     apart = chunks.pipeline(separable=True, work=lambda raw: share(raw, mix=False))
-    assert chunks.run(apart, days_of(4), solo=Scope(day(0))).status == "published"
+    assert chunks.run(apart, days_of(4), check_alone=Scope(day(0))).status == "published"
     mixed = chunks.pipeline(separable=True, work=lambda raw: share(raw, mix=True))
     with pytest.raises(NotSeparable):
-        chunks.run(mixed, days_of(4), solo=Scope(day(0)))
+        chunks.run(mixed, days_of(4), check_alone=Scope(day(0)))
 
 
 @pytest.mark.full
@@ -335,7 +337,7 @@ def test_a_solo_day_with_rows_of_other_days_is_a_difference(chunks):
         return raw.withColumn("d", moved).select("id", "d", "tenant", "n")
 
     with pytest.raises((NotSeparable, OutOfScope)):
-        chunks.run(chunks.pipeline(separable=True, work=shift), days_of(4), solo=Scope(day(0)))
+        chunks.run(chunks.pipeline(separable=True, work=shift), days_of(4), check_alone=Scope(day(0)))
 
 
 @pytest.mark.full
@@ -363,7 +365,7 @@ def test_the_comparison_reads_what_the_chunk_read_also_if_the_input_has_moved_si
             meanwhile(lambda: chunks.insert("(9, {d}, 'acme', 9)", 0))
         return raw.select("id", "d", "tenant", "n")
 
-    done = chunks.run(chunks.pipeline(work=look), days_of(2), solo=Scope(day(0)))
+    done = chunks.run(chunks.pipeline(work=look), days_of(2), check_alone=Scope(day(0)))
     assert (done.status, done.attempts, done.rows) == ("published", 1, 4)
 
 
@@ -390,7 +392,7 @@ def test_days_that_are_worth_a_task_each_are_made_without_a_shuffle_and_one_file
 
     one = {"reads": raw, "table": {"dimensions": []}}
     pipeline = chunks.pipeline(work=count, **one)
-    assert chunks.run(pipeline, days_of(8), solo=Scope(day(2))).status == "published"
+    assert chunks.run(pipeline, days_of(8), check_alone=Scope(day(2))).status == "published"
     assert chunks.held() == {fits(number): 6 for number in range(8)}
     assert lab.read("fact.files").count() == 8
     # What the step itself moves around is gathered again before it is written
@@ -400,11 +402,11 @@ def test_days_that_are_worth_a_task_each_are_made_without_a_shuffle_and_one_file
 
 @pytest.mark.full
 def test_one_chunk_that_was_compared_speaks_for_the_others_and_so_does_one_that_failed(chunks):
-    vouch = Vouch()
-    chunks.run(chunks.pipeline(), days_of(2), solo=Scope(day(1)), vouch=vouch)
+    spot_check = SpotCheck()
+    chunks.run(chunks.pipeline(), days_of(2), check_alone=Scope(day(1)), spot_check=spot_check)
     assert len(chunks.calls) == 2
     two_more = Window(day(2).start, day(3).end)
-    chunks.run(chunks.pipeline(), two_more, solo=Scope(day(3)), vouch=vouch)
+    chunks.run(chunks.pipeline(), two_more, check_alone=Scope(day(3)), spot_check=spot_check)
     assert len(chunks.calls) == 3
 
     tried: list[int] = []
@@ -413,7 +415,7 @@ def test_one_chunk_that_was_compared_speaks_for_the_others_and_so_does_one_that_
         tried.append(1)
         raise NotSeparable("no")
 
-    other = Vouch()
+    other = SpotCheck()
     for _ in range(2):
         with pytest.raises(NotSeparable):
             other.once(bad)
@@ -422,16 +424,16 @@ def test_one_chunk_that_was_compared_speaks_for_the_others_and_so_does_one_that_
 
 @pytest.mark.full
 def test_days_without_rows_speak_for_nobody(chunks):
-    vouch = Vouch()
+    spot_check = SpotCheck()
     empty = Window(FIRST + timedelta(days=10), FIRST + timedelta(days=14))
-    chunks.run(chunks.pipeline(), empty, solo=Scope(day(12)), vouch=vouch)
-    assert (len(chunks.calls), vouch.given) == (2, False)
+    chunks.run(chunks.pipeline(), empty, check_alone=Scope(day(12)), spot_check=spot_check)
+    assert (len(chunks.calls), spot_check.passed) == (2, False)
     # Nor does a chunk that is fresh, or a day alone
-    chunks.run(chunks.pipeline(), empty, solo=Scope(day(12)), vouch=vouch, skip_fresh=True)
-    chunks.run(chunks.pipeline(), day(0), solo=Scope(day(0)), vouch=vouch)
-    assert (len(chunks.calls), vouch.given) == (3, False)
-    chunks.run(chunks.pipeline(), days_of(2), solo=Scope(day(1)), vouch=vouch)
-    assert (len(chunks.calls), vouch.given) == (5, True)
+    chunks.run(chunks.pipeline(), empty, check_alone=Scope(day(12)), spot_check=spot_check, skip_fresh=True)
+    chunks.run(chunks.pipeline(), day(0), check_alone=Scope(day(0)), spot_check=spot_check)
+    assert (len(chunks.calls), spot_check.passed) == (3, False)
+    chunks.run(chunks.pipeline(), days_of(2), check_alone=Scope(day(1)), spot_check=spot_check)
+    assert (len(chunks.calls), spot_check.passed) == (5, True)
 
 
 def hourly(chunks: Chunks, *guards: Any, mix: bool = False) -> Pipeline:
@@ -452,21 +454,21 @@ def test_of_a_day_with_refused_hours_the_others_are_compared(chunks):
     # Given days each of which has an hour that a gate refuses
     for number in range(3):
         chunks.insert("(3, {d}, 'acme', -1)", number)
-    vouch = Vouch()
+    spot_check = SpotCheck()
     three = Window(FIRST, day(2).end)
-    done = chunks.run(hourly(chunks, gates.range("n", min=0)), three, solo=Scope(day(1)), vouch=vouch)
+    done = chunks.run(hourly(chunks, gates.range("n", min=0)), three, check_alone=Scope(day(1)), spot_check=spot_check)
     # Then that is no difference, and what passed was compared
-    assert (len(done.refused), done.status, vouch.given) == (3, "published", True)
+    assert (len(done.refused), done.status, spot_check.passed) == (3, "published", True)
     # While a difference in an hour that passed is seen
     with pytest.raises(NotSeparable):
-        chunks.run(hourly(chunks, gates.range("n", min=0), mix=True), three, solo=Scope(day(1)))
+        chunks.run(hourly(chunks, gates.range("n", min=0), mix=True), three, check_alone=Scope(day(1)))
 
 
 @pytest.mark.full
 def test_a_day_whose_hours_were_all_refused_is_not_the_one_that_is_compared(chunks):
     chunks.lab.spark.sql(f"delete from {chunks.lab.name('raw')} where d = {at(1)}")
-    vouch = Vouch()
+    spot_check = SpotCheck()
     pipeline = hourly(chunks, gates.row_count(min=1))
-    done = chunks.run(pipeline, Window(FIRST, day(2).end), solo=Scope(day(1)), vouch=vouch)
+    done = chunks.run(pipeline, Window(FIRST, day(2).end), check_alone=Scope(day(1)), spot_check=spot_check)
     # Two hours of the days around it have rows
-    assert (len(done.refused), vouch.given) == (24 + 22 + 22, True)
+    assert (len(done.refused), spot_check.passed) == (24 + 22 + 22, True)

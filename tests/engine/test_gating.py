@@ -78,12 +78,12 @@ def observed_shop(lab, values: str = "(1, 'a'), (2, 'b')") -> Pipeline:
 
 def read_again(monkeypatch) -> list[str]:
     """Note which tables' staged rows are read once more to be profiled."""
-    noted = []
+    again = []
     usual = gating.profiled
     monkeypatch.setattr(
-        gating, "profiled", lambda job, *args, **how: noted.append(job.step.name) or usual(job, *args, **how)
+        gating, "profiled", lambda task, *args, **how: again.append(task.step.name) or usual(task, *args, **how)
     )
-    return noted
+    return again
 
 
 def test_rows_of_one_partition_are_judged_while_they_are_written(lab, monkeypatch):

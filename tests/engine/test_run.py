@@ -11,8 +11,8 @@ from py4j.protocol import Py4JNetworkError
 
 from twice import Day, Overwrite, Pipeline, Table
 from twice.engine import run as running
-from twice.engine.attempt.job import Job
 from twice.engine.attempt.outputs import Finding
+from twice.engine.attempt.task import Task
 from twice.engine.events import Event
 from twice.engine.operations.recorded_run import recorded_run
 from twice.engine.plan import PlannedStep, plan
@@ -36,8 +36,10 @@ def test_what_a_shadow_made_is_built_and_not_published(shadow, status, shown):
     step = dataclasses.replace(stage.step, shadow_of=stage.step) if shadow else stage.step
     heard: list[Event] = []
     nothing: dict[str, object] = dict.fromkeys(("session", "stores", "ledger"))
-    job = Job(pipeline, step, stage.scope, stage.target, "r", "c", lease=timedelta(1), listener=heard.append, **nothing)
-    assert running.run_step(job, lambda _job: Finding(status, [], 3, None)).status == shown
+    task = Task(
+        pipeline, step, stage.scope, stage.target, "r", "c", lease=timedelta(1), listener=heard.append, **nothing
+    )
+    assert running.run_step(task, lambda _task: Finding(status, [], 3, None)).status == shown
     assert [event.state for event in heard] == [shown]
 
 

@@ -103,7 +103,7 @@ class Clicks:
     def run(self, pipeline: Pipeline | None = None, **request: Any) -> StreamResult:
         """Read everything that was delivered."""
         found = pipeline or self.declare()
-        asked = Request(**({"available_now": True, "tell": self.told.append} | request))
+        asked = Request(**({"available_now": True, "report": self.told.append} | request))
         return run_stream(self.lab.runtime, found, found.find_stream(None), self.lab.config.checkpoints, asked)
 
     def ids(self, table: str = "clicks") -> list[str]:

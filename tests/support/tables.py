@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.support.project import Lab
     from tests.support.stores import Place
     from twice import Grain
-    from twice.engine.attempt.job import StepResult
+    from twice.engine.attempt.task import StepResult
     from twice.store.protocol import Abilities, StagedRows, Store
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from twice.backfills.execution import Executor
 from twice.backfills.input_estimates import weigh
-from twice.backfills.notes import Note, Tell
+from twice.backfills.notes import Note, Report
 from twice.backfills.planning import Plan, Planner
 from twice.backfills.presence import beginning
 from twice.backfills.request import ONLY, Request, chosen
@@ -35,7 +35,7 @@ class Project:
 
     runtime: Runtime
     pipeline: Pipeline
-    tell: Tell = silent
+    report: Report = silent
     command: str = ""
 
     def planner(self, request: Request) -> Planner:
@@ -69,7 +69,7 @@ class Project:
             ttl=self.runtime.lease,
             command=self.command,
         )
-        self.tell(Note("started", backfill))
+        self.report(Note("started", backfill))
         return self._work(planner, backfill, plan)
 
     def shadow_request(self, request: Request) -> Request:
@@ -117,7 +117,7 @@ class Project:
             command=self.command,
             id_=mark,
         )
-        self.tell(Note("started", backfill))
+        self.report(Note("started", backfill))
         return unseen.build_shadows(request, backfill)
 
     def build_shadows(self, request: Request, backfill: str) -> BackfillResult:
@@ -136,14 +136,14 @@ class Project:
         if (changed := changed_steps(info, now)) and not (new_code or restart):
             raise code_changed(info, changed)
         self.runtime.ledger.backfills.join(info.id, ttl=self.runtime.lease, code=now, restart=restart)
-        self.tell(Note("started", info.id))
+        self.report(Note("started", info.id))
         if request.shadow:
             return self.on_shadows(request, info.id).build_shadows(request, info.id)
         return self._work(self.planner(request), info.id, None)
 
     def _work(self, planner: Planner, backfill: str, plan: Plan | None) -> BackfillResult:
         self.runtime.stores.start_catalogs(self.runtime.spark, self.pipeline.tables())
-        crew = Executor(self.runtime, planner, backfill, self.tell, plan=plan, command=self.command)
+        crew = Executor(self.runtime, planner, backfill, self.report, plan=plan, command=self.command)
         status = crew.work()
         return summarise(self.runtime.ledger, self.pipeline, planner.request, backfill, status)
 

@@ -11,7 +11,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from twice.backfills.notes import Meter, Note, Tell
+from twice.backfills.notes import Meter, Note, Report
 from twice.backfills.spans import union
 from twice.backfills.summary import span_of
 from twice.backfills.work import Outcome, Worker
@@ -37,15 +37,22 @@ class Executor:
     """Works on one backfill until it ends, is cancelled or interrupted."""
 
     def __init__(
-        self, runtime: Runtime, planner: Planner, backfill: str, tell: Tell, *, plan: Plan | None = None, command: str
+        self,
+        runtime: Runtime,
+        planner: Planner,
+        backfill: str,
+        report: Report,
+        *,
+        plan: Plan | None = None,
+        command: str,
     ) -> None:
         self._runtime, self._planner = runtime, planner
         self._backfills, self._chunks = runtime.ledger.backfills, runtime.ledger.backfills.chunks
-        self._id, self._tell = backfill, tell
+        self._id, self._report_note = backfill, report
         self._hands: set[int] = set()
         self._threads = 0
         self._queue: SimpleQueue[tuple[Chunk, Mapping[str, Any]] | None] = SimpleQueue()
-        # Chunks that a ledger out of reach could not be told about.
+        # Chunks that a ledger out of reach could not be recorded.
         self._owed: list[Chunk] = []
         self._changed = threading.Event()
         self._over = threading.Event()
@@ -167,11 +174,11 @@ class Executor:
             NewChunk(self._planner.stage(step, [unit.window]).scope, unit.partitions, why)
             for unit, why in planned.blocked
         ]
-        told = {name: value for name, value in planned.to_json().items() if name != "stages"}
+        facts = {name: value for name, value in planned.to_json().items() if name != "stages"}
         self._meter.expect({step.name: planned.partitions})
         # Whoever watches from elsewhere knows only what is noted here.
         to_come = self._meter.to_come([later.name for later in self._planner.steps[stage + 1 :]])
-        note = {**told, **planned.batching.to_json(), "chunks": len(planned.stages), "to_come": to_come}
+        note = {**facts, **planned.batching.to_json(), "chunks": len(planned.stages), "to_come": to_come}
         if self._chunks.lay_out(self._id, stage + 1, step.name, wanted, note):
             text = f"{planned.partitions} partitions in {len(planned.stages)} chunks; {planned.batching.why}"
             self._say("laid out", step=step.name, text=text if planned.stages else "nothing to do", data=note)
@@ -254,7 +261,7 @@ class Executor:
             progress = self._meter.read(self._chunks.tallies(self._id))
         except LedgerError:  # progress is for people: it may miss a line
             progress = None
-        self._tell(Note(kind, self._id, step, span, text, progress, data or {}))
+        self._report_note(Note(kind, self._id, step, span, text, progress, data or {}))
 
 
 def _partitions(window: Window | None, planned: StepPlan) -> int:

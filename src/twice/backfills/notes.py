@@ -59,7 +59,7 @@ class Note:
     data: Mapping[str, object] = field(default_factory=dict)
 
 
-Tell = Callable[[Note], None]
+Report = Callable[[Note], None]
 
 
 class Meter:

@@ -15,7 +15,7 @@ from twice.effects.paying import pay
 from twice.engine.operations.recorded_run import end_failed_run, end_run
 from twice.engine.operations.shadowing import remove, shadows_of
 from twice.engine.operations.swapping import Swap, built, superseded, swap
-from twice.engine.run import job_of
+from twice.engine.run import task_of
 from twice.engine.spark.interrupts import plain_interrupts
 from twice.engine.status.table_state import TableState
 from twice.errors import Interrupted, ScopeHeld, UsageError
@@ -87,7 +87,7 @@ class ShadowOf:
         for wanted in self.swaps:
             yield _difference(self.runtime, wanted)
 
-    def swap(self, *, force: bool = False, tell: Callable[[str], None] = lambda _text: None) -> list[Swapped]:
+    def swap(self, *, force: bool = False, report: Callable[[str], None] = lambda _text: None) -> list[Swapped]:
         """Replace every table with its shadow, one by one; a swap killed between two tables continues there."""
         ledger, info = self.runtime.ledger, self.info
         require_finished(info)
@@ -102,16 +102,16 @@ class ShadowOf:
         shadow = ledger.backfills.shadows.begin_swap(info.id, ttl=self.runtime.lease)
         try:
             with heard_of(self.runtime, info.id):
-                done = self._swap_all(shadow, force=force, tell=tell)
+                done = self._swap_all(shadow, force=force, report=report)
         finally:
             ledger.backfills.shadows.leave_swap(info.id)
         try:
             self._remove()
         except ScopeHeld as held:
-            tell(f"{held.message}: what the shadow held is left")
+            report(f"{held.message}: what the shadow held is left")
         return done
 
-    def _swap_all(self, shadow: Shadow, *, force: bool, tell: Callable[[str], None]) -> list[Swapped]:
+    def _swap_all(self, shadow: Shadow, *, force: bool, report: Callable[[str], None]) -> list[Swapped]:
         ledger, info, scope = self.runtime.ledger, self.info, self.swaps[0].scope
         command = f"twice backfill swap {info.id}"
         tags = {**Request.from_json(info.request).tags, "backfill": info.id, "swap": info.id}
@@ -122,10 +122,10 @@ class ShadowOf:
                 for wanted in self.swaps:
                     table = wanted.step.writes.name
                     if table not in shadow.swapped:
-                        tell(f"{table}: swapping {scope}")
+                        report(f"{table}: swapping {scope}")
                         made = self._swap(wanted, run, force=force)
                         if made.status != "superseded":
-                            self._suppress(wanted, run, tell)
+                            self._suppress(wanted, run, report)
                         shadow = ledger.backfills.shadows.table_swapped(info.id, table, made.version)
                         done.append(made)
         except BaseException as error:
@@ -141,11 +141,11 @@ class ShadowOf:
         end_run(ledger, run, "done")
         return done
 
-    def _suppress(self, wanted: Swap, run: str, tell: Callable[[str], None]) -> None:
+    def _suppress(self, wanted: Swap, run: str, report: Callable[[str], None]) -> None:
         """Record the effects of what is published now as suppressed: a person may send them."""
         for result in pay(self.runtime, self.pipeline, wanted.stage, run, suppress="all"):
             for error in result.errors:
-                tell(f"effect {result.effect}, {result.scope}: {error.message}")
+                report(f"effect {result.effect}, {result.scope}: {error.message}")
 
     def _swap(self, wanted: Swap, run: str, *, force: bool) -> Swapped:
         """Swap one table; one that readers see a later state of than the range has nothing to be swapped."""
@@ -262,15 +262,15 @@ def require_finished(info: BackfillInfo) -> None:
 
 
 def _difference(runtime: Runtime, wanted: Swap) -> TableDifference:
-    job = job_of(runtime, wanted.pipeline, wanted.stage, f"diff-{wanted.step.name}")
-    table, store, target = wanted.step.writes, job.store, job.target
-    there = store.exists(job.session, wanted.shadow)
+    task = task_of(runtime, wanted.pipeline, wanted.stage, f"diff-{wanted.step.name}")
+    table, store, target = wanted.step.writes, task.store, task.target
+    there = store.exists(task.session, wanted.shadow)
     if not there or superseded(runtime, wanted):
         return TableDifference(wanted.step.name, table.name, {}, len(target.partitions))
     try:
-        new = store.read(job.session, wanted.shadow, store.version(job.session, wanted.shadow))
-        version = store.version(job.session, table) if store.exists(job.session, table) else None
-        old = store.read(job.session, table, version) if version is not None else new.limit(0)
+        new = store.read(task.session, wanted.shadow, store.version(task.session, wanted.shadow))
+        version = store.version(task.session, table) if store.exists(task.session, table) else None
+        old = store.read(task.session, table, version) if version is not None else new.limit(0)
         shadow_target = replace(target, table=wanted.shadow)
         found = difference(
             old.where(scope_filter(target)),
@@ -279,7 +279,7 @@ def _difference(runtime: Runtime, wanted: Swap) -> TableDifference:
             key=table.key,
         )
     finally:
-        job.stores.release(job.session)
+        task.stores.release(task.session)
     named = {target.name(partition): each for partition, each in by_partition(target, found).items()}
     differing = {name: each for name, each in named.items() if not each.same}
     return TableDifference(wanted.step.name, table.name, differing, len(target.partitions) - len(differing))

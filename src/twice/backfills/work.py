@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from twice.backfills.sizing import MOST, adapted, cut
 from twice.backfills.spans import neighbours
 from twice.effects.paying import EffectResult, pay
-from twice.engine.chunks.vouching import Vouch
+from twice.engine.chunks.options import ChunkOptions, SpotCheck
 from twice.engine.operations.recorded_run import end_run
 from twice.engine.run import run_stage
 from twice.errors import (
@@ -36,7 +36,7 @@ from twice.model.windows import Window
 
 if TYPE_CHECKING:
     from twice.backfills.planning import Planner
-    from twice.engine.attempt.job import StepResult
+    from twice.engine.attempt.task import StepResult
     from twice.engine.plan import PlannedStep
     from twice.engine.run import Runtime
     from twice.model.steps import Step
@@ -84,7 +84,7 @@ class Worker:
     # What all runs of this process are made with.
     environment: Mapping[str, object] = field(default_factory=dict)
     # By stage: one partition computed alone speaks for all chunks at work here.
-    vouches: dict[int, Vouch] = field(default_factory=dict)
+    spot_checks: dict[int, SpotCheck] = field(default_factory=dict)
     # How long a chunk whose scope is held waits until it is tried again.
     pause: timedelta = timedelta(seconds=2)
 
@@ -113,12 +113,14 @@ class Worker:
                 run,
                 skip_fresh=skip_fresh,
                 wait=_HELD_WAIT,
-                partial=isinstance(step.writes.write, Overwrite),
-                solo=_witness(stage) if chunk.solo else None,
-                vouch=self.vouches.setdefault(chunk.stage, Vouch()),
+                chunk=ChunkOptions(
+                    partial=isinstance(step.writes.write, Overwrite),
+                    check_alone=_witness(stage) if chunk.solo else None,
+                    spot_check=self.spot_checks.setdefault(chunk.stage, SpotCheck()),
+                    pool=request.pool,
+                ),
                 # What the ledger has of these partitions may be what they were together.
                 anew=one_by_one,
-                pool=request.pool,
                 accept_late=request.accept_late,
                 abandoned=self.abandoned,
             )
@@ -154,13 +156,13 @@ class Worker:
         ledger, units = self.runtime.ledger, self._units(chunk)
         first = next(iter(result.refused.values()), "")
         end_run(ledger, run, "failed" if result.refused or owed else "done", first or next(iter(owed), ""))
-        vouch = self.vouches.get(chunk.stage)
+        spot_check = self.spot_checks.get(chunk.stage)
         done = ledger.backfills.chunks.finish(
             chunk,
             "done",
             rows=result.rows,
             refused=result.refused,
-            compared=chunk.solo and vouch is not None and vouch.given,
+            compared=chunk.solo and spot_check is not None and spot_check.passed,
             alone=self.alone(chunk),
         )
         if not done and len(units) > 1 and self._is_one_by_one(chunk):

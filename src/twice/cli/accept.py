@@ -57,12 +57,12 @@ def accept(
     if as_json:
         print_json({"pipeline": found.name, "run": run, "dry_run": dry_run, "steps": [s.to_json() for s in results]})
     else:
-        _tell(found.name, run, results, dry_run=dry_run)
+        _report(found.name, run, results, dry_run=dry_run)
     if any(step.refused for step in results):
         raise click.exceptions.Exit(3)
 
 
-def _tell(pipeline: str, run: str | None, results: Sequence[Accepted], *, dry_run: bool) -> None:
+def _report(pipeline: str, run: str | None, results: Sequence[Accepted], *, dry_run: bool) -> None:
     if not any(step.accepted for step in results):
         print_text(f"{pipeline}: nothing to accept: no partition is stale by its code alone")
     for step in results:

@@ -14,7 +14,7 @@ from twice.cli.output import json_option, print_json, print_text
 from twice.cli.plans import lines as plan_lines
 from twice.cli.settings import Settings, pass_settings
 from twice.cli.shadows import diff, drop, swap
-from twice.cli.working import told
+from twice.cli.working import reporting
 from twice.errors import UsageError
 from twice.loading import find_pipeline
 
@@ -139,10 +139,13 @@ def start(
     if dry_run:
         _plan(settings, found, request, as_json=as_json)
         return
-    with told(settings, as_json=as_json) as tell, settings.runtime(_details(settings, as_json=as_json)) as runtime:
+    with (
+        reporting(settings, as_json=as_json) as report,
+        settings.runtime(_details(settings, as_json=as_json)) as runtime,
+    ):
         from twice.backfills.api import Project
 
-        summary = Project(runtime, found, tell, settings.command).start(request)
+        summary = Project(runtime, found, report, settings.command).start(request)
     report_end(settings, summary, as_json=as_json)
 
 
@@ -196,9 +199,12 @@ def resume(settings: Settings, backfill_id: str, new_code: bool, restart: bool, 
         new_code, restart, option = answer == "new-code", answer == "restart", f"--{answer}"
     if info.workers and changed:
         raise backfill_at_work(info.id, info.workers, option)
-    with told(settings, as_json=as_json) as tell, settings.runtime(_details(settings, as_json=as_json)) as runtime:
+    with (
+        reporting(settings, as_json=as_json) as report,
+        settings.runtime(_details(settings, as_json=as_json)) as runtime,
+    ):
         command = settings.command
-        summary = Project(runtime, found, tell, command).go_on(info, new_code=new_code, restart=restart)
+        summary = Project(runtime, found, report, command).go_on(info, new_code=new_code, restart=restart)
     report_end(settings, summary, as_json=as_json)
 
 
@@ -240,8 +246,8 @@ def _tell_hook(settings: Settings, summary: BackfillResult) -> None:
     """Call `on_failure` once, with everything that a backfill could not make."""
     from twice.engine.hooks import on_failure
 
-    told = summary.to_json() | {"command": settings.command, "error": summary.error}
-    if problem := on_failure(settings.config, told):
+    facts = summary.to_json() | {"command": settings.command, "error": summary.error}
+    if problem := on_failure(settings.config, facts):
         log.error("the failure hook failed: %s", problem)
 
 

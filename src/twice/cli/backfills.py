@@ -80,7 +80,7 @@ def pause(settings: Settings, backfill_id: str, as_json: bool) -> None:
     """Start no further chunk; running chunks finish. `resume` continues."""
     ledger, info = find(settings, backfill_id)
     ledger.backfills.pause(info.id)
-    _told(ledger, info.id, f"backfill {info.id} is paused; next: twice backfill resume {info.id}", as_json=as_json)
+    _report(ledger, info.id, f"backfill {info.id} is paused; next: twice backfill resume {info.id}", as_json=as_json)
 
 
 @click.command(short_help="End a backfill for good.")
@@ -91,7 +91,7 @@ def cancel(settings: Settings, backfill_id: str, as_json: bool) -> None:
     """End a backfill: running Spark jobs are cancelled, what is done stays done."""
     ledger, info = find(settings, backfill_id)
     ledger.backfills.cancel(info.id)
-    _told(ledger, info.id, f"backfill {info.id} is cancelled; what is done stays done", as_json=as_json)
+    _report(ledger, info.id, f"backfill {info.id} is cancelled; what is done stays done", as_json=as_json)
 
 
 @click.command("set", short_help="Change the parallelism.")
@@ -103,7 +103,7 @@ def set_(settings: Settings, backfill_id: str, parallel: int, as_json: bool) -> 
     """Change how many chunks run at once, while it runs."""
     ledger, info = find(settings, backfill_id)
     ledger.backfills.set_parallel(info.id, parallel)
-    _told(ledger, info.id, f"backfill {info.id} runs {parallel} chunks at once from now on", as_json=as_json)
+    _report(ledger, info.id, f"backfill {info.id} runs {parallel} chunks at once from now on", as_json=as_json)
 
 
 def find(settings: Settings, backfill_id: str) -> tuple[Ledger, BackfillInfo]:
@@ -114,7 +114,7 @@ def find(settings: Settings, backfill_id: str) -> tuple[Ledger, BackfillInfo]:
     return ledger, ledger.backfills.get(backfill_id)
 
 
-def _told(ledger: Ledger, backfill_id: str, text: str, *, as_json: bool) -> None:
+def _report(ledger: Ledger, backfill_id: str, text: str, *, as_json: bool) -> None:
     if as_json:
         print_json(ledger.backfills.get(backfill_id).to_json())
     else:

@@ -22,7 +22,7 @@ from twice.errors import TwiceError, UsageError
 from twice.loading import find_pipeline
 
 if TYPE_CHECKING:
-    from twice.engine.attempt.job import StepResult
+    from twice.engine.attempt.task import StepResult
     from twice.engine.run import RunResult, Runtime
     from twice.model.pipelines import Pipeline
 
@@ -184,7 +184,7 @@ def execute_all(request: Request, *, as_json: bool, runtime: Runtime | None = No
         if isinstance(problem, UsageError):
             raise
         error = problem
-        _tell_hook(request, {"id": None, "status": "failed", "attempts": []}, problem)
+        _call_hook(request, {"id": None, "status": "failed", "attempts": []}, problem)
     done = sum(1 for result in results if result.error is None)
     if as_json:
         print_json(
@@ -250,7 +250,7 @@ def _loop(request: Request, runtime: Runtime, results: list[RunResult]) -> Twice
         results.append(result)
         if result.error:
             if result.status == "failed":
-                _tell_hook(request, _as_recorded(runtime, result), result.error)
+                _call_hook(request, _as_recorded(runtime, result), result.error)
             return result.error
     return None
 
@@ -262,7 +262,7 @@ def _as_recorded(runtime: Runtime, result: RunResult) -> Mapping[str, object]:
         return {"id": result.run, "status": result.status, "attempts": []}
 
 
-def _tell_hook(request: Request, run: Mapping[str, object], error: TwiceError) -> None:
+def _call_hook(request: Request, run: Mapping[str, object], error: TwiceError) -> None:
     from twice.engine.hooks import on_failure
 
     known = {"pipeline": request.pipeline.name, "command": request.command, "error": str(error)}

@@ -64,7 +64,7 @@ def swap(settings: Settings, backfill_id: str, force: bool, as_json: bool) -> No
     _, info = find(settings, backfill_id)
     require_finished(info)
     with _shadow(settings, info) as shadow:
-        done = shadow.swap(force=force, tell=lambda text: click.echo(text, err=True))
+        done = shadow.swap(force=force, report=lambda text: click.echo(text, err=True))
         removed = shadow.is_removed
     if as_json:
         tables = [each.to_json() for each in done]

@@ -103,10 +103,10 @@ def lines(found: PipelineStatus, *, only_stale: bool = False) -> Iterator[str]:
 
 
 def _counts(found: PipelineStatus, *, only_stale: bool) -> str:
-    told = ", ".join(f"{count} {state}" for state, count in found.counts.items()) or "nothing to show"
+    counted = ", ".join(f"{count} {state}" for state, count in found.counts.items()) or "nothing to show"
     kinds = {kind: sum(step.stale.get(kind, 0) for step in found.steps) for kind in ("data", "code")}
     apart = ", ".join(f"{count} by {kind}" for kind, count in kinds.items() if count) if only_stale else ""
-    return f"{told} ({apart})" if apart else told
+    return f"{counted} ({apart})" if apart else counted
 
 
 def _alike(partition: PartitionStatus) -> object:

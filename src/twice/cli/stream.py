@@ -69,10 +69,10 @@ def run(
     wanted = found.find_stream(name)
     kept_tags = tags_of(tags, settings.secrets)
     # PySpark takes Ctrl-C for itself when Spark starts, so it is asked for after that.
-    with _told(settings, as_json=as_json) as tell, settings.runtime() as shop, stopping() as stop:
+    with _reporting(settings, as_json=as_json) as report, settings.runtime() as shop, stopping() as stop:
         from twice.streams.control import Request, run_stream
 
-        request = Request(available_now, resume_from_table, settings.command, kept_tags, stop, tell)
+        request = Request(available_now, resume_from_table, settings.command, kept_tags, stop, report)
         done = run_stream(shop, found, wanted, settings.config.checkpoints, request)
     if as_json:
         print_json(done.to_json(), long=True)
@@ -176,14 +176,14 @@ def replay(
     with settings.runtime() as shop:
         from twice.streams.replay import replay as work
 
-        def tell(each: object) -> None:
+        def report(each: object) -> None:
             text = str(getattr(each, "text", each))
             if settings.json_logs:
                 log_line({"message": text})
             elif settings.verbosity >= 0:
                 click.echo(without_passwords(text), err=True)
 
-        done = work(shop, found, wanted, settings.config.checkpoints, batches, command=settings.command, tell=tell)
+        done = work(shop, found, wanted, settings.config.checkpoints, batches, command=settings.command, report=report)
     if as_json:
         print_json([each.to_json() for each in done])
     else:
@@ -263,7 +263,7 @@ def _row(info: StreamInfo, state: str, recent: Sequence[BatchInfo]) -> list[obje
 
 
 @contextmanager
-def _told(settings: Settings, *, as_json: bool) -> Iterator[Callable[[Progress], None]]:
+def _reporting(settings: Settings, *, as_json: bool) -> Iterator[Callable[[Progress], None]]:
     """Yield the listener that suits the place: JSON lines, a line that changes on a terminal, else one line a batch."""
     if as_json:
         yield lambda progress: print_json(progress.to_json(), long=True)

@@ -247,7 +247,7 @@ def _verify(order: Order, done: Done, watcher: Watcher, runtime: Runtime | None)
     names = [check.name for check in order.checks]
     config, place = order.settings.config, order.settings.config.pipelines.get(order.name, order.name)
     request = Request(order.window, order.steps, names, False, order.sample, order.seed, order.words, place,
-                      watcher.tell, seen)  # fmt: skip
+                      watcher.report, seen)  # fmt: skip
     with _opened(order, runtime) as shop, Sandbox.open(config, shop.spark, _new_folder(order.sandbox)) as sandbox:
         try:
             report = work(shop, sandbox, order.pipeline, request)
@@ -316,7 +316,7 @@ def _save(order: Order, done: Done, watcher: Watcher) -> None:
     assert order.save_case is not None  # noqa: S101 - asked for
     for outcome in done.report.failed:
         if outcome.findings and done.trial is not None:
-            watcher.tell(f"shrinking what {outcome.check} found")
+            watcher.report(f"shrinking what {outcome.check} found")
             done.saved.append(save_case(done.trial, known[outcome.check], outcome.findings[0], order.save_case))
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Watcher:
     """Takes in what a verification does; this one shows nothing."""
 
-    def tell(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Take in what is done now: a phase, or the name of a check."""
 
     def seen(self, outcome: Outcome) -> None:
@@ -53,7 +53,7 @@ class Lines(Watcher):
         self._checks = checks
         self._brief = brief
 
-    def tell(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Write a phase."""
         if text not in self._checks or not self._brief:
             click.echo(without_passwords(text), err=True)
@@ -71,7 +71,7 @@ class JsonLines(Watcher):
     def __init__(self, checks: Sequence[str]) -> None:
         self._checks = checks
 
-    def tell(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Write what is done now."""
         log_line({"state": "checking", "check": text} if text in self._checks else {"state": text})
 
@@ -90,7 +90,7 @@ class Board(Watcher):
         self._started = time.monotonic()
         self._outcomes: dict[str, Outcome] = {}
 
-    def tell(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Take in what is done now."""
         self._doing, self._started = text, time.monotonic()
 

@@ -12,7 +12,7 @@ import click
 from twice.cli.logs import log_line, without_passwords
 
 if TYPE_CHECKING:
-    from twice.backfills.notes import Note, Tell
+    from twice.backfills.notes import Note, Report
     from twice.cli.settings import Settings
 
 # Interesting to whoever looks for a problem; noise to everybody else.
@@ -20,7 +20,7 @@ _DETAILS = ("chunk started", "tick", "waiting")
 
 
 @contextmanager
-def told(settings: Settings, *, as_json: bool = False) -> Iterator[Tell]:
+def reporting(settings: Settings, *, as_json: bool = False) -> Iterator[Report]:
     """Yield the listener that suits the place where standard error goes."""
     if settings.json_logs or (as_json and settings.verbosity >= 0):
         yield json_line

@@ -28,7 +28,7 @@ from twice.effects.calls import Answer, payload_text, without_text
 from twice.effects.driving import Due, Paid, drive, fingerprint_of
 from twice.effects.once import problem
 from twice.effects.policies import SKIPPED, Mode, Policy
-from twice.engine.run import job_of
+from twice.engine.run import task_of
 from twice.errors import KeyViolation, SchemaRefused, StepFailed, TwiceError, UsageError
 from twice.ledger import CONFIRMED, SUPPRESSED, UNKNOWN, Subject, Wanted
 from twice.model.effects import Retry
@@ -39,7 +39,7 @@ from twice.model.tombstones import PROPERTY, Tombstones
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from twice.engine.attempt.job import Job
+    from twice.engine.attempt.task import Task
     from twice.engine.plan import PlannedStep
     from twice.engine.run import Runtime
     from twice.ledger import Output
@@ -101,11 +101,11 @@ def pay(
     wanted = [each for each in pipeline.effects_after(stage.step.writes) if not names or each.name in names]
     if not wanted or stage.step.shadow_of is not None:
         return []
-    job = replace(job_of(runtime, pipeline, stage, run), abandoned=abandoned)
-    known = cached(lambda: Tombstones.read(job.store.remembered(job.session, stage.step.writes, PROPERTY)))
-    outputs = {output.scope: output for output in job.ledger.outputs.held(stage.step.writes.name, stage.target.scope)}
+    task = replace(task_of(runtime, pipeline, stage, run), abandoned=abandoned)
+    known = cached(lambda: Tombstones.read(task.store.remembered(task.session, stage.step.writes, PROPERTY)))
+    outputs = {output.scope: output for output in task.ledger.outputs.held(stage.step.writes.name, stage.target.scope)}
     return [
-        _Paying(job, effect, partition, outputs[partition], mode, frozenset(keys), known).pay(
+        _Paying(task, effect, partition, outputs[partition], mode, frozenset(keys), known).pay(
             suppress=suppress == "all" or (suppress == "undeclared" and not effect.in_backfill)
         )
         for effect in wanted
@@ -118,7 +118,7 @@ def pay(
 class _Paying:
     """One effect for one partition."""
 
-    job: Job
+    task: Task
     effect: Effect
     partition: Scope
     output: Output
@@ -128,9 +128,9 @@ class _Paying:
     known: Callable[[], Tombstones]
 
     def pay(self, *, suppress: bool) -> EffectResult:
-        ledger, effect, subject = self.job.ledger, self.effect, self._subject()
-        result = EffectResult(effect.name, self.job.target.name(self.partition))
-        paid_for = ledger.effects.paid(self.job.pipeline.name, effect.name, [subject.scope]).get(subject.scope)
+        ledger, effect, subject = self.task.ledger, self.effect, self._subject()
+        result = EffectResult(effect.name, self.task.target.name(self.partition))
+        paid_for = ledger.effects.paid(self.task.pipeline.name, effect.name, [subject.scope]).get(subject.scope)
         several = suppress and len(self._units()) > 1  # only the last of them may be paid
         if self.mode == "normal" and paid_for == self.output.digest and not several:
             return result
@@ -142,15 +142,15 @@ class _Paying:
             if self.mode != "again" and paid_for is None:
                 self._recall()
             paid = drive(
-                ledger, self._due(), policy, run=self.job.run, parallel=effect.parallel, pace=self._pace,
-                stop=self.job.abandoned,
+                ledger, self._due(), policy, run=self.task.run, parallel=effect.parallel, pace=self._pace,
+                stop=self.task.abandoned,
             )  # fmt: skip
             for each in self._reported(paid, result):
                 settled &= self._count(each, result)
         except TwiceError as error:
             result.errors.append(error)
             return result
-        if settled and not self.keys and not self.job.abandoned():
+        if settled and not self.keys and not self.task.abandoned():
             sent = set(result.states) <= {CONFIRMED}
             ledger.effects.set_paid(subject, self.output.digest, sum(result.states.values()), sent=sent)
         return result
@@ -162,9 +162,9 @@ class _Paying:
             yield each
             if time.monotonic() - said > _PROGRESS_SECONDS:
                 said = time.monotonic()
-                self.job.tell("sending", f"{self.effect.name}: {result.text}")
+                self.task.report("sending", f"{self.effect.name}: {result.text}")
         if result.called:
-            self.job.tell("sending", f"{self.effect.name}: {result.text}")
+            self.task.report("sending", f"{self.effect.name}: {result.text}")
 
     def _suppress(self, result: EffectResult, *, recall: bool) -> EffectResult:
         """Record what is not sent, key by key: what comes later is sent, and what is known stays as it is."""
@@ -172,17 +172,17 @@ class _Paying:
             if recall:
                 self._recall()
             for batch in self._subjects():
-                result.states[SUPPRESSED] += self.job.ledger.effects.suppress(batch)
+                result.states[SUPPRESSED] += self.task.ledger.effects.suppress(batch)
         except TwiceError as error:
             result.errors.append(error)
         return result
 
     def _recall(self) -> None:
         """Record what the table knows and the ledger does not: it was restored from a backup."""
-        name = f"{self.job.pipeline.name}.{self.effect.name}"
+        name = f"{self.task.pipeline.name}.{self.effect.name}"
         if self.known().cover(name, self._subject().scope):
             for batch in self._subjects():
-                self.job.ledger.effects.adopt(batch, _RECALLED)
+                self.task.ledger.effects.adopt(batch, _RECALLED)
 
     def _subjects(self) -> Iterator[list[Wanted]]:
         """Yield what the effect is about, in batches, without what it would send."""
@@ -208,7 +208,7 @@ class _Paying:
 
     def _subject(self, business_key: str = "", unit: Scope | None = None) -> Subject:
         scope = unit or self._units()[-1]
-        return Subject(self.job.pipeline.name, self.effect.name, scope, business_key, self.job.step.writes.name)
+        return Subject(self.task.pipeline.name, self.effect.name, scope, business_key, self.task.step.writes.name)
 
     def _units(self) -> list[Scope]:
         """Return what an effect without a key can be about: the partition.
@@ -216,16 +216,16 @@ class _Paying:
         Of a table without partitions, the units of the run: what is sent is about the last of them, however many a
         run or a chunk takes together.
         """
-        job, window = self.job, self.job.scope.window
+        task, window = self.task, self.task.scope.window
         if self.partition.window or window is None:
-            return [self.partition if self.partition.window else job.scope]
-        units = job.pipeline.grain.partitions(window, job.pipeline.zone)
-        return [Scope(unit, job.scope.dimensions) for unit in units]
+            return [self.partition if self.partition.window else task.scope]
+        units = task.pipeline.grain.partitions(window, task.pipeline.zone)
+        return [Scope(unit, task.scope.dimensions) for unit in units]
 
     def _rows(self) -> DataFrame:
-        job, table = self.job, self.job.step.writes
-        rows = job.store.read(job.session, table, job.store.version(job.session, table))
-        return rows.where(partition_filter(job.target, self.partition))
+        task, table = self.task, self.task.step.writes
+        rows = task.store.read(task.session, table, task.store.version(task.session, table))
+        return rows.where(partition_filter(task.target, self.partition))
 
     def _due(self) -> Iterator[Due]:
         if not self.effect.key:
@@ -247,15 +247,15 @@ class _Paying:
         rows, names = self._rows(), self.effect.key
         if missing := [name for name in names if name not in rows.columns]:
             raise SchemaRefused(
-                f"effect {self.effect.name}: {self.job.step.writes.name} has no column {', '.join(missing)}, which its "
-                f"key needs; it has {', '.join(rows.columns)}",
+                f"effect {self.effect.name}: {self.task.step.writes.name} has no column {', '.join(missing)}, which "
+                f"its key needs; it has {', '.join(rows.columns)}",
                 unchanged="nothing was sent",
             )
         missing_key = (column(name).isNull() | (column(name).cast("string") == "") for name in names)
         nulls = F.greatest(*missing_key, F.lit(False))
         if without := rows.where(nulls).count():
             raise KeyViolation(
-                f"effect {self.effect.name}: {without} rows of {self.job.target.name(self.partition)} have no "
+                f"effect {self.effect.name}: {without} rows of {self.task.target.name(self.partition)} have no "
                 f"{', '.join(names)}: without a key nothing can be sent once",
                 unchanged="nothing was sent",
                 next_step="filter these rows out in the step, or give them a key",
@@ -267,7 +267,7 @@ class _Paying:
         ordered = rows.orderBy(*(column(name) for name in names)).toLocalIterator()
         for values, group in groupby(ordered, key=lambda row: tuple(row[name] for name in names)):
             shown = [str(_plain(value)) for value in values]
-            if set(names) & set(self.job.step.writes.personal):
+            if set(names) & set(self.task.step.writes.personal):
                 yield key_hash(*shown), group
             else:
                 yield shown[0] if len(shown) == 1 else json.dumps(shown), group
@@ -284,7 +284,7 @@ class _Paying:
             if payload is None:
                 return None
             text = self._text(payload)
-            private = bool(self.job.step.writes.personal)
+            private = bool(self.task.step.writes.personal)
             due = Due(self._wanted(subject, text), partial(_sent, effect, payload, private=private))
         if not callable(effect.on_change):
             return due
@@ -292,7 +292,7 @@ class _Paying:
 
     def _wanted(self, subject: Subject, text: str) -> Wanted:
         # Personal values stay out of the ledger: only the fingerprint of what may hold them is kept.
-        return Wanted(subject, fingerprint_of(text), "" if self.job.step.writes.personal else text)
+        return Wanted(subject, fingerprint_of(text), "" if self.task.step.writes.personal else text)
 
     def _payload(self, offered: Mapping[str, object]) -> Any:
         try:
@@ -302,7 +302,7 @@ class _Paying:
         except Exception as error:
             raise StepFailed(
                 f"effect {self.effect.name} raised {type(error).__name__} while it made its payload for "
-                f"{self.job.target.name(self.partition)}: {error}",
+                f"{self.task.target.name(self.partition)}: {error}",
                 unchanged="effects sent earlier are recorded; the table is published",
                 next_step="correct the function and run it again: the effect is still owed",
             ) from error
@@ -322,8 +322,8 @@ class _Paying:
 
     def _pace(self) -> None:
         if self.effect.rate is not None:
-            name = f"effect {self.job.pipeline.name}.{self.effect.name}"
-            time.sleep(self.job.ledger.pacing.next_call(name, self.effect.rate.apart))
+            name = f"effect {self.task.pipeline.name}.{self.effect.name}"
+            time.sleep(self.task.ledger.pacing.next_call(name, self.effect.rate.apart))
 
 
 def _called(effect: Effect, offered: Mapping[str, object], key: str) -> Any:

@@ -16,33 +16,33 @@ from twice.model.patterns import InsertOnly, Merge
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from twice.engine.attempt.job import Job
+    from twice.engine.attempt.task import Task
 
 
-def preview(job: Job) -> DataFrame:
+def preview(task: Task) -> DataFrame:
     """Return the rows that a run would publish now; of a table that is written by key, those that would change it.
 
     Spark holds the rows, so that looking at them neither calls the step again nor reads its inputs again.
     """
-    store = job.store  # a pattern that the store cannot do is refused before the step is called
+    store = task.store  # a pattern that the store cannot do is refused before the step is called
     try:
-        with grouped(job):
-            inputs = pin(job)
-            bound = {pinned.name: bind(job, pinned) for pinned in inputs}
-            rows = reduce(lambda one, other: one.unionByName(other), batches(job, bound)).localCheckpoint()
-            if isinstance(job.step.writes.write, Merge | InsertOnly):
-                require_mergeable(job, rows)
+        with grouped(task):
+            inputs = pin(task)
+            bound = {pinned.name: bind(task, pinned) for pinned in inputs}
+            rows = reduce(lambda one, other: one.unionByName(other), batches(task, bound)).localCheckpoint()
+            if isinstance(task.step.writes.write, Merge | InsertOnly):
+                require_mergeable(task, rows)
                 target = rows.limit(0)
-                if store.exists(job.session, job.step.writes):
-                    version = store.version(job.session, job.step.writes)
-                    target = store.read(job.session, job.step.writes, version).where(scope_filter(job.target))
-                rows = compare_by_key(job, rows, target)[0].localCheckpoint()
-            require_unmoved(job, inputs)
+                if store.exists(task.session, task.step.writes):
+                    version = store.version(task.session, task.step.writes)
+                    target = store.read(task.session, task.step.writes, version).where(scope_filter(task.target))
+                rows = compare_by_key(task, rows, target)[0].localCheckpoint()
+            require_unmoved(task, inputs)
     except Exception as error:
-        problem = explained(job, error)
+        problem = explained(task, error)
         if problem is error:
             raise
         raise problem from error
     finally:
-        job.stores.release(job.session)
+        task.stores.release(task.session)
     return rows

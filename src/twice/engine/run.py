@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 import stamina
 
 from twice.engine.attempt.fingerprint import fingerprint, keep_parts
-from twice.engine.attempt.holding import noted
-from twice.engine.attempt.job import Job, StepResult
+from twice.engine.attempt.holding import recorded_attempt
 from twice.engine.attempt.retries import is_transient, wait_hint
+from twice.engine.attempt.task import StepResult, Task
 from twice.engine.attempt.verbs import attempt
 from twice.engine.events import Event, Listener, State, ignore
 from twice.engine.notebooks import run_html, run_line
@@ -30,12 +30,11 @@ if TYPE_CHECKING:
 
     from twice.engine.attempt.accepted_gates import AcceptedGates
     from twice.engine.attempt.outputs import Finding
-    from twice.engine.chunks.vouching import Vouch
+    from twice.engine.chunks.options import ChunkOptions
     from twice.engine.plan import PlannedStep
     from twice.engine.stores import Stores
     from twice.ledger import Ledger
     from twice.model.pipelines import Pipeline
-    from twice.model.scopes import Scope
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,7 @@ def execute(
     run = runtime.ledger.runs.start(pipeline.name, scope, command=command, tags=tags, environment=made_with)
     result = RunResult(run, pipeline.name, str(scope))
     one_step = partial(run_stage, skip_fresh=skip_fresh, wait=wait, accept_late=accept_late)
-    _tell(runtime, result, "started")
+    _report(runtime, result, "started")
     try:
         with plain_interrupts():
             _run_steps(runtime, pipeline, stages, result, one_step, accept or {})
@@ -155,11 +154,11 @@ def execute(
     except BaseException as error:
         # Of a store, of Spark or of our own: it is for the caller, and the run has ended.
         end_failed_run(runtime.ledger, run, error)
-        _tell(runtime, result, "failed", str(error))
+        _report(runtime, result, "failed", str(error))
         raise
     error_text = str(result.error) if result.error else ""
     end_run(runtime.ledger, run, result.status, error_text)
-    _tell(runtime, result, "finished" if result.status == "done" else "failed", error_text)
+    _report(runtime, result, "finished" if result.status == "done" else "failed", error_text)
     return result
 
 
@@ -190,10 +189,7 @@ def run_stage(
     *,
     skip_fresh: bool,
     wait: float,
-    partial: bool = False,
-    solo: Scope | None = None,
-    vouch: Vouch | None = None,
-    pool: str | None = None,
+    chunk: ChunkOptions | None = None,
     accept_late: bool = False,
     accept: Mapping[str, str] | None = None,
     anew: bool = False,
@@ -201,36 +197,34 @@ def run_stage(
 ) -> StepResult:
     """Bring one stage up to date, with retries for transient errors.
 
-    `partial` publishes the partitions that pass their gates and reports the others; `solo` is a partition
-    that is computed alone and compared before anything is published, by the first of the stages that share a `vouch`;
-    `pool` is the FAIR pool of its Spark jobs;
+    `chunk`: how several partitions are worked on together;
     `accept_late` lets a closed partition of a table with `late="fail"` be rebuilt; `anew` rebuilds it also where
     another run that was waited for seems to have made it; once it is `abandoned`, no source is called any more.
     """
-    job = job_of(runtime, pipeline, stage, run)
-    job = dataclasses.replace(job, skip_fresh=skip_fresh, wait=wait, accept_late=accept_late, anew=anew)
-    job = dataclasses.replace(job, abandoned=abandoned, accepted_gates=accept or {})
-    return run_step(dataclasses.replace(job, partial=partial, solo=solo, vouch=vouch or job.vouch, pool=pool))
+    task = task_of(runtime, pipeline, stage, run)
+    task = dataclasses.replace(task, skip_fresh=skip_fresh, wait=wait, accept_late=accept_late, anew=anew)
+    task = dataclasses.replace(task, abandoned=abandoned, accepted_gates=accept or {})
+    return run_step(dataclasses.replace(task, chunk=chunk or task.chunk))
 
 
-def recorded_attempt(job: Job) -> Finding:
+def attempt_once(task: Task) -> Finding:
     """Make one attempt and write down how it ended."""
-    keep_parts(job.ledger, job.step, job.code)
-    with noted(job) as noted_job:
-        return attempt(noted_job, noted_job.attempt)
+    keep_parts(task.ledger, task.step, task.code)
+    with recorded_attempt(task) as recorded:
+        return attempt(recorded)
 
 
-def run_step(job: Job, try_once: Callable[[Job], Finding] = recorded_attempt) -> StepResult:
+def run_step(task: Task, try_once: Callable[[Task], Finding] = attempt_once) -> StepResult:
     """Make attempts until one succeeds, or fails with an error that is not transient."""
     started = time.monotonic()
-    retry = job.step.retry
+    retry = task.step.retry
     numbers = 0
 
     def should_retry(error: Exception) -> bool | float:
-        if not is_transient(error, job.step.transient):
+        if not is_transient(error, task.step.transient):
             return False
         if numbers < retry.attempts:
-            job.tell("retrying", str(error).splitlines()[0], {"attempt": numbers})
+            task.report("retrying", str(error).splitlines()[0], {"attempt": numbers})
         return wait_hint(error) or True
 
     try:
@@ -244,25 +238,25 @@ def run_step(job: Job, try_once: Callable[[Job], Finding] = recorded_attempt) ->
         ):
             with tries:
                 numbers += 1
-                finding = try_once(dataclasses.replace(job, number=numbers))
+                finding = try_once(dataclasses.replace(task, number=numbers))
     except TransientError as error:
         if numbers < 2:
             raise
         raise RetriesExhausted(
-            f"step {job.step.name} failed {numbers} times, last: {error.message}",
+            f"step {task.step.name} failed {numbers} times, last: {error.message}",
             unchanged=error.unchanged,
             next_step="run it again later; exit code 75 means that an orchestrator may retry",
         ) from error
     seconds = time.monotonic() - started
     # Of a shadow readers see nothing yet.
-    built = job.step.shadow_of is not None and finding.status == "published"
+    built = task.step.shadow_of is not None and finding.status == "published"
     state: State = "built" if built else finding.status  # type: ignore[assignment]
-    told = {**finding.details, "rows": finding.rows, "digest": finding.digest, "seconds": seconds}
-    job.tell(state, data=told)
+    data = {**finding.details, "rows": finding.rows, "digest": finding.digest, "seconds": seconds}
+    task.report(state, data=data)
     return StepResult(
-        job.step.name,
-        job.step.writes.name,
-        str(job.target.scope),
+        task.step.name,
+        task.step.writes.name,
+        str(task.target.scope),
         state,
         finding.rows,
         finding.digest,
@@ -270,13 +264,13 @@ def run_step(job: Job, try_once: Callable[[Job], Finding] = recorded_attempt) ->
         numbers,
         seconds,
         details=finding.details,
-        refused={job.target.name(partition): reason for partition, reason in finding.refused.items()},
+        refused={task.target.name(partition): reason for partition, reason in finding.refused.items()},
     )
 
 
-def job_of(runtime: Runtime, pipeline: Pipeline, stage: PlannedStep, run: str) -> Job:
-    """Return the job of a stage, in a Spark session of its own."""
-    return Job(
+def task_of(runtime: Runtime, pipeline: Pipeline, stage: PlannedStep, run: str) -> Task:
+    """Return the task of a planned step, in a Spark session of its own."""
+    return Task(
         pipeline=pipeline,
         step=stage.step,
         scope=stage.scope,
@@ -291,5 +285,5 @@ def job_of(runtime: Runtime, pipeline: Pipeline, stage: PlannedStep, run: str) -
     )
 
 
-def _tell(runtime: Runtime, result: RunResult, state: State, detail: str = "") -> None:
+def _report(runtime: Runtime, result: RunResult, state: State, detail: str = "") -> None:
     runtime.listener(Event(state, result.run, result.pipeline, result.scope, detail=detail))

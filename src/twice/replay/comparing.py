@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from twice.engine.attempt.job import Job
+    from twice.engine.attempt.task import Task
     from twice.model.scopes import Scope
     from twice.model.tables import Table
     from twice.replay.recorded import Recorded
@@ -41,55 +41,55 @@ class Rebuilt:
         return sum(digest.rows for digest in self.digests.values())
 
 
-def compare(job: Job, recorded: Recorded, rows: DataFrame, *, limit: int) -> StepReplay:
+def compare(task: Task, recorded: Recorded, rows: DataFrame, *, limit: int) -> StepReplay:
     """Compare rebuilt rows with the record of a run; `limit` is how many rows that differ are shown."""
-    published = _published(job, recorded)
+    published = _published(task, recorded)
     expected = {output.scope: Digest.parse(output.digest) for output in recorded.outputs}
-    rebuilt = _held(job, rows, _schema(job, published, rows, expected), expected)
+    rebuilt = _held(task, rows, _schema(task, published, rows, expected), expected)
     wrong = [scope for scope, digest in expected.items() if not _equal(digest, rebuilt.digests.get(scope))]
     count = sum(digest.rows for digest in expected.values())
-    step, attempt = job.step, recorded.attempt
+    step, attempt = task.step, recorded.attempt
     found = StepReplay(
         step.name, step.writes.name, str(attempt.scope), "same", _rebuilt_text(count), "", count, rebuilt.count
     )
     if not wrong:
         return found
     if published is not None and (inexact := order_sensitive(rebuilt.rows.schema)):
-        chosen = _any_of(job, wrong, rebuilt.rows), _any_of(job, wrong, published)
+        chosen = _any_of(task, wrong, rebuilt.rows), _any_of(task, wrong, published)
         if nearly_same(*chosen, inexact):
             alike = f"{', '.join(inexact)}: equal but for the last digits (relative 1e-9); decimal has none to lose"
             return replace(found, remarks=[alike])
-    return _differs(job, found, rebuilt, published, wrong, limit)
+    return _differs(task, found, rebuilt, published, wrong, limit)
 
 
 def _rebuilt_text(rows: int) -> str:
     return f"rebuilt: the same {rows} row{'' if rows == 1 else 's'}"
 
 
-def _published(job: Job, recorded: Recorded) -> DataFrame | None:
+def _published(task: Task, recorded: Recorded) -> DataFrame | None:
     """Read what the run published: at its version, or where the table still holds it; None if it is gone."""
-    table, version = job.step.writes, recorded.attempt.version
-    if is_readable(job, table, version):
-        return job.store.read(job.session, table, version).where(scope_filter(job.target))
-    if not job.store.exists(job.session, table):
+    table, version = task.step.writes, recorded.attempt.version
+    if is_readable(task, table, version):
+        return task.store.read(task.session, table, version).where(scope_filter(task.target))
+    if not task.store.exists(task.session, table):
         return None
-    now = job.store.version(job.session, table)
-    files = job.store.files(job.session, job.target, now)
-    held = {output.scope: output for output in job.ledger.outputs.held(table.name, job.target.scope)}
+    now = task.store.version(task.session, table)
+    files = task.store.files(task.session, task.target, now)
+    held = {output.scope: output for output in task.ledger.outputs.held(table.name, task.target.scope)}
     for output in recorded.outputs:
         current = held.get(output.scope)
         if current is None or (current.digest, current.files) != (output.digest, files.get(output.scope)):
             return None
-    return job.store.read(job.session, table, now).where(scope_filter(job.target))
+    return task.store.read(task.session, table, now).where(scope_filter(task.target))
 
 
-def _schema(job: Job, published: DataFrame | None, rows: DataFrame, expected: Mapping[Scope, Digest]) -> StructType:
+def _schema(task: Task, published: DataFrame | None, rows: DataFrame, expected: Mapping[Scope, Digest]) -> StructType:
     """Return the columns and types under which the recorded digests were made."""
     if published is not None:
         return published.schema
-    table = job.step.writes
-    there = job.store.exists(job.session, table)
-    known = [job.store.read(job.session, table, None).schema] if there else []
+    table = task.step.writes
+    there = task.store.exists(task.session, table)
+    known = [task.store.read(task.session, table, None).schema] if there else []
     wanted = {digest.schema for digest in expected.values() if digest.rows}
     for schema in (*known, rows.schema):
         if wanted <= {schema_fingerprint(schema)}:
@@ -100,10 +100,10 @@ def _schema(job: Job, published: DataFrame | None, rows: DataFrame, expected: Ma
     )
 
 
-def _held(job: Job, rows: DataFrame, schema: StructType, expected: Mapping[Scope, Digest]) -> Rebuilt:
+def _held(task: Task, rows: DataFrame, schema: StructType, expected: Mapping[Scope, Digest]) -> Rebuilt:
     """Let Spark hold the rows, so that all questions are about the same ones."""
-    kept = shaped(rows, schema).where(scope_filter(job.target)).localCheckpoint()
-    found = profiled(job, kept, key=())
+    kept = shaped(rows, schema).where(scope_filter(task.target)).localCheckpoint()
+    found = profiled(task, kept, key=())
     # What a gate refused of a chunk was not published, and is not compared.
     return Rebuilt(kept, {scope: found[scope].digest for scope in expected if scope in found})
 
@@ -113,18 +113,18 @@ def _equal(left: Digest, right: Digest | None) -> bool:
 
 
 def _differs(
-    job: Job, found: StepReplay, rebuilt: Rebuilt, published: DataFrame | None, wrong: Sequence[Scope], limit: int
+    task: Task, found: StepReplay, rebuilt: Rebuilt, published: DataFrame | None, wrong: Sequence[Scope], limit: int
 ) -> StepReplay:
-    table, names = job.step.writes, [job.target.name(scope) for scope in wrong]
+    table, names = task.step.writes, [task.target.name(scope) for scope in wrong]
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     why = f"{names[0]}{more}: the rebuilt rows are not those that the run published"
-    if job.step.nondeterministic:
-        why += f"; the step is declared as non-deterministic ({job.step.nondeterministic})"
+    if task.step.nondeterministic:
+        why += f"; the step is declared as non-deterministic ({task.step.nondeterministic})"
     if published is None:
         lost = "the published rows are no longer kept, so only their number and digest could be compared"
         return replace(found, status="differs", why=why, remarks=[lost])
-    before, after = _any_of(job, wrong, published), _any_of(job, wrong, rebuilt.rows)
-    counts = by_partition(job.target, difference(before, after, partition=table.partition_columns, key=table.key))
+    before, after = _any_of(task, wrong, published), _any_of(task, wrong, rebuilt.rows)
+    counts = by_partition(task.target, difference(before, after, partition=table.partition_columns, key=table.key))
     if not any(not each.same for each in counts.values()):
         lost = "the table's version holds the rebuilt rows, but not those of its record: another writer changed it"
         return replace(found, status="differs", why=f"{names[0]}{more}: {lost}")
@@ -133,14 +133,14 @@ def _differs(
         found,
         status="differs",
         why=why,
-        partitions={job.target.name(scope): _shown(table, each) for scope, each in counts.items() if not each.same},
+        partitions={task.target.name(scope): _shown(table, each) for scope, each in counts.items() if not each.same},
         samples=[line for row in rows for line in _lines(table, row)],
     )
 
 
-def _any_of(job: Job, scopes: Sequence[Scope], rows: DataFrame) -> DataFrame:
+def _any_of(task: Task, scopes: Sequence[Scope], rows: DataFrame) -> DataFrame:
     """Cut rows to some partitions of the target."""
-    return rows.where(reduce(lambda one, other: one | other, (partition_filter(job.target, each) for each in scopes)))
+    return rows.where(reduce(lambda one, other: one | other, (partition_filter(task.target, each) for each in scopes)))
 
 
 def _shown(table: Table, found: Difference) -> Difference:

@@ -15,7 +15,7 @@ from twice.errors import StoreRefused, TwiceError
 from twice.store.protocol import CANNOT_TELL, UNVERSIONED
 
 if TYPE_CHECKING:
-    from twice.engine.attempt.job import Job
+    from twice.engine.attempt.task import Task
     from twice.ledger import InputRecord
     from twice.model.tables import Read, Table
 
@@ -23,25 +23,25 @@ _KEEP = "this run can no longer be rebuilt; to keep versions of later runs longe
 _LAND = "land it in a table with versions (Iceberg or Delta) and read that, so that later runs can be rebuilt"
 
 
-def pin_again(job: Job, recorded: Sequence[InputRecord]) -> list[Pinned]:
+def pin_again(task: Task, recorded: Sequence[InputRecord]) -> list[Pinned]:
     """Pin every input to what the run has read; refused where that is gone."""
     known = {record.name: record for record in recorded}
-    if missing := [name for name in job.step.reads if name not in known]:
+    if missing := [name for name in task.step.reads if name not in known]:
         raise StoreRefused(f"the run recorded no version of its input {missing[0]}")
-    return [_again(job, name, read, known[name]) for name, read in job.step.reads.items()]
+    return [_again(task, name, read, known[name]) for name, read in task.step.reads.items()]
 
 
-def is_readable(job: Job, table: Table, version: str | None) -> bool:
+def is_readable(task: Task, table: Table, version: str | None) -> bool:
     """Return whether a store still has a version of a table."""
-    source = job.stores.source(table)
-    if not source.exists(job.session, table):
+    source = task.stores.source(table)
+    if not source.exists(task.session, table):
         return False
     if version is None:
         return True
     if not source.abilities.history:
         return False
     try:
-        source.read(job.session, table, version).schema  # noqa: B018 - Spark looks the version up
+        source.read(task.session, table, version).schema  # noqa: B018 - Spark looks the version up
     except (PySparkException, Py4JError, TwiceError) as error:
         if is_transient(error):
             raise
@@ -49,17 +49,17 @@ def is_readable(job: Job, table: Table, version: str | None) -> bool:
     return True
 
 
-def _again(job: Job, name: str, read: Read, record: InputRecord) -> Pinned:
-    found = Pinned(name, read, cut_of(job, read), record.version, record)
-    own = read.table.id == job.step.writes.id
-    if is_readable(job, read.table, record.version) or (own and record.version is None):
+def _again(task: Task, name: str, read: Read, record: InputRecord) -> Pinned:
+    found = Pinned(name, read, cut_of(task, read), record.version, record)
+    own = read.table.id == task.step.writes.id
+    if is_readable(task, read.table, record.version) or (own and record.version is None):
         return found
-    source = job.stores.source(read.table)
+    source = task.stores.source(read.table)
     what = f"its input {name} ({read.table.name})"
-    if not source.exists(job.session, read.table):
+    if not source.exists(task.session, read.table):
         raise StoreRefused(f"{what} no longer exists")
-    now = source.version(job.session, read.table)
-    if _holds_the_same(job, found, now):
+    now = source.version(task.session, read.table)
+    if _holds_the_same(task, found, now):
         return replace(found, version=now)
     if source.abilities.history:
         raise StoreRefused(
@@ -75,14 +75,14 @@ def _again(job: Job, name: str, read: Read, record: InputRecord) -> Pinned:
     raise StoreRefused(f"{what} has no versions, and what the run has read of it has changed since", next_step=_LAND)
 
 
-def _holds_the_same(job: Job, pinned: Pinned, now: str | None) -> bool:
+def _holds_the_same(task: Task, pinned: Pinned, now: str | None) -> bool:
     """Return whether an input holds now, in what the run saw of it, exactly what it held then."""
     if _is_untold(pinned.record):
         return False
     before = dict(pinned.record.partitions)
     if not before:  # the whole table was read
         return now == pinned.version
-    return before == fingerprints(job, pinned.read, pinned.cut, now)
+    return before == fingerprints(task, pinned.read, pinned.cut, now)
 
 
 def _is_untold(record: InputRecord) -> bool:

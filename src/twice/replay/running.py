@@ -13,14 +13,14 @@ from twice.engine.spark.environment import changed_software, environment
 from twice.engine.spark.job_group import grouped
 from twice.errors import StoreRefused, TransientError, TwiceError
 from twice.replay.comparing import compare
-from twice.replay.rebuilding import job_of, rebuild
+from twice.replay.rebuilding import rebuild, task_of
 from twice.replay.recorded import Recorded
 from twice.replay.report import Report, StepReplay, cannot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from twice.engine.attempt.job import Job
+    from twice.engine.attempt.task import Task
     from twice.engine.events import State
     from twice.engine.run import Runtime
     from twice.replay.recorded import Plan
@@ -59,21 +59,21 @@ def _tried(runtime: Runtime, recorded: Recorded, rows: int) -> StepReplay:
 
 
 def _rebuilt(runtime: Runtime, recorded: Recorded, rows: int) -> StepReplay:
-    job, refused = job_of(runtime, recorded)
+    task, refused = task_of(runtime, recorded)
     try:
-        with grouped(job):
-            found = compare(job, recorded, rebuild(job, recorded), limit=rows)
+        with grouped(task):
+            found = compare(task, recorded, rebuild(task, recorded), limit=rows)
     except TwiceError:
         raise
     except Exception as error:
-        raise _of_ours(job, error) from error
+        raise _of_ours(task, error) from error
     finally:
-        runtime.stores.release(job.session)
+        runtime.stores.release(task.session)
     return replace(found, remarks=[*found.remarks, *refused]) if refused else found
 
 
-def _of_ours(job: Job, error: Exception) -> TwiceError:
-    problem = explained(job, error)
+def _of_ours(task: Task, error: Exception) -> TwiceError:
+    problem = explained(task, error)
     if isinstance(problem, TransientError):
         return TransientError(
             problem.message, unchanged="nothing was written", next_step="run the same command again later"

@@ -16,7 +16,7 @@ from twice.engine.attempt import gating
 from twice.engine.attempt.compute import batches
 from twice.engine.attempt.fingerprint import keep_parts
 from twice.engine.attempt.freshness import end_early
-from twice.engine.attempt.holding import held, noted
+from twice.engine.attempt.holding import hold_lease, recorded_attempt
 from twice.engine.attempt.outputs import Finding
 from twice.engine.attempt.verbs import commit_stage, record, recover
 from twice.engine.run import run_step
@@ -29,12 +29,12 @@ from twice.streams.dedup.rows import Counts, one_per_key
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from twice.engine.attempt.job import Job, StepResult
+    from twice.engine.attempt.task import StepResult, Task
     from twice.model.streams import Stream
     from twice.store.protocol import StagedRows
 
 # Stages rows, and says what came of them.
-StageRows = Callable[["Job", "StagedRows", "DataFrame"], Counts]
+StageRows = Callable[["Task", "StagedRows", "DataFrame"], Counts]
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,12 @@ class Batch:
         return f"{self.mark.stream} {self.mark.query[:8]} {self.mark.batch}"
 
 
-def take(job: Job, batch: Batch) -> StepResult:
+def take(task: Task, batch: Batch) -> StepResult:
     """Publish a batch, with retries for transient errors; a batch that is already in the table is skipped."""
-    job = replace(job, batch=batch.name)
+    task = replace(task, batch=batch.name)
     dedup, stream = batch.stream.dedup, batch.stream
     if isinstance(dedup, Process):
-        return _process(job, batch, dedup)
+        return _process(task, batch, dedup)
     if batch.again:
         stage_rows: StageRows = partial(_again, order=dedup.order)
     elif isinstance(dedup, Windowed):
@@ -74,97 +74,97 @@ def take(job: Job, batch: Batch) -> StepResult:
     try:
         number = events.count()
 
-        def counted(its_job: Job, stage: StagedRows, rows: DataFrame) -> Counts:
-            done = stage_rows(its_job, stage, rows)
+        def counted(its_task: Task, stage: StagedRows, rows: DataFrame) -> Counts:
+            done = stage_rows(its_task, stage, rows)
             return replace(done, rows_in=number)
 
         bound = {stream.parameter: events}
-        return run_step(job, partial(_attempt, batch=batch, bound=bound, write=counted))
+        return run_step(task, partial(_attempt, batch=batch, bound=bound, write=counted))
     finally:
         events.unpersist()
 
 
-def take_as_is(job: Job, batch: Batch) -> StepResult:
+def take_as_is(task: Task, batch: Batch) -> StepResult:
     """Bring the events themselves into a table, each key once."""
     as_is = partial(_attempt, batch=batch, bound=None, write=partial(_new, order=None))
-    return run_step(replace(job, batch=batch.name), as_is)
+    return run_step(replace(task, batch=batch.name), as_is)
 
 
-def _process(job: Job, batch: Batch, dedup: Process) -> StepResult:
+def _process(task: Task, batch: Batch, dedup: Process) -> StepResult:
     """Keep the keys of a batch, then process the events whose key no other batch saw first."""
-    stream, keys_job = batch.stream, seen.seen_job(job, batch.stream)
-    one = one_per_key(keys_job, batch.events, dedup.key, dedup.order)
+    stream, keys_task = batch.stream, seen.seen_task(task, batch.stream)
+    one = one_per_key(keys_task, batch.events, dedup.key, dedup.order)
     try:
         kept = None
         if not batch.again:  # its keys were kept before its rows
             keys = replace(batch, events=seen.keys_of(dedup, one), count=lambda _: None)
             keep = partial(write.stage_keys, count=one.number)
-            kept = run_step(keys_job, partial(_attempt, batch=keys, bound=None, write=keep))
-        new = seen.new_events(job, keys_job, dedup, one)
+            kept = run_step(keys_task, partial(_attempt, batch=keys, bound=None, write=keep))
+        new = seen.new_events(task, keys_task, dedup, one)
         # As many as had no key before; of a batch that is repeated they are kept already.
         number = kept.rows if kept is not None and kept.status != "fresh" else new.count()
 
-        def write_events(its_job: Job, stage: StagedRows, rows: DataFrame) -> Counts:
+        def write_events(its_task: Task, stage: StagedRows, rows: DataFrame) -> Counts:
             stage_rows = partial(_again, order=None) if batch.again else plain.stage_all
-            return replace(stage_rows(its_job, stage, rows), rows_in=one.copies, duplicates=one.copies - number)
+            return replace(stage_rows(its_task, stage, rows), rows_in=one.copies, duplicates=one.copies - number)
 
-        return run_step(job, partial(_attempt, batch=batch, bound={stream.parameter: new}, write=write_events))
+        return run_step(task, partial(_attempt, batch=batch, bound={stream.parameter: new}, write=write_events))
     finally:
         one.release()
 
 
-def _new(job: Job, stage: StagedRows, rows: DataFrame, *, order: str | None) -> Counts:
-    return write.stage_new(job, stage, rows, order)
+def _new(task: Task, stage: StagedRows, rows: DataFrame, *, order: str | None) -> Counts:
+    return write.stage_new(task, stage, rows, order)
 
 
-def _again(job: Job, stage: StagedRows, rows: DataFrame, *, order: str | None) -> Counts:
-    return write.stage_again(job, stage, rows, order)
+def _again(task: Task, stage: StagedRows, rows: DataFrame, *, order: str | None) -> Counts:
+    return write.stage_again(task, stage, rows, order)
 
 
-def _attempt(job: Job, *, batch: Batch, bound: dict[str, DataFrame] | None, write: StageRows) -> Finding:
+def _attempt(task: Task, *, batch: Batch, bound: dict[str, DataFrame] | None, write: StageRows) -> Finding:
     """Try once to bring a batch into a table; `bound` is what the function is called with, None: the events as is."""
-    keep_parts(job.ledger, job.step, job.code)
-    with noted(job) as noted_job:
-        finding = _publish(noted_job, batch, bound, write)
+    keep_parts(task.ledger, task.step, task.code)
+    with recorded_attempt(task) as recorded:
+        finding = _publish(recorded, batch, bound, write)
         fail_point("record.written")
         return finding
 
 
-def _publish(job: Job, batch: Batch, bound: dict[str, DataFrame] | None, write: StageRows) -> Finding:
+def _publish(task: Task, batch: Batch, bound: dict[str, DataFrame] | None, write: StageRows) -> Finding:
     """Claim the table, stage the batch, judge it, and commit it together with its number."""
-    job.store.check(job.session, job.step.writes)
-    with held(job) as holding:
-        claim, heartbeat, row = holding.claim, holding.heartbeat, job.attempt
-        recover(job, claim)
-        if not batch.again and _is_in_table(job, batch.mark):
-            return end_early(job, claim, row, "fresh", [], {})
-        job.ledger.leases.bind(row, claim, base_version=None, inputs=())
-        rows = _rows(job, batch, bound)
-        job.store.prepare(job.session, job.step.writes, rows.schema)
-        stage = job.store.open(job.session, job.target, claim.token)
+    task.store.check(task.session, task.step.writes)
+    with hold_lease(task) as holding:
+        claim, heartbeat = holding.claim, holding.heartbeat
+        recover(task, claim)
+        if not batch.again and _is_in_table(task, batch.mark):
+            return end_early(task, claim, "fresh", [], {})
+        task.ledger.leases.bind(task.attempt_id, claim, base_version=None, inputs=())
+        rows = _rows(task, batch, bound)
+        task.store.prepare(task.session, task.step.writes, rows.schema)
+        stage = task.store.open(task.session, task.target, claim.token)
         heartbeat.require()
         fail_point("claim.fenced")
-        counts = write(job, stage, rows)
+        counts = write(task, stage, rows)
         fail_point("stage.written")
-        gating.refuse_strays(job, stage)
+        gating.refuse_strays(task, stage)
         fail_point("gate.passed")
         batch.count(counts)
-        changed = job.target.partitions if counts.rows_out or counts.changed else ()
+        changed = task.target.partitions if counts.rows_out or counts.changed else ()
         remember = {} if batch.again else {STREAM_MARK: batch.mark.text}
         notes = {"twice.replay" if batch.again else STREAM_MARK: batch.mark.text}
-        status, version = commit_stage(job, claim, row, heartbeat, stage, changed, remember, more=notes)
+        status, version = commit_stage(task, claim, heartbeat, stage, changed, remember, more=notes)
         finding = Finding(status, [], counts.rows_out, version, counts.to_json())
-        record(job, claim, row, finding)
+        record(task, claim, finding)
     return finding
 
 
-def _is_in_table(job: Job, mark: StreamMark) -> bool:
-    found = StreamMark.read(job.store.remembered(job.session, job.step.writes, STREAM_MARK))
+def _is_in_table(task: Task, mark: StreamMark) -> bool:
+    found = StreamMark.read(task.store.remembered(task.session, task.step.writes, STREAM_MARK))
     return found is not None and found.covers(mark.query, mark.batch)
 
 
-def _rows(job: Job, batch: Batch, bound: dict[str, DataFrame] | None) -> DataFrame:
+def _rows(task: Task, batch: Batch, bound: dict[str, DataFrame] | None) -> DataFrame:
     """Return the rows of a batch as the table takes them."""
     if bound is None:
-        return batch.events.withColumn(WINDOW_COLUMN, F.lit(job.mark))
-    return next(batches(job, bound))
+        return batch.events.withColumn(WINDOW_COLUMN, F.lit(task.mark))
+    return next(batches(task, bound))

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from twice.engine.attempt.fingerprint import fingerprint
-from twice.engine.attempt.job import Job
+from twice.engine.attempt.task import Task
 from twice.model.scopes import Scope
 from twice.model.targets import Target
 
@@ -37,11 +37,11 @@ class Context:
     # Set when the stream is to end: no batch waits for its turn any longer.
     stopping: threading.Event = field(default_factory=threading.Event)
 
-    def job(self, session: SparkSession, table: Table | None = None) -> Job:
+    def task(self, session: SparkSession, table: Table | None = None) -> Task:
         """Return the job that writes one batch, in the session of its query."""
         step = self.stream.step if table is None else replace(self.stream.step, writes=table)
         whole = Scope(None)
-        return Job(
+        return Task(
             pipeline=self.pipeline,
             step=step,
             scope=whole,

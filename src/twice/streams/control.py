@@ -26,7 +26,7 @@ from twice.streams.batch import Batch, take
 from twice.streams.callbacks import batch_failed, quiet_callbacks
 from twice.streams.checkpoints import Checkpoint, Offsets, folder_of
 from twice.streams.context import Context
-from twice.streams.progress import StreamResult, Tell, progress_of, state_rows
+from twice.streams.progress import Report, StreamResult, progress_of, state_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,7 +53,7 @@ class Request:
     tags: Mapping[str, str] = field(default_factory=dict)
     # Set from outside, such as by Ctrl-C: the stream ends after its batch.
     stop: threading.Event = field(default_factory=threading.Event)
-    tell: Tell = lambda _: None
+    report: Report = lambda _: None
 
 
 def run_stream(
@@ -118,7 +118,7 @@ class Running:
         self._turn = threading.Condition()
         self._busy = self._stopping = False
         self._error: BaseException | None = None
-        self._told: dict[int, tuple[BatchInfo, str, Counts | None]] = {}
+        self._unreported: dict[int, tuple[BatchInfo, str, Counts | None]] = {}
         self._reported = -1
 
     def until_it_ends(self, request: Request, lost: threading.Event) -> StreamResult:
@@ -138,7 +138,7 @@ class Running:
                 query.stop()
         if isinstance(self._error, TwiceError) and not isinstance(self._error, Interrupted):
             raise self._error  # the last batch failed while the stream was being stopped
-        self._report(query, request.tell)
+        self._report(query, request.report)
         if request.stop.is_set():
             raise Interrupted(
                 f"the stream {self.stream.full_name} was stopped after batch {self._reported}",
@@ -152,7 +152,7 @@ class Running:
         """Report batches until the query ends; end it between two batches when that is asked for."""
         asked = 0.0
         while not query.awaitTermination(_POLL):  # type: ignore[arg-type]
-            self._report(query, request.tell)
+            self._report(query, request.report)
             asked += _POLL
             if lost.is_set():
                 raise LeaseLost(
@@ -233,18 +233,18 @@ class Running:
             self._streams.batches.note(info, counts.to_json())
 
         mark = StreamMark(self.stream.full_name, self._info.query, number)
-        done = take(self._context.job(rows.sparkSession), Batch(self.stream, mark, rows, count))
+        done = take(self._context.task(rows.sparkSession), Batch(self.stream, mark, rows, count))
         self._streams.batches.note(info, {"version": done.version} if done.version else {}, ended=True)
         fail_point("stream.noted")
-        self._told[number] = (info, done.status, seen[0] if seen else None)
+        self._unreported[number] = (info, done.status, seen[0] if seen else None)
 
-    def _report(self, query: StreamingQuery, tell: Tell) -> None:
+    def _report(self, query: StreamingQuery, report: Report) -> None:
         """Report the batches that ended since the last look, with Spark's figures."""
         for said in query.recentProgress:
             number = int(said["batchId"])
-            if number <= self._reported or number not in self._told:
+            if number <= self._reported or number not in self._unreported:
                 continue
-            info, status, counts = self._told.pop(number)
+            info, status, counts = self._unreported.pop(number)
             self._reported = number
             progress = progress_of(dict(said), number, status, counts)
             more: dict[str, object] = {"late": progress.late}
@@ -260,7 +260,7 @@ class Running:
             self.result.batches += 1
             for name in ("rows_in", "rows_out", "duplicates", "late"):
                 setattr(self.result, name, getattr(self.result, name) + getattr(progress, name))
-            tell(progress)
+            report(progress)
 
     def _end_between_batches(self, query: StreamingQuery) -> None:
         self._context.stopping.set()

@@ -51,7 +51,7 @@ def land(context: Context, info: BatchInfo) -> int:
             seen[0] = counts.rows_in
 
         mark = StreamMark(context.stream.full_name, info.query, info.batch)
-        done = take_as_is(context.job(events.sparkSession, table), Batch(context.stream, mark, events, count))
+        done = take_as_is(context.task(events.sparkSession, table), Batch(context.stream, mark, events, count))
         if done.status == "fresh":  # landed before, by a run that died before it could say so
             seen[0] = events.count()
 

@@ -63,7 +63,7 @@ class Progress:
         return dict(self.__dict__)
 
 
-Tell = Callable[[Progress], None]
+Report = Callable[[Progress], None]
 
 
 def progress_of(said: dict[str, Any], number: int, status: str, counts: Counts | None) -> Progress:

@@ -29,7 +29,7 @@ from twice.streams.context import Context
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from twice.engine.attempt.job import StepResult
+    from twice.engine.attempt.task import StepResult
     from twice.engine.run import Runtime
     from twice.ledger import BatchInfo
     from twice.model.pipelines import Pipeline
@@ -65,7 +65,7 @@ def replay(
     batches: Sequence[BatchInfo],
     *,
     command: str = "",
-    tell: Callable[[Replayed], None] = lambda _: None,
+    report: Callable[[Replayed], None] = lambda _: None,
 ) -> list[Replayed]:
     """Read batches again and replace what they wrote, oldest first; the stream may run meanwhile."""
     if not batches:
@@ -79,7 +79,7 @@ def replay(
             done = _replay(context, info)
             found.append(done)
             runtime.ledger.streams.batches.note(info, {}, replayed=True)
-            tell(done)
+            report(done)
     return found
 
 
@@ -92,7 +92,7 @@ def _replay(context: Context, info: BatchInfo) -> Replayed:
         _require_as_many(stream, info, rows.count())
         mark = StreamMark(stream.full_name, info.query, info.batch)
         batch = Batch(stream, mark, rows, seen.append, again=True)
-        done.append(take(context.job(rows.sparkSession), batch))
+        done.append(take(context.task(rows.sparkSession), batch))
 
     read_again(context, info, again)
     if not done:  # the batch had no rows at all

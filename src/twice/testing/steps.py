@@ -17,8 +17,8 @@ from twice.engine.attempt.compute import batches
 from twice.engine.attempt.fingerprint import fingerprint
 from twice.engine.attempt.gating import judge
 from twice.engine.attempt.inputs import cut_rows
-from twice.engine.attempt.job import Job
 from twice.engine.attempt.samples import LIMIT, rows_text
+from twice.engine.attempt.task import Task
 from twice.engine.stores import Stores
 from twice.errors import OutOfScope, UsageError
 from twice.ledger import open_ledger
@@ -57,17 +57,17 @@ def run(
     if session is None:
         raise UsageError("there is no Spark session: pass spark=…")
     with tempfile.TemporaryDirectory() as folder:
-        job = _job(found, unit, grain, time_zone, session, Path(folder))
-        return _judged(job, inputs)
+        task = _task(found, unit, grain, time_zone, session, Path(folder))
+        return _judged(task, inputs)
 
 
-def _job(step: Step, unit: str, grain: Grain | None, zone: str, session: SparkSession, folder: Path) -> Job:
+def _task(step: Step, unit: str, grain: Grain | None, zone: str, session: SparkSession, folder: Path) -> Task:
     cut = grain or (step.writes.partition.grain if step.writes.partition else None)
     if cut is None:
         raise UsageError(f"{step.writes.name} has no partition: give its grain: grain=Day")
     pipeline = Pipeline(step.pipeline, grain=cut, time_zone=zone)
     scope = Scope.of(cut.unit(unit, pipeline.zone))
-    return Job(
+    return Task(
         pipeline=pipeline,
         step=step,
         scope=scope,
@@ -81,20 +81,20 @@ def _job(step: Step, unit: str, grain: Grain | None, zone: str, session: SparkSe
     )
 
 
-def _judged(job: Job, inputs: dict[str, DataFrame]) -> DataFrame:
-    window, zone = job.scope.window, job.pipeline.zone
+def _judged(task: Task, inputs: dict[str, DataFrame]) -> DataFrame:
+    window, zone = task.scope.window, task.pipeline.zone
     assert window is not None  # noqa: S101 - built from a partition
     bound = {
-        name: cut_rows(job, read, read.cut(window, job.step.writes.lateness, zone), inputs[name])
-        for name, read in job.step.reads.items()
+        name: cut_rows(task, read, read.cut(window, task.step.writes.lateness, zone), inputs[name])
+        for name, read in task.step.reads.items()
     }
-    result = reduce(lambda one, other: one.unionByName(other), batches(job, bound)).localCheckpoint()
-    inside = scope_filter(job.target)
+    result = reduce(lambda one, other: one.unionByName(other), batches(task, bound)).localCheckpoint()
+    inside = scope_filter(task.target)
     strays = result.where(~inside | inside.isNull()).limit(LIMIT).collect()
     if strays:
         rows = [row.asDict(recursive=True) for row in strays]
         raise OutOfScope(
-            f"step {job.step.name} returned rows outside {job.target.scope}:{rows_text(job.step.writes, rows)}"
+            f"step {task.step.name} returned rows outside {task.target.scope}:{rows_text(task.step.writes, rows)}"
         )
-    judge(job, result, check_keys=not isinstance(job.step.writes.write, Merge | InsertOnly))
+    judge(task, result, check_keys=not isinstance(task.step.writes.write, Merge | InsertOnly))
     return result

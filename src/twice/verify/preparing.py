@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from twice.content.rows import column, row_hashes
 from twice.engine.attempt.inputs import cut_rows
 from twice.engine.plan import PlannedStep
-from twice.engine.run import job_of
+from twice.engine.run import task_of
 from twice.engine.spark.session import fresh
 from twice.errors import UsageError
 from twice.model.framework import FRAMEWORK_COLUMNS
@@ -90,10 +90,10 @@ class Preparing:
 
     def _has_rows(self, step: Step, read: Read) -> bool:
         """Return whether a step sees any row of an input in the unit itself."""
-        job = job_of(self.production, self.pipeline, self._stage(step), "verify")
+        task = task_of(self.production, self.pipeline, self._stage(step), "verify")
         cut = read.cut(self._unit, step.writes.lateness, self.pipeline.zone)
-        rows = job.session.read.parquet(self.found.folders[read.table.name])
-        return not cut_rows(job, read, cut, rows).isEmpty()
+        rows = task.session.read.parquet(self.found.folders[read.table.name])
+        return not cut_rows(task, read, cut, rows).isEmpty()
 
     def _copy_inputs(self, steps: Sequence[Step]) -> None:
         own = {step.writes.id for step in steps}
@@ -130,7 +130,7 @@ class Preparing:
             return None
         version = source.version(session, table)
         step, read = reads[0]
-        job = replace(job_of(self.production, self.pipeline, self._stage(step), "verify"), session=session)
+        task = replace(task_of(self.production, self.pipeline, self._stage(step), "verify"), session=session)
         cut = self._widest(reads)
         if cut is None:
             return source.read(session, table, version)
@@ -138,7 +138,7 @@ class Preparing:
             rows = source.read_cut(session, table, version, cut, {}, self.pipeline.zone)
         else:
             rows = source.read(session, table, version)
-        return cut_rows(job, read, cut, rows)
+        return cut_rows(task, read, cut, rows)
 
     def _widest(self, reads: Iterable[tuple[Step, Read]]) -> Cut | None:
         """Return the bounds of everything that is read of a table; None: all of it."""

@@ -43,7 +43,7 @@ class Request:
     seed: int = 1
     command: tuple[str, ...] = ()
     place: str = ""
-    tell: Callable[[str], None] = lambda _: None
+    report: Callable[[str], None] = lambda _: None
     # Called after each check, with what it was made on.
     seen: Callable[[Trial, Outcome], None] = lambda _trial, _outcome: None
 
@@ -104,10 +104,10 @@ def make_all(checks: Sequence[Check], trial: Trial, request: Request) -> Report:
     label = trial.pipeline.grain.label(trial.unit.start, trial.pipeline.zone)
     report = Report(trial.pipeline.name, label, trial.seed)
     report.warnings, report.inputs = trial.inputs.warnings, trial.inputs.rows
-    request.tell("a clean run")
+    request.report("a clean run")
     _ = trial.expected
     for check in checks:
-        request.tell(check.name)
+        request.report(check.name)
         report.outcomes.append(make(check, trial))
         request.seen(trial, report.outcomes[-1])
     report.seconds = time.monotonic() - started
@@ -117,7 +117,7 @@ def make_all(checks: Sequence[Check], trial: Trial, request: Request) -> Report:
 def prepared(production: Runtime, sandbox: Sandbox, pipeline: Pipeline, request: Request) -> Trial:
     """Copy what the chosen steps read."""
     trial = on_copies(sandbox, pipeline, request, Inputs())
-    request.tell("copying inputs")
+    request.report("copying inputs")
     span = Window(trial.before.start, request.window.end)
     trial.inputs = Preparing(production, sandbox, pipeline, span, request.sample).prepare(trial.steps)
     return trial

@@ -18,90 +18,90 @@ from twice.ledger import Owner
 from twice.model.scopes import Scope
 
 if TYPE_CHECKING:
-    from twice.engine.attempt.job import Job
+    from twice.engine.attempt.task import Task
     from twice.ledger import Claim, LeaseInfo, Ledger
 
 _POLL = 0.5
 
 
-def claim_scope(job: Job) -> tuple[Claim, bool]:
+def claim_scope(task: Task) -> tuple[Claim, bool]:
     """Claim the target's scope; return the claim and whether another run held it before."""
-    table, waited = job.step.writes, False
-    deadline = time.monotonic() + job.wait
+    table, waited = task.step.writes, False
+    deadline = time.monotonic() + task.wait
     while True:
-        floor = job.store.token(job.session, table)
+        floor = task.store.token(task.session, table)
         try:
-            claim = job.ledger.leases.claim(table.name, [claimed(job)], ttl=job.lease, run=job.run, floor=floor)
+            claim = task.ledger.leases.claim(table.name, [claimed(task)], ttl=task.lease, run=task.run, floor=floor)
         except ScopeHeld as held:
-            if replace_dead_holders(job.ledger, table.name, claimed(job), job.run):
+            if replace_dead_holders(task.ledger, table.name, claimed(task), task.run):
                 continue
             if time.monotonic() >= deadline:
                 raise
-            if job.abandoned():
+            if task.abandoned():
                 raise Interrupted(
-                    f"step {job.step.name} was stopped while it waited", unchanged="nothing was published"
+                    f"step {task.step.name} was stopped while it waited", unchanged="nothing was published"
                 ) from None
             if not waited:
-                job.tell("waiting", held.message)
+                task.report("waiting", held.message)
             waited = True
             time.sleep(_POLL)
             continue
         fail_point("claim.leased")
-        job.tell("claimed", f"token {claim.token}", {"token": claim.token})
+        task.report("claimed", f"token {claim.token}", {"token": claim.token})
         return claim, waited
 
 
-def claimed(job: Job) -> Scope:
+def claimed(task: Task) -> Scope:
     """Return what a claim must keep others out of: the scope, or the whole table of a store for one writer."""
-    return job.target.scope if job.store.abilities.side_by_side else Scope(None)
+    return task.target.scope if task.store.abilities.side_by_side else Scope(None)
 
 
-def give_up(job: Job, claim: Claim) -> None:
+def give_up(task: Task, claim: Claim) -> None:
     """Leave no stage and no lease behind; what cannot be cleaned now, the next claim recovers."""
     try:
-        _fence_own(job, claim)
+        _fence_own(task, claim)
     except (TwiceError, Py4JError, PySparkException, OSError):
-        _abandon(job, claim)
+        _abandon(task, claim)
     except AttributeError:
-        _abandon(job, claim)
-        if not is_stopped(job.session):  # PySpark has no better error for a session that was stopped
+        _abandon(task, claim)
+        if not is_stopped(task.session):  # PySpark has no better error for a session that was stopped
             raise
 
 
-def _fence_own(job: Job, claim: Claim) -> None:
-    landed = job.store.fence(job.session, job.step.writes, claim.token, own=True)
+def _fence_own(task: Task, claim: Claim) -> None:
+    landed = task.store.fence(task.session, task.step.writes, claim.token, own=True)
     if landed is None:
-        job.ledger.leases.release(claim)
-    elif job.ledger.leases.holds(claim):
+        task.ledger.leases.release(claim)
+    elif task.ledger.leases.holds(claim):
         # The commit is in the table, only its record failed: complete it.
-        job.ledger.leases.settle(job.ledger.leases.take_over(claim.table, claim.token), landed=True, version=landed)
+        task.ledger.leases.settle(task.ledger.leases.take_over(claim.table, claim.token), landed=True, version=landed)
 
 
-def _abandon(job: Job, claim: Claim) -> None:
+def _abandon(task: Task, claim: Claim) -> None:
     """Give the claim up, so that the next claim on this scope settles it without waiting for the lease."""
     with suppress(TwiceError, OSError):
-        job.ledger.leases.take_over(claim.table, claim.token)
+        task.ledger.leases.take_over(claim.table, claim.token)
 
 
-def replaced(job: Job, claim: Claim, error: BaseException) -> LeaseLost | None:
+def replaced(task: Task, claim: Claim, error: BaseException) -> LeaseLost | None:
     """Return the error of a claim that was taken over, if that is why a run's stage is gone or its jobs cancelled."""
     ours = isinstance(error, TwiceError) and not isinstance(error, TransientError)
     if ours or not isinstance(error, Exception):
         return None
     try:
-        return None if job.ledger.leases.holds(claim) else lease_lost(claim)
+        return None if task.ledger.leases.holds(claim) else lease_lost(claim)
     except LedgerError:
         return None
 
 
-def drop_leftovers(job: Job, claim: Claim) -> None:
+def drop_leftovers(task: Task, claim: Claim) -> None:
     """Drop stages whose claim has ended: Spark may outlive its driver and finish a write that no run waits for."""
     # Stages before leases: a stage that is seen at work has had its lease for longer.
-    if older := [token for token in job.store.stages(job.session, job.step.writes) if token < claim.token]:
-        at_work = {lease.token for lease in job.ledger.leases.list() if lease.table == claim.table}
+    if older := [token for token in task.store.stages(task.session, task.step.writes) if token < claim.token]:
+        at_work = {lease.token for lease in task.ledger.leases.list() if lease.table == claim.table}
         for token in older:
             if token not in at_work:
-                job.store.fence(job.session, job.step.writes, token)
+                task.store.fence(task.session, task.step.writes, token)
 
 
 def replace_dead_holders(ledger: Ledger, table: str, wanted: Scope, run: str | None = None) -> bool:

@@ -11,17 +11,17 @@ from twice.engine.attempt.retries import is_disk_full, is_transient
 from twice.errors import Interrupted, LeaseLost, PermanentError, StepFailed, TransientError, TwiceError
 
 if TYPE_CHECKING:
-    from twice.engine.attempt.job import Job
+    from twice.engine.attempt.task import Task
 
 _UNCHANGED = "nothing was published by this attempt; the last good version stays readable"
 
 
-def explained(job: Job, error: Exception) -> TwiceError:
+def explained(task: Task, error: Exception) -> TwiceError:
     """Return the error as one of ours: a transient error, or a permanent one with what to do next."""
-    where = f"step {job.step.name}, {job.target.scope} of {job.step.writes.name}"
+    where = f"step {task.step.name}, {task.target.scope} of {task.step.writes.name}"
     if (cancelled := _cancelled(where, error)) is not None:
         return cancelled
-    if isinstance(error, StepFailed) and is_transient(error, job.step.transient):
+    if isinstance(error, StepFailed) and is_transient(error, task.step.transient):
         return TransientError(error.message, unchanged=_UNCHANGED, next_step="run it again later")
     if isinstance(error, TwiceError):
         return error
@@ -31,10 +31,10 @@ def explained(job: Job, error: Exception) -> TwiceError:
             unchanged=_UNCHANGED,
             next_step="free some space, then run it again; twice maintain removes leftovers",
         )
-    if is_transient(error, job.step.transient):
-        return TransientError(f"{where}: {said(job, error)}", unchanged=_UNCHANGED, next_step="run it again later")
+    if is_transient(error, task.step.transient):
+        return TransientError(f"{where}: {said(task, error)}", unchanged=_UNCHANGED, next_step="run it again later")
     return StepFailed(
-        f"{where}: {said(job, error)}",
+        f"{where}: {said(task, error)}",
         unchanged=_UNCHANGED,
         next_step="correct the step or its input, then run it again",
     )
@@ -56,7 +56,7 @@ def _cancelled(where: str, error: Exception) -> TwiceError | None:
     return None
 
 
-def said(job: Job, error: BaseException) -> str:
+def said(task: Task, error: BaseException) -> str:
     """Return an error's kind and what it says; where rows are personal, its words are left out.
 
     A text that Spark or a step makes may quote values of rows. What is said about a query is not
@@ -65,25 +65,25 @@ def said(job: Job, error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling "):
         lines = [lines[1].removeprefix(": "), *lines[2:]]  # the gateway's own words say nothing
-    told, kind = lines[0] if lines else "", type(error).__name__
-    if _is_personal(job) and not isinstance(error, AnalysisException):
+    first, kind = lines[0] if lines else "", type(error).__name__
+    if _is_personal(task) and not isinstance(error, AnalysisException):
         condition = getattr(error, "getCondition", lambda: None)()
-        place = _place(job, error)
+        place = _place(task, error)
         about = ", ".join(text for text in (f"[{condition}]" if condition else "", place) if text)
         return f"{kind}{': ' + about if about else ''} (its text is left out: it may quote personal values)"
     # Errors of Python workers carry the user's own exception at the end.
     inner = [line for line in lines if line.endswith("Error") or "Error: " in line]
-    return f"{kind}: {told}" + (f" … {inner[-1]}" if inner and inner[-1] != told else "")
+    return f"{kind}: {first}" + (f" … {inner[-1]}" if inner and inner[-1] != first else "")
 
 
-def _is_personal(job: Job) -> bool:
-    return bool(job.step.writes.personal or any(read.table.personal for read in job.step.reads.values()))
+def _is_personal(task: Task) -> bool:
+    return bool(task.step.writes.personal or any(read.table.personal for read in task.step.reads.values()))
 
 
-def _place(job: Job, error: BaseException) -> str:
+def _place(task: Task, error: BaseException) -> str:
     """Return where in the step's own file an error was raised."""
-    if job.step.function is None:
+    if task.step.function is None:
         return ""
-    file = job.step.function.__code__.co_filename
+    file = task.step.function.__code__.co_filename
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return f"line {frames[-1].lineno} of {file}" if frames else ""

@@ -69,9 +69,9 @@ def _texts(step: Step) -> dict[str, str]:
 
 def _shown(name: str) -> str:
     """Return what a part is: `shop.revenue:0` is a function, `shop.revenue:RATE` a constant that it uses."""
-    told = {"version": "its version=", "sql": "its query", "writes": "the contract of its table"}
-    if name in told:
-        return told[name]
+    known = {"version": "its version=", "sql": "its query", "writes": "the contract of its table"}
+    if name in known:
+        return known[name]
     if name.startswith("read "):
         return f"how it reads {name.removeprefix('read ')}"
     if name.startswith("module "):

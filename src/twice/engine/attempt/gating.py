@@ -21,7 +21,7 @@ from twice.errors import GateFailed, KeyViolation, OutOfScope, PermanentError, S
 from twice.model import gates as g
 
 if TYPE_CHECKING:
-    from twice.engine.attempt.job import Job
+    from twice.engine.attempt.task import Task
     from twice.model.scopes import Scope
     from twice.store.protocol import StagedRows
 
@@ -59,16 +59,16 @@ class Failure:
     samples: Sequence[Mapping[str, object]] = ()
 
 
-def refuse_strays(job: Job, stage: StagedRows) -> None:
+def refuse_strays(task: Task, stage: StagedRows) -> None:
     """Refuse a stage that holds rows outside the scope."""
     if not stage.strays:
         return
     stray = stage.strays[0]
-    samples = job.store.stray_rows(job.session, stage, LIMIT)
+    samples = task.store.stray_rows(task.session, stage, LIMIT)
     raise OutOfScope(
-        f"step {job.step.name} returned {stray.rows} row{'s' if stray.rows != 1 else ''} outside its scope "
-        f"{job.target.scope} of {job.step.writes.name}, in {'; '.join(stray.values[:LIMIT])}:"
-        f"{rows_text(job.step.writes, samples)}",
+        f"step {task.step.name} returned {stray.rows} row{'s' if stray.rows != 1 else ''} outside its scope "
+        f"{task.target.scope} of {task.step.writes.name}, in {'; '.join(stray.values[:LIMIT])}:"
+        f"{rows_text(task.step.writes, samples)}",
         unchanged=_UNCHANGED,
         next_step=stray.hint
         or "filter the step's result to the window, or give it the right partition value; "
@@ -77,7 +77,7 @@ def refuse_strays(job: Job, stage: StagedRows) -> None:
 
 
 def judge(
-    job: Job,
+    task: Task,
     rows: DataFrame,
     *,
     check_keys: bool = True,
@@ -89,26 +89,26 @@ def judge(
     `unique`: the keys are known to be, by the plan that made the rows; nulls in them are counted all the same. `seen`:
     what is known of the rows of the only partition since they were written, unless they are read as something else.
     """
-    table = job.step.writes
+    table = task.step.writes
     key = table.key if check_keys else ()
     if seen is not None and seen.digest.schema == schema_fingerprint(rows.schema):
-        found = {job.target.partitions[0]: seen}
+        found = {task.target.partitions[0]: seen}
     else:
-        found = profiled(job, rows, key=key, violations=violations(job, rows), unique=unique)
-    verdict = Verdict({partition: found[partition].digest for partition in job.target.partitions})
+        found = profiled(task, rows, key=key, violations=violations(task, rows), unique=unique)
+    verdict = Verdict({partition: found[partition].digest for partition in task.target.partitions})
     # What a merge makes of the table is judged after the merge.
     gates = [gate for gate in table.gates if check_keys or not isinstance(gate, g.RowCountChange)]
-    if job.partial and check_keys and len(found) > 1:
-        _judge_apart(job, rows, found, _without_needless(job, rows, gates), verdict)
+    if task.chunk.partial and check_keys and len(found) > 1:
+        _judge_apart(task, rows, found, _without_needless(task, rows, gates), verdict)
     else:
-        _stop(job, bad_keys(job, rows, found) if check_keys else [], _failures(job, gates, found, rows, verdict))
+        _stop(task, bad_keys(task, rows, found) if check_keys else [], _failures(task, gates, found, rows, verdict))
     if inexact := order_sensitive(rows.schema):
         verdict.remarks.append(f"{', '.join(inexact)}: sums of float and double depend on row order; decimal does not")
     return verdict
 
 
 def _judge_apart(
-    job: Job,
+    task: Task,
     rows: DataFrame,
     found: Mapping[Scope, PartitionProfile],
     gates: Sequence[g.Gate],
@@ -119,8 +119,8 @@ def _judge_apart(
         alone, accepted = {partition: seen}, len(verdict.accepted)
         bad = seen.null_keys or seen.duplicate_keys
         try:
-            keys = bad_keys(job, _only(job, rows, partition), alone) if bad else []
-            _stop(job, keys, _failures(job, gates, alone, rows, verdict))
+            keys = bad_keys(task, _only(task, rows, partition), alone) if bad else []
+            _stop(task, keys, _failures(task, gates, alone, rows, verdict))
         except (GateFailed, KeyViolation) as error:
             verdict.refused[partition] = error
             del verdict.digests[partition], verdict.accepted[accepted:]
@@ -128,9 +128,9 @@ def _judge_apart(
         raise next(iter(verdict.refused.values()))
 
 
-def _without_needless(job: Job, rows: DataFrame, gates: Sequence[g.Gate]) -> list[g.Gate]:
+def _without_needless(task: Task, rows: DataFrame, gates: Sequence[g.Gate]) -> list[g.Gate]:
     """Leave out gates that one query over all partitions has shown to pass."""
-    place = job.step.writes.partition
+    place = task.step.writes.partition
     return [
         gate
         for gate in gates
@@ -140,15 +140,15 @@ def _without_needless(job: Job, rows: DataFrame, gates: Sequence[g.Gate]) -> lis
     ]
 
 
-def judge_growth(job: Job, verdict: Verdict) -> None:
+def judge_growth(task: Task, verdict: Verdict) -> None:
     """Apply the row-count gates that compare a merged table with what it held before."""
-    gates = [gate for gate in job.step.writes.gates if isinstance(gate, g.RowCountChange)]
+    gates = [gate for gate in task.step.writes.gates if isinstance(gate, g.RowCountChange)]
     found = {partition: PartitionProfile(digest, violations={}) for partition, digest in verdict.digests.items()}
-    _stop(job, [], _failures(job, gates, found, None, verdict))
+    _stop(task, [], _failures(task, gates, found, None, verdict))
 
 
 def profiled(
-    job: Job,
+    task: Task,
     rows: DataFrame,
     *,
     key: Sequence[str],
@@ -156,44 +156,44 @@ def profiled(
     unique: bool = False,
 ) -> dict[Scope, PartitionProfile]:
     """Profile rows by the target's partitions; a partition without rows has an empty profile."""
-    table = job.step.writes
+    table = task.step.writes
     by_values = profile(
         rows,
-        partition=(job.target.partition_column,) if job.target.partition_column else (),
+        partition=(task.target.partition_column,) if task.target.partition_column else (),
         dimensions=table.dimensions,
-        where=scope_filter(job.target),
+        where=scope_filter(task.target),
         key=key,
         violations=violations,
         unique=unique,
     )
     empty = Digest.empty(schema_fingerprint(rows.schema))
-    merged = {partition: PartitionProfile(empty, violations={}) for partition in job.target.partitions}
+    merged = {partition: PartitionProfile(empty, violations={}) for partition in task.target.partitions}
     # The filter left only rows that fit the scope's dimensions.
-    fixed = [dict(job.target.scope.dimensions).get(name, "") for name in table.dimensions]
+    fixed = [dict(task.target.scope.dimensions).get(name, "") for name in table.dimensions]
     for values, seen in by_values.items():
-        partition = job.target.partition_of(values[0], fixed) if values else job.target.partitions[0]
+        partition = task.target.partition_of(values[0], fixed) if values else task.target.partitions[0]
         if partition is not None:
             merged[partition] = seen
     return merged
 
 
-def refuse_bad_keys(job: Job, rows: DataFrame, found: Mapping[Scope, PartitionProfile], *, where: str) -> None:
+def refuse_bad_keys(task: Task, rows: DataFrame, found: Mapping[Scope, PartitionProfile], *, where: str) -> None:
     """Refuse duplicate and null business keys, by name."""
-    _stop(job, bad_keys(job, rows, found, where=where), [])
+    _stop(task, bad_keys(task, rows, found, where=where), [])
 
 
 def bad_keys(
-    job: Job, rows: DataFrame, found: Mapping[Scope, PartitionProfile], *, where: str = "the result"
+    task: Task, rows: DataFrame, found: Mapping[Scope, PartitionProfile], *, where: str = "the result"
 ) -> list[KeyViolation]:
     """Return what is wrong with the business keys: nulls, and keys that occur more than once."""
-    table = job.step.writes
+    table = task.step.writes
     problems = []
     nulls = sum(seen.null_keys for seen in found.values())
     if nulls:
         samples = null_key_samples(rows, table.partition_columns, table.key, LIMIT)
         problems.append(
             KeyViolation(
-                f"{table.name}: {nulls} row{'s' if nulls != 1 else ''} of {where} of step {job.step.name} have a null "
+                f"{table.name}: {nulls} row{'s' if nulls != 1 else ''} of {where} of step {task.step.name} have a null "
                 f"in the business key ({', '.join(table.key)}):{rows_text(table, samples)}",
                 unchanged=_UNCHANGED,
                 next_step="filter or repair these rows in the step",
@@ -205,7 +205,7 @@ def bad_keys(
         problems.append(
             KeyViolation(
                 f"{table.name}: {duplicates} business key{'s' if duplicates != 1 else ''} ({', '.join(table.key)}) "
-                f"occur more than once in {where} of step {job.step.name}:{rows_text(table, samples)}",
+                f"occur more than once in {where} of step {task.step.name}:{rows_text(table, samples)}",
                 unchanged=_UNCHANGED,
                 next_step="deduplicate in the step by a version that decides, or correct key= of the table",
             )
@@ -213,14 +213,14 @@ def bad_keys(
     return problems
 
 
-def violations(job: Job, rows: DataFrame) -> dict[str, Column]:
+def violations(task: Task, rows: DataFrame) -> dict[str, Column]:
     """Return the row-by-row gates as conditions that are true for a bad row."""
     found = {}
-    for gate in job.step.writes.gates:
+    for gate in task.step.writes.gates:
         if isinstance(gate, g.NotNull | g.Accepted | g.Range):
             if gate.column not in rows.columns:
                 raise SchemaRefused(
-                    f"{job.step.writes.name}: a gate looks at {gate.column}, which the step does not return"
+                    f"{task.step.writes.name}: a gate looks at {gate.column}, which the step does not return"
                 )
             value = column(gate.column)
             if isinstance(gate, g.NotNull):
@@ -239,7 +239,7 @@ def _outside(value: Column, gate: g.Range) -> Column:
 
 
 def _failures(
-    job: Job,
+    task: Task,
     gates: Sequence[g.Gate],
     found: Mapping[Scope, PartitionProfile],
     rows: DataFrame | None,
@@ -249,11 +249,11 @@ def _failures(
     failures = []
     for partition, seen in found.items():
         for gate in gates:
-            failure = _apply(job, gate, partition, seen, rows, verdict)
+            failure = _apply(task, gate, partition, seen, rows, verdict)
             if failure is None:
                 continue
-            if because := job.accepted_gates.get(gate.text):
-                known = {"gate": gate.text, "partition": job.target.name(partition), "found": failure.what}
+            if because := task.accepted_gates.get(gate.text):
+                known = {"gate": gate.text, "partition": task.target.name(partition), "found": failure.what}
                 verdict.accepted.append({**known, "because": because})
             else:
                 failures.append(failure)
@@ -261,36 +261,36 @@ def _failures(
 
 
 def _apply(
-    job: Job, gate: g.Gate, partition: Scope, seen: PartitionProfile, rows: DataFrame | None, verdict: Verdict
+    task: Task, gate: g.Gate, partition: Scope, seen: PartitionProfile, rows: DataFrame | None, verdict: Verdict
 ) -> Failure | None:
     count = seen.digest.rows
     if isinstance(gate, g.RowCountChange):
-        return _judge_change(job, gate, partition, count, verdict)
+        return _judge_change(task, gate, partition, count, verdict)
     if isinstance(gate, g.RowCount):
         wrong = (gate.min is not None and count < gate.min) or (gate.max is not None and count > gate.max)
         return Failure(gate, partition, f"it has {count}") if wrong else None
     assert rows is not None  # noqa: S101 - only counts are judged without rows
     if not isinstance(gate, g.NotNull | g.Accepted | g.Range):
-        return _ask(job, gate, partition, _only(job, rows, partition))
+        return _ask(task, gate, partition, _only(task, rows, partition))
     if bad := seen.violations.get(gate.text, 0):
-        failing = _only(job, rows, partition).where(violations(job, rows)[gate.text])
+        failing = _only(task, rows, partition).where(violations(task, rows)[gate.text])
         return Failure(gate, partition, f"{bad} of {count} rows fail", _few(failing))
     return None
 
 
-def _ask(job: Job, gate: g.Unique | g.Sql | g.Check, partition: Scope, rows: DataFrame) -> Failure | None:
+def _ask(task: Task, gate: g.Unique | g.Sql | g.Check, partition: Scope, rows: DataFrame) -> Failure | None:
     """Apply a gate that needs a query of its own."""
     if isinstance(gate, g.Unique):
         repeated = duplicate_samples(rows, (), gate.columns, LIMIT)
         return Failure(gate, partition, "some values occur more than once", repeated) if repeated else None
     if isinstance(gate, g.Sql):
         rows.createOrReplaceTempView("staged")
-        said: object = job.session.sql(gate.query)
+        said: object = task.session.sql(gate.query)
     else:
         said = gate.function(rows)
     if isinstance(said, DataFrame):
         if found := _few(said):
-            if job.step.writes.personal:  # a column that the query made may hold a personal value
+            if task.step.writes.personal:  # a column that the query made may hold a personal value
                 found = [{k: v if k in rows.columns else "(personal)" for k, v in row.items()} for row in found]
             return Failure(gate, partition, "it returned rows", found)
     elif isinstance(said, str) or said is False:
@@ -302,13 +302,13 @@ def _few(rows: DataFrame) -> list[dict[str, object]]:
     return [row.asDict(recursive=True) for row in rows.limit(LIMIT).collect()]
 
 
-def _judge_change(job: Job, gate: g.RowCountChange, partition: Scope, count: int, verdict: Verdict) -> Failure | None:
-    table = job.step.writes.name
-    before = job.ledger.outputs.find(table, partition)
+def _judge_change(task: Task, gate: g.RowCountChange, partition: Scope, count: int, verdict: Verdict) -> Failure | None:
+    table = task.step.writes.name
+    before = task.ledger.outputs.find(table, partition)
     if before is not None and before.rows:
         usual, of_what = float(before.rows), "at its last publish"
     else:
-        history = _row_history(job, gate, partition, verdict)
+        history = _row_history(task, gate, partition, verdict)
         if len(history) < _ENOUGH:
             verdict.remarks.append(f"{gate.text}: not judged, only {len(history)} earlier partitions are known")
             return None
@@ -320,28 +320,28 @@ def _judge_change(job: Job, gate: g.RowCountChange, partition: Scope, count: int
     return Failure(gate, partition, f"it has {count}, usual {of_what} was {usual:g} ({change})")
 
 
-def _row_history(job: Job, gate: g.RowCountChange, partition: Scope, verdict: Verdict) -> list[int]:
+def _row_history(task: Task, gate: g.RowCountChange, partition: Scope, verdict: Verdict) -> list[int]:
     """Return the row counts of earlier partitions, nearest first; those of the same chunk that passed are among them.
 
     A day is judged in a chunk as it would be after the days before it.
     """
     earlier: list[int] = []
-    if job.partial and job.target.partitions[0] != partition:
-        judged = job.target.partitions[: job.target.partitions.index(partition)]
+    if task.chunk.partial and task.target.partitions[0] != partition:
+        judged = task.target.partitions[: task.target.partitions.index(partition)]
         earlier = [verdict.digests[each].rows for each in reversed(judged) if each in verdict.digests]
-    first = job.target.partitions[0] if earlier else partition
-    return (earlier + job.ledger.outputs.row_counts(job.step.writes.name, first, gate.history))[: gate.history]
+    first = task.target.partitions[0] if earlier else partition
+    return (earlier + task.ledger.outputs.row_counts(task.step.writes.name, first, gate.history))[: gate.history]
 
 
-def _only(job: Job, rows: DataFrame, partition: Scope) -> DataFrame:
-    return rows.where(partition_filter(job.target, partition)) if len(job.target.partitions) > 1 else rows
+def _only(task: Task, rows: DataFrame, partition: Scope) -> DataFrame:
+    return rows.where(partition_filter(task.target, partition)) if len(task.target.partitions) > 1 else rows
 
 
-def _stop(job: Job, keys: Sequence[KeyViolation], failures: Sequence[Failure]) -> None:
+def _stop(task: Task, keys: Sequence[KeyViolation], failures: Sequence[Failure]) -> None:
     """Stop with one error that names everything that was found; bad keys are never accepted, and go first."""
     if not keys and not failures:
         return
-    shown = [error.message for error in keys] + [_text(job, failure) for failure in failures[:_SHOWN]]
+    shown = [error.message for error in keys] + [_text(task, failure) for failure in failures[:_SHOWN]]
     if len(failures) > _SHOWN:
         shown.append(f"and {len(failures) - _SHOWN} more")
     message = "\n".join(shown)
@@ -357,7 +357,9 @@ def _stop(job: Job, keys: Sequence[KeyViolation], failures: Sequence[Failure]) -
     )
 
 
-def _text(job: Job, failure: Failure) -> str:
-    table, name = job.step.writes, job.target.name(failure.partition)
+def _text(task: Task, failure: Failure) -> str:
+    table, name = task.step.writes, task.target.name(failure.partition)
     samples = f":{rows_text(table, failure.samples)}" if failure.samples else ""
-    return f"{table.name}, {name}: the gate “{failure.gate.text}” stopped step {job.step.name}: {failure.what}{samples}"
+    return (
+        f"{table.name}, {name}: the gate “{failure.gate.text}” stopped step {task.step.name}: {failure.what}{samples}"
+    )

@@ -17,7 +17,7 @@ from twice.engine.spark.metrics import measured
 from twice.errors import Interrupted, LeaseLost, ScopeHeld, TwiceError
 
 if TYPE_CHECKING:
-    from twice.engine.attempt.job import Job
+    from twice.engine.attempt.task import Task
     from twice.ledger import Claim
 
 # How an attempt ends that did not fail for a reason of its own.
@@ -34,44 +34,44 @@ class Held:
 
 
 @contextmanager
-def noted(job: Job, code: str | None = None) -> Iterator[Job]:
+def recorded_attempt(task: Task, code: str | None = None) -> Iterator[Task]:
     """Enter an attempt in the ledger, its Spark jobs in one group; however it fails, that is written down."""
-    table, scope = job.step.writes.name, job.target.scope
-    row = job.ledger.attempts.start(job.run, job.step.name, table, job.number, scope, code=code or job.code)
-    job = replace(job, attempt=row)
+    table, scope = task.step.writes.name, task.target.scope
+    attempt_id = task.ledger.attempts.start(task.run, task.step.name, table, task.number, scope, code=code or task.code)
+    task = replace(task, attempt_id=attempt_id)
     try:
-        with grouped(job):
-            yield job
+        with grouped(task):
+            yield task
     except KeyboardInterrupt:
-        job.ledger.attempts.finish(row, "interrupted")
+        task.ledger.attempts.finish(attempt_id, "interrupted")
         raise
     except Exception as error:
-        problem = explained(job, error)
+        problem = explained(task, error)
         status = next((how for kind, how in _ENDS.items() if isinstance(problem, kind)), "failed")
-        transient = is_transient(problem, job.step.transient)
-        cost = measured(job)
+        transient = is_transient(problem, task.step.transient)
+        cost = measured(task)
         details = {"cost": cost} if cost else None
-        job.ledger.attempts.finish(row, status, error=str(problem), transient=transient, details=details)
+        task.ledger.attempts.finish(attempt_id, status, error=str(problem), transient=transient, details=details)
         if problem is error:
             raise
         raise problem from error
 
 
 @contextmanager
-def held(job: Job) -> Iterator[Held]:
+def hold_lease(task: Task) -> Iterator[Held]:
     """Claim the target's scope and keep the lease alive; an attempt that fails leaves no stage and no lease behind."""
-    claim, waited = claim_scope(job)
-    with Heartbeat(job.ledger, claim, job.lease, on_lost=job.cancel) as heartbeat:
+    claim, waited = claim_scope(task)
+    with Heartbeat(task.ledger, claim, task.lease, on_lost=task.cancel) as heartbeat:
         try:
             yield Held(claim, heartbeat, waited)
         except KeyboardInterrupt:
-            apart(job.cancel, lambda: give_up(job, claim))
+            apart(task.cancel, lambda: give_up(task, claim))
             raise
         except BaseException as error:
-            lost = replaced(job, claim, error)
-            give_up(job, claim)
+            lost = replaced(task, claim, error)
+            give_up(task, claim)
             if lost:
                 raise lost from error
             raise
         finally:
-            job.stores.release(job.session)
+            task.stores.release(task.session)

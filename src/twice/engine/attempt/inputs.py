@@ -21,7 +21,7 @@ from twice.store.protocol import CANNOT_TELL, Cutting
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from twice.engine.attempt.job import Job
+    from twice.engine.attempt.task import Task
     from twice.model.pipelines import Pipeline
     from twice.model.steps import Step
 
@@ -38,63 +38,63 @@ class Pinned:
     apart: Mapping[Window, InputRecord] = field(default_factory=dict)
 
 
-def pin(job: Job) -> list[Pinned]:
+def pin(task: Task) -> list[Pinned]:
     """Resolve every input's version now; what the step reads later is this and nothing else."""
-    return [_pin(job, name, read) for name, read in job.step.reads.items()]
+    return [_pin(task, name, read) for name, read in task.step.reads.items()]
 
 
-def pin_unit(job: Job, inputs: Sequence[Pinned]) -> list[Pinned]:
-    """Narrow the inputs of a chunk, at the same versions, to what the given job of one unit sees."""
-    assert job.scope.window is not None  # noqa: S101 - a run always has a window
-    lateness, zone = job.step.writes.lateness, job.pipeline.zone
-    return [replace(pinned, cut=pinned.read.cut(job.scope.window, lateness, zone)) for pinned in inputs]
+def pin_unit(task: Task, inputs: Sequence[Pinned]) -> list[Pinned]:
+    """Narrow the inputs of a chunk, at the same versions, to what the given task of one unit sees."""
+    assert task.scope.window is not None  # noqa: S101 - a run always has a window
+    lateness, zone = task.step.writes.lateness, task.pipeline.zone
+    return [replace(pinned, cut=pinned.read.cut(task.scope.window, lateness, zone)) for pinned in inputs]
 
 
-def records(job: Job, inputs: Sequence[Pinned], unit: Window | None = None) -> tuple[InputRecord, ...]:
+def records(task: Task, inputs: Sequence[Pinned], unit: Window | None = None) -> tuple[InputRecord, ...]:
     """Return what the ledger keeps of the inputs; and of the run itself, where the table does not show its scope.
 
     With a unit of a chunk: what a run of that unit alone would have kept.
     """
     found = tuple(pinned.apart[unit] if unit else pinned.record for pinned in inputs)
-    if job.target.scope == job.scope:
+    if task.target.scope == task.scope:
         return found
     # One record of a table without partitions serves every window: it must say whose it is.
-    return (*found, InputRecord("(run)", job.step.writes.name, "scope", None, {"scope": f"run:{job.scope}"}))
+    return (*found, InputRecord("(run)", task.step.writes.name, "scope", None, {"scope": f"run:{task.scope}"}))
 
 
-def bind(job: Job, pinned: Pinned) -> DataFrame:
+def bind(task: Task, pinned: Pinned) -> DataFrame:
     """Read a pinned input, cut to what the step may see."""
     table = pinned.read.table
-    if pinned.version is None and table.id == job.step.writes.id:
-        return _no_past(job, pinned)
-    source, cut, zone = job.stores.source(table), pinned.cut, job.pipeline.zone
+    if pinned.version is None and table.id == task.step.writes.id:
+        return _no_past(task, pinned)
+    source, cut, zone = task.stores.source(table), pinned.cut, task.pipeline.zone
     if isinstance(source, Cutting) and pinned.read.mode == "window":
-        rows = source.read_cut(job.session, table, pinned.version, cut, dict(job.scope.dimensions), zone)
+        rows = source.read_cut(task.session, table, pinned.version, cut, dict(task.scope.dimensions), zone)
     else:
-        rows = source.read(job.session, table, pinned.version)
-    return cut_rows(job, pinned.read, cut, rows)
+        rows = source.read(task.session, table, pinned.version)
+    return cut_rows(task, pinned.read, cut, rows)
 
 
-def require_unmoved(job: Job, inputs: Sequence[Pinned]) -> None:
+def require_unmoved(task: Task, inputs: Sequence[Pinned]) -> None:
     """Refuse to publish what was read from an input that moved meanwhile, in a store that cannot hold a version."""
     for pinned in inputs:
         table = pinned.read.table
-        source = job.stores.source(table)
-        if not source.abilities.pins and _moved(job, pinned, source.version(job.session, table)):
+        source = task.stores.source(table)
+        if not source.abilities.pins and _moved(task, pinned, source.version(task.session, table)):
             raise Conflict(
-                f"step {job.step.name}: its input {pinned.name} ({table.name}) changed while it was read",
+                f"step {task.step.name}: its input {pinned.name} ({table.name}) changed while it was read",
                 unchanged="nothing was published",
                 next_step="run it again: the new attempt reads what is there now",
             )
 
 
-def _moved(job: Job, pinned: Pinned, version: str | None) -> bool:
+def _moved(task: Task, pinned: Pinned, version: str | None) -> bool:
     """Return whether what was read is another now; tomorrow's rows that arrive meanwhile are none of a window's."""
     before = dict(pinned.record.partitions)
     if not before:
         return version != pinned.version
     # The version counts publishes; an edit by hand shows only in what the partitions hold.
-    after = fingerprints(job, pinned.read, pinned.cut, version)
+    after = fingerprints(task, pinned.read, pinned.cut, version)
     return before.keys() != after.keys() or any(_differ(text, after[at]) for at, text in before.items())
 
 
@@ -104,38 +104,38 @@ def _differ(before: str, after: str) -> bool:
     return before != after and not (before.startswith(cannot_tell) and after.startswith(cannot_tell))
 
 
-def _no_past(job: Job, pinned: Pinned) -> DataFrame:
+def _no_past(task: Task, pinned: Pinned) -> DataFrame:
     """Return the empty past of a table's first partition, when the table itself may not exist yet."""
     schema = pinned.read.table.schema
     if schema is None:
         raise SchemaRefused(
-            f"step {job.step.name} builds on its own past, and {pinned.read.table.name} has none yet and "
+            f"step {task.step.name} builds on its own past, and {pinned.read.table.name} has none yet and "
             "no declared schema",
             unchanged="nothing was changed",
             next_step='add schema="…" to the table, so that the first partition has an empty past to read',
         )
-    return job.session.createDataFrame([], declared(schema))
+    return task.session.createDataFrame([], declared(schema))
 
 
-def cut_rows(job: Job, read: Read, cut: Cut, rows: DataFrame) -> DataFrame:
+def cut_rows(task: Task, read: Read, cut: Cut, rows: DataFrame) -> DataFrame:
     """Cut an input's rows to the run's dimensions, partitions, event time and validity."""
     table = read.table
-    terms = [column(name) == value for name, value in job.scope.dimensions if name in table.dimensions]
+    terms = [column(name) == value for name, value in task.scope.dimensions if name in table.dimensions]
     if cut.partitions:
-        terms.append(partitions_between(table, cut.partitions, job.pipeline.zone))
+        terms.append(partitions_between(table, cut.partitions, task.pipeline.zone))
     if cut.event and table.event_time and read.mode == "window":
-        terms.append(happened_in(rows.schema, table.event_time, cut.event, job.pipeline.zone, table.name))
-        if job.units and arrives_apart(job.pipeline, job.step, read):
+        terms.append(happened_in(rows.schema, table.event_time, cut.event, task.pipeline.zone, table.name))
+        if task.units and arrives_apart(task.pipeline, task.step, read):
             # In a chunk a row is one of its own day's, and may be no later than that day's run would have seen it.
-            terms.append(arrived_within(rows.schema, table, job.step.writes.lateness.days))
+            terms.append(arrived_within(rows.schema, table, task.step.writes.lateness.days))
     if cut.event and read.mode == "as_of" and table.valid:
         terms.append(valid_during(*table.valid, cut.event))
     return rows.where(all_of(terms)) if terms else rows
 
 
-def located(job: Job) -> list[Pinned]:
+def located(task: Task) -> list[Pinned]:
     """Resolve versions and cuts only: enough to read, without a record of what is read."""
-    return [_locate(job, name, read) for name, read in job.step.reads.items()]
+    return [_locate(task, name, read) for name, read in task.step.reads.items()]
 
 
 def arrives_apart(pipeline: Pipeline, step: Step, read: Read) -> bool:
@@ -151,77 +151,77 @@ def arrives_apart(pipeline: Pipeline, step: Step, read: Read) -> bool:
     )
 
 
-def _pin(job: Job, name: str, read: Read) -> Pinned:
-    found = _locate(job, name, read)
-    record = replace(found.record, partitions=fingerprints(job, read, found.cut, found.version))
-    return replace(found, record=record, apart={unit: _apart(job, record, read, unit) for unit in job.units})
+def _pin(task: Task, name: str, read: Read) -> Pinned:
+    found = _locate(task, name, read)
+    record = replace(found.record, partitions=fingerprints(task, read, found.cut, found.version))
+    return replace(found, record=record, apart={unit: _apart(task, record, read, unit) for unit in task.units})
 
 
-def _locate(job: Job, name: str, read: Read) -> Pinned:
-    store = job.stores.source(read.table)
-    own = read.table.id == job.step.writes.id
-    if not store.exists(job.session, read.table):
+def _locate(task: Task, name: str, read: Read) -> Pinned:
+    store = task.stores.source(read.table)
+    own = read.table.id == task.step.writes.id
+    if not store.exists(task.session, read.table):
         if own:  # the first partition of a step that builds on its past
             return Pinned(name, read, Cut(None, None), None, InputRecord(name, read.table.name, read.mode, None, {}))
         raise StoreRefused(
-            f"step {job.step.name}: its input {name} ({read.table.name}) does not exist",
+            f"step {task.step.name}: its input {name} ({read.table.name}) does not exist",
             unchanged="nothing was changed",
-            next_step=_producer_hint(job, read),
+            next_step=_producer_hint(task, read),
         )
     if own:
-        _require_no_gap(job)
-    version = store.version(job.session, read.table)
-    return Pinned(name, read, cut_of(job, read), version, InputRecord(name, read.table.name, read.mode, version, {}))
+        _require_no_gap(task)
+    version = store.version(task.session, read.table)
+    return Pinned(name, read, cut_of(task, read), version, InputRecord(name, read.table.name, read.mode, version, {}))
 
 
-def cut_of(job: Job, read: Read) -> Cut:
-    """Return what of an input a job sees."""
-    assert job.scope.window is not None  # noqa: S101 - a run always has a window
-    cut = read.cut(job.scope.window, job.step.writes.lateness, job.pipeline.zone)
-    if read.table.id == job.step.writes.id and cut.partitions:
+def cut_of(task: Task, read: Read) -> Cut:
+    """Return what of an input a task sees."""
+    assert task.scope.window is not None  # noqa: S101 - a run always has a window
+    cut = read.cut(task.scope.window, task.step.writes.lateness, task.pipeline.zone)
+    if read.table.id == task.step.writes.id and cut.partitions:
         # A step that depends on its past sees what lies before its own partition.
-        return Cut(Window(cut.partitions.start, job.scope.window.start), None)
+        return Cut(Window(cut.partitions.start, task.scope.window.start), None)
     return cut
 
 
-def _apart(job: Job, record: InputRecord, read: Read, unit: Window) -> InputRecord:
+def _apart(task: Task, record: InputRecord, read: Read, unit: Window) -> InputRecord:
     """Cut the record of a chunk's input to what one unit of the chunk sees."""
-    cut = read.cut(unit, job.step.writes.lateness, job.pipeline.zone)
+    cut = read.cut(unit, task.step.writes.lateness, task.pipeline.zone)
     if cut.partitions is None:
         seen = read.mode == "window" and cut.event is not None
-        return replace(record, partitions=fingerprints(job, read, cut, record.version)) if seen else record
+        return replace(record, partitions=fingerprints(task, read, cut, record.version)) if seen else record
     low, high = cut.partitions.start.isoformat(), cut.partitions.end.isoformat()
     return replace(record, partitions={at: what for at, what in record.partitions.items() if low <= at < high})
 
 
-def _require_no_gap(job: Job) -> None:
+def _require_no_gap(task: Task) -> None:
     """Refuse to build on a past whose last partition is missing; the very first one has no past."""
-    window = job.scope.window
+    window = task.scope.window
     assert window is not None  # noqa: S101 - a run always has a window
-    until = job.ledger.outputs.built_until(job.step.writes.name, Scope(window, job.target.scope.dimensions))
+    until = task.ledger.outputs.built_until(task.step.writes.name, Scope(window, task.target.scope.dimensions))
     if until is not None and until != window.start:
-        grain, zone = job.pipeline.grain, job.pipeline.zone
+        grain, zone = task.pipeline.grain, task.pipeline.zone
         raise StoreRefused(
-            f"step {job.step.name} builds on its own past, but {job.step.writes.name} has not been built from "
+            f"step {task.step.name} builds on its own past, but {task.step.writes.name} has not been built from "
             f"{grain.label(until, zone)} to {grain.label(window.start, zone)}",
             unchanged="nothing was changed",
-            next_step=f"twice run {job.pipeline.name} --from {grain.label(until, zone)} --to "
+            next_step=f"twice run {task.pipeline.name} --from {grain.label(until, zone)} --to "
             f"{grain.label(grain.next(window.start, zone), zone)}",
         )
 
 
-def fingerprints(job: Job, read: Read, cut: Cut, version: str | None) -> dict[str, str]:
+def fingerprints(task: Task, read: Read, cut: Cut, version: str | None) -> dict[str, str]:
     """Fingerprint what is read, by partition: content where twice wrote it, else the files."""
     if cut.partitions is None and read.mode == "window" and cut.event is not None:
-        seen = job.stores.source(read.table).seen(job.session, read.table, cut.event, job.pipeline.zone)
+        seen = task.stores.source(read.table).seen(task.session, read.table, cut.event, task.pipeline.zone)
         # What cannot be told may have changed: no later run takes it for the same.
-        return {"window": f"seen:{seen}" if seen is not None else f"{CANNOT_TELL}{job.run}"}
+        return {"window": f"seen:{seen}" if seen is not None else f"{CANNOT_TELL}{task.run}"}
     if cut.partitions is None:
-        return _as_a_whole(job, read, version) if read.mode == "as_of" else {}
-    scope = Scope.of(cut.partitions, dict(job.scope.dimensions))
-    target = Target.of(read.table, scope, job.pipeline.zone)
-    files = job.stores.source(read.table).files(job.session, target, version)
-    outputs = {output.scope: output for output in job.ledger.outputs.held(read.table.name, target.scope)}
+        return _as_a_whole(task, read, version) if read.mode == "as_of" else {}
+    scope = Scope.of(cut.partitions, dict(task.scope.dimensions))
+    target = Target.of(read.table, scope, task.pipeline.zone)
+    files = task.stores.source(read.table).files(task.session, target, version)
+    outputs = {output.scope: output for output in task.ledger.outputs.held(read.table.name, target.scope)}
     found = {}
     for partition, fingerprint in files.items():
         known = outputs.get(partition)
@@ -231,16 +231,16 @@ def fingerprints(job: Job, read: Read, cut: Cut, version: str | None) -> dict[st
     return found
 
 
-def _as_a_whole(job: Job, read: Read, version: str | None) -> dict[str, str]:
+def _as_a_whole(task: Task, read: Read, version: str | None) -> dict[str, str]:
     """Fingerprint a history that is read across partitions: its content if twice wrote it in one piece."""
-    known = job.ledger.outputs.find(read.table.name, Scope(None))
+    known = task.ledger.outputs.find(read.table.name, Scope(None))
     if known is not None and known.version == version:
         return {"table": f"digest:{known.digest}"}
     return {"table": f"version:{version}"}
 
 
-def _producer_hint(job: Job, read: Read) -> str:
-    producer = job.pipeline.producer(read.table)
+def _producer_hint(task: Task, read: Read) -> str:
+    producer = task.pipeline.producer(read.table)
     if producer is None:
         return f"create {read.table.name}, or correct the name in its Table(…)"
-    return f"twice run {job.pipeline.name} --step {producer.name} --for … first, or leave --step out"
+    return f"twice run {task.pipeline.name} --step {producer.name} --for … first, or leave --step out"

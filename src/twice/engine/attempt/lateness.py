@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 from twice.errors import LateData
 
 if TYPE_CHECKING:
-    from twice.engine.attempt.job import Job
+    from twice.engine.attempt.task import Task
     from twice.ledger import InputRecord, Output
     from twice.model.scopes import Scope
     from twice.model.steps import Step
@@ -64,55 +64,55 @@ def waits_for(step: Step, read: Read, window: Window, zone: ZoneInfo) -> list[st
     return [each.start.isoformat() for each in read.table.partition.grain.partitions(span, zone)]
 
 
-def takes_no_late_rows(job: Job) -> bool:
+def takes_no_late_rows(task: Task) -> bool:
     """Return whether the table refuses late rows of a closed partition, and the run does not accept them."""
-    return job.step.writes.late == "fail" and not job.accept_late and bool(awaited(job.step))
+    return task.step.writes.late == "fail" and not task.accept_late and bool(awaited(task.step))
 
 
-def overlooked(job: Job, output: Output, now: Sequence[InputRecord]) -> Sequence[InputRecord]:
+def overlooked(task: Task, output: Output, now: Sequence[InputRecord]) -> Sequence[InputRecord]:
     """Return the inputs of now as a policy of `ignore` sees them: what came late to a closed partition is not there."""
-    if job.step.writes.late != "ignore":
+    if task.step.writes.late != "ignore":
         return now
-    late = _came_late(job, output, now)
+    late = _came_late(task, output, now)
     recorded = {record.name: record.partitions for record in output.inputs}
     return [replace(record, partitions=recorded[record.name]) if record.name in late else record for record in now]
 
 
-def refuse_late_rows(job: Job, known: Mapping[Scope, Output], now: Mapping[Scope, Sequence[InputRecord]]) -> None:
+def refuse_late_rows(task: Task, known: Mapping[Scope, Output], now: Mapping[Scope, Sequence[InputRecord]]) -> None:
     """Stop a run over a closed partition whose inputs have changed since."""
-    for partition in job.target.partitions:
+    for partition in task.target.partitions:
         output = known.get(partition)
-        for name, starts in _came_late(job, output, now[partition]).items() if output else ():
-            raise _refusal(job, partition, job.step.reads[name], starts)
+        for name, starts in _came_late(task, output, now[partition]).items() if output else ():
+            raise _refusal(task, partition, task.step.reads[name], starts)
 
 
-def _came_late(job: Job, output: Output, now: Sequence[InputRecord]) -> dict[str, list[str]]:
+def _came_late(task: Task, output: Output, now: Sequence[InputRecord]) -> dict[str, list[str]]:
     """Name the inputs that brought something to a partition after it was closed, with the days of arrival."""
     recorded = {record.name: record for record in output.inputs}
-    window, zone = output.scope.window, job.pipeline.zone
+    window, zone = output.scope.window, task.pipeline.zone
     after = {record.name: record for record in now}
     found = {}
-    for name, read in awaited(job.step).items() if window else ():
+    for name, read in awaited(task.step).items() if window else ():
         if name not in recorded or name not in after or window is None:
             continue
         old, new = recorded[name].partitions, after[name].partitions
         # Only the partition's own days of arrival count: either record may be that of a longer run.
-        mine = [start for start in waits_for(job.step, read, window, zone) if start in old and start in new]
+        mine = [start for start in waits_for(task.step, read, window, zone) if start in old and start in new]
         changed = [start for start in mine if old[start] != new[start]]
-        if changed and is_closed(job.step, read, window, old, zone):
+        if changed and is_closed(task.step, read, window, old, zone):
             found[name] = changed
     return found
 
 
-def _refusal(job: Job, partition: Scope, read: Read, starts: Sequence[str]) -> LateData:
-    grain, zone, table = job.pipeline.grain, job.pipeline.zone, read.table
+def _refusal(task: Task, partition: Scope, read: Read, starts: Sequence[str]) -> LateData:
+    grain, zone, table = task.pipeline.grain, task.pipeline.zone, read.table
     assert table.partition is not None  # noqa: S101 - only inputs with partitions bring rows late
     assert partition.window is not None  # noqa: S101 - only tables with partitions are closed
     labels = [table.partition.grain.label(datetime.fromisoformat(start), zone) for start in starts]
     unit = grain.label(grain.floor(partition.window.start, zone), zone)
     return LateData(
-        f"{job.step.writes.name}, {job.target.name(partition)} was closed, and {table.name} {', '.join(labels)} "
+        f"{task.step.writes.name}, {task.target.name(partition)} was closed, and {table.name} {', '.join(labels)} "
         "changed since",
         unchanged="nothing was changed; the partition holds what it was closed with",
-        next_step=f"twice run {job.pipeline.name} --for {unit} --accept-late includes the late rows",
+        next_step=f"twice run {task.pipeline.name} --for {unit} --accept-late includes the late rows",
     )

@@ -12,7 +12,7 @@ from twice.ledger import Output
 
 if TYPE_CHECKING:
     from twice.engine.attempt.gating import Verdict
-    from twice.engine.attempt.job import Job
+    from twice.engine.attempt.task import Task
     from twice.model.scopes import Scope
 
 
@@ -35,22 +35,22 @@ class Finding:
 
 
 def outputs_of(
-    job: Job, inputs: list[Pinned], verdict: Verdict, files: Mapping[Scope, str], version: str | None
+    task: Task, inputs: list[Pinned], verdict: Verdict, files: Mapping[Scope, str], version: str | None
 ) -> list[Output]:
     """Describe every partition of the target as it is after the attempt."""
-    kept = {unit: records(job, inputs, unit) for unit in {job.unit_of(partition) for partition in verdict.digests}}
+    kept = {unit: records(task, inputs, unit) for unit in {task.unit_of(partition) for partition in verdict.digests}}
     return [
         Output(
-            table=job.step.writes.name,
+            table=task.step.writes.name,
             scope=partition,
             rows=digest.rows,
             digest=digest.text,
             files=files[partition],
             version=version,
-            pipeline=job.pipeline.name,
-            step=job.step.name,
-            code=job.code,
-            inputs=kept[job.unit_of(partition)],
+            pipeline=task.pipeline.name,
+            step=task.step.name,
+            code=task.code,
+            inputs=kept[task.unit_of(partition)],
         )
         for partition, digest in verdict.digests.items()
     ]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from twice.content.profile import PartitionProfile
     from twice.engine.attempt.heartbeat import Heartbeat
-    from twice.engine.attempt.job import Job
+    from twice.engine.attempt.task import Task
     from twice.ledger import Claim
     from twice.model.scopes import Scope
     from twice.model.tables import Table
@@ -60,75 +60,75 @@ class Staged:
         return {"published_partitions": len(changed), **self.counts, "remarks": verdict.remarks}
 
 
-def stage(job: Job, claim: Claim, row: int, heartbeat: Heartbeat, inputs: list[Pinned]) -> Staged:
+def stage(task: Task, claim: Claim, heartbeat: Heartbeat, inputs: list[Pinned]) -> Staged:
     """Compute the step's result and write it to a stage that can be fenced."""
-    job.tell("computing")
-    bound = {pinned.name: bind(job, pinned) for pinned in inputs}
-    with spread(job, inputs, bound):
-        results = batches(job, bound)
+    task.report("computing")
+    bound = {pinned.name: bind(task, pinned) for pinned in inputs}
+    with spread(task, inputs, bound):
+        results = batches(task, bound)
         first = next(results)
-        job.store.prepare(job.session, job.step.writes, first.schema)
-        opened = job.store.open(job.session, job.target, claim.token)
-        job.ledger.leases.bind(row, claim, base_version=opened.base, inputs=records(job, inputs))
+        task.store.prepare(task.session, task.step.writes, first.schema)
+        opened = task.store.open(task.session, task.target, claim.token)
+        task.ledger.leases.bind(task.attempt_id, claim, base_version=opened.base, inputs=records(task, inputs))
         # Whoever took over before the stage existed found nothing to fence: look once more.
         heartbeat.require()
         fail_point("claim.fenced")
-        if isinstance(job.step.writes.write, Merge | InsertOnly):
-            staged = _stage_changes(job, opened, [first, *results])
+        if isinstance(task.step.writes.write, Merge | InsertOnly):
+            staged = _stage_changes(task, opened, [first, *results])
         else:
-            staged = _stage_rows(job, opened, first, results)
+            staged = _stage_rows(task, opened, first, results)
     fail_point("stage.written")
-    job.tell("staged")
+    task.report("staged")
     return staged
 
 
-def _stage_rows(job: Job, stage: StagedRows, first: DataFrame, more: Iterator[DataFrame]) -> Staged:
+def _stage_rows(task: Task, stage: StagedRows, first: DataFrame, more: Iterator[DataFrame]) -> Staged:
     """Write the rows as they are; those of one partition are profiled on their way, where that can be done."""
-    table = job.step.writes
+    table = task.step.writes
     unique = proves_unique(first, [*table.key, *table.partition_columns])
     watched = None
-    if len(job.target.partitions) == 1:
-        violations = gating.violations(job, first)
+    if len(task.target.partitions) == 1:
+        violations = gating.violations(task, first)
         watched = observed(first, key=table.key, dimensions=table.dimensions, violations=violations, unique=unique)
-    job.store.stage(job.session, stage, watched.rows if watched else first)
+    task.store.stage(task.session, stage, watched.rows if watched else first)
     seen = watched.profile(stage.counted) if watched and stage.counted is not None else None
     for rows in more:
-        job.store.stage_more(job.session, stage, rows)
+        task.store.stage_more(task.session, stage, rows)
         unique, seen = False, None  # each batch may hold a key once, and their union not
     return Staged(stage, unique=unique, seen=seen)
 
 
-def _stage_changes(job: Job, stage: StagedRows, parts: list[DataFrame]) -> Staged:
+def _stage_changes(task: Task, stage: StagedRows, parts: list[DataFrame]) -> Staged:
     source = parts[0]
     for part in parts[1:]:
         source = source.unionByName(part)
     # Read several times below: a lost block must fail the attempt, not be computed anew.
     source = source.localCheckpoint()
-    verdict = judge_source(job, source)
-    table = job.step.writes
-    target = job.store.read(job.session, table, stage.base).where(scope_filter(job.target))
-    _require_unique_target(job, stage, target)
-    written, counts = compare_by_key(job, source, target)
+    verdict = judge_source(task, source)
+    table = task.step.writes
+    target = task.store.read(task.session, table, stage.base).where(scope_filter(task.target))
+    _require_unique_target(task, stage, target)
+    written, counts = compare_by_key(task, source, target)
     changed = any(counts.get(kind) for kind in changes.WRITTEN)
     if changed:
-        job.store.stage_changes(job.session, stage, written, insert_only=not isinstance(table.write, Merge))
+        task.store.stage_changes(task.session, stage, written, insert_only=not isinstance(table.write, Merge))
     return Staged(stage, changed, counts, verdict)
 
 
-def compare_by_key(job: Job, source: DataFrame, target: DataFrame) -> tuple[DataFrame, Mapping[str, int]]:
+def compare_by_key(task: Task, source: DataFrame, target: DataFrame) -> tuple[DataFrame, Mapping[str, int]]:
     """Cut rows to those that change the target, by the table's key; return them, and how many are of each kind."""
-    table = job.step.writes
+    table = task.step.writes
     matched = matched_columns(table)
     merge = table.write if isinstance(table.write, Merge) else None
     if merge and (reused := changes.reused_in_source(source, matched, merge, LIMIT)):
-        raise _reused(job, merge, reused)
-    one_each = _one_row_per_key(job, source, matched)
-    compared = changes.compare(one_each, target, matched=matched, merge=merge, window=job.mark).localCheckpoint()
+        raise _reused(task, merge, reused)
+    one_each = _one_row_per_key(task, source, matched)
+    compared = changes.compare(one_each, target, matched=matched, merge=merge, window=task.mark).localCheckpoint()
     counts = changes.kinds(compared)
     if merge and counts.get("reused"):
-        raise _reused(job, merge, _keys(changes.of_kind(compared, "reused"), table.key))
+        raise _reused(task, merge, _keys(changes.of_kind(compared, "reused"), table.key))
     if counts.get("disputed") and not _keeps(table.write):
-        raise _disputed(job, compared, counts["disputed"])
+        raise _disputed(task, compared, counts["disputed"])
     return changes.of_kind(compared, *changes.WRITTEN), counts
 
 
@@ -137,35 +137,35 @@ def matched_columns(table: Table) -> list[str]:
     return [*table.key, *(name for name in table.partition_columns if name not in table.key)]
 
 
-def refuse_null_keys(job: Job, rows: DataFrame, key: Sequence[str]) -> None:
+def refuse_null_keys(task: Task, rows: DataFrame, key: Sequence[str]) -> None:
     """Refuse rows with a null in a key."""
     nulls = rows.where(_any_null(key)).limit(LIMIT).collect()
     if nulls:
-        shown = rows_text(job.step.writes, [row.asDict(recursive=True) for row in nulls])
+        shown = rows_text(task.step.writes, [row.asDict(recursive=True) for row in nulls])
         raise KeyViolation(
-            f"{job.step.writes.name}: step {job.step.name} returns rows with a null in the business key "
+            f"{task.step.writes.name}: step {task.step.name} returns rows with a null in the business key "
             f"({', '.join(key)}):{shown}",
             unchanged="nothing was published; the last good version stays readable",
             next_step="filter or repair these rows in the step",
         )
 
 
-def judge_source(job: Job, source: DataFrame) -> Verdict:
+def judge_source(task: Task, source: DataFrame) -> Verdict:
     """Apply gates to the step's own rows; several rows for one key are settled by version later."""
-    require_mergeable(job, source)
-    return gating.judge(job, source, check_keys=False)
+    require_mergeable(task, source)
+    return gating.judge(task, source, check_keys=False)
 
 
-def require_mergeable(job: Job, source: DataFrame) -> None:
+def require_mergeable(task: Task, source: DataFrame) -> None:
     """Refuse rows without a key or, where it decides, without a version."""
-    table = job.step.writes
-    refuse_null_keys(job, source, table.key)
+    table = task.step.writes
+    refuse_null_keys(task, source, table.key)
     if isinstance(table.write, Merge):
         absent = source.where(column(table.write.version).isNull()).limit(LIMIT).collect()
         if absent:
             shown = rows_text(table, [row.asDict(recursive=True) for row in absent])
             raise MergeRefused(
-                f"{table.name}: step {job.step.name} returns rows without a version ({table.write.version}):{shown}",
+                f"{table.name}: step {task.step.name} returns rows without a version ({table.write.version}):{shown}",
                 unchanged="nothing was published",
                 next_step="give every row a version, such as the time of its last change",
             )
@@ -178,8 +178,8 @@ def _any_null(names: Sequence[str]) -> Column:
     return found
 
 
-def _one_row_per_key(job: Job, source: DataFrame, matched: list[str]) -> DataFrame:
-    table = job.step.writes
+def _one_row_per_key(task: Task, source: DataFrame, matched: list[str]) -> DataFrame:
+    table = task.step.writes
     if isinstance(table.write, Merge):
         reduced = changes.newest(source, matched, table.write.version).localCheckpoint()
         why = f"equal {table.write.version} and different content"
@@ -189,7 +189,7 @@ def _one_row_per_key(job: Job, source: DataFrame, matched: list[str]) -> DataFra
     if disputed := changes.disputed_in_source(reduced, matched, LIMIT):
         keys = [{name: row[name] for name in matched} for row in disputed]
         raise MergeRefused(
-            f"{table.name}: step {job.step.name} returns several rows for one key with {why}; "
+            f"{table.name}: step {task.step.name} returns several rows for one key with {why}; "
             f"none of them is newer:{rows_text(table, keys)}",
             unchanged="nothing was published",
             next_step="decide in the step which one is right, or choose a version that decides",
@@ -197,32 +197,34 @@ def _one_row_per_key(job: Job, source: DataFrame, matched: list[str]) -> DataFra
     return reduced
 
 
-def _require_unique_target(job: Job, stage: StagedRows, target: DataFrame) -> None:
+def _require_unique_target(task: Task, stage: StagedRows, target: DataFrame) -> None:
     """Refuse a table that already holds a key twice, unless these very files were checked before."""
-    files = job.store.files(job.session, job.target, stage.base)
-    known = {output.scope: output.files for output in job.ledger.outputs.held(job.step.writes.name, job.target.scope)}
+    files = task.store.files(task.session, task.target, stage.base)
+    known = {
+        output.scope: output.files for output in task.ledger.outputs.held(task.step.writes.name, task.target.scope)
+    }
     if all(not fingerprint or known.get(partition) == fingerprint for partition, fingerprint in files.items()):
         return
-    found = gating.profiled(job, target, key=job.step.writes.key)
-    gating.refuse_bad_keys(job, target, found, where="the table that is the target")
+    found = gating.profiled(task, target, key=task.step.writes.key)
+    gating.refuse_bad_keys(task, target, found, where="the table that is the target")
 
 
 def _keys(rows: DataFrame, key: Sequence[str]) -> list[dict[str, object]]:
     return [row.asDict(recursive=True) for row in rows.select(*map(column, key)).limit(LIMIT).collect()]
 
 
-def _reused(job: Job, merge: Merge, keys: list[dict[str, object]]) -> MergeRefused:
-    table = job.step.writes
+def _reused(task: Task, merge: Merge, keys: list[dict[str, object]]) -> MergeRefused:
+    table = task.step.writes
     return MergeRefused(
-        f"{table.name}: step {job.step.name} returns rows whose {merge.created} is later than the deletion of their "
+        f"{table.name}: step {task.step.name} returns rows whose {merge.created} is later than the deletion of their "
         f"key: another thing under a used key, which would take the first one's place:{rows_text(table, keys)}",
         unchanged="nothing was published",
         next_step=f"make {merge.created} part of the key, so that each has a row of its own",
     )
 
 
-def _disputed(job: Job, compared: DataFrame, count: int) -> MergeRefused:
-    table = job.step.writes
+def _disputed(task: Task, compared: DataFrame, count: int) -> MergeRefused:
+    table = task.step.writes
     keys = rows_text(table, _keys(changes.of_kind(compared, "disputed"), table.key))
     if isinstance(table.write, Merge):
         return MergeRefused(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from twice.engine.attempt import freshness, gating
 from twice.engine.attempt.claiming import drop_leftovers
-from twice.engine.attempt.holding import held
+from twice.engine.attempt.holding import hold_lease
 from twice.engine.attempt.inputs import pin, records, require_unmoved
 from twice.engine.attempt.outputs import Finding, outputs_of
 from twice.engine.attempt.staging import Staged, stage
@@ -26,62 +26,61 @@ if TYPE_CHECKING:
     from twice.engine.attempt.gating import Verdict
     from twice.engine.attempt.heartbeat import Heartbeat
     from twice.engine.attempt.inputs import Pinned
-    from twice.engine.attempt.job import Job
+    from twice.engine.attempt.task import Task
     from twice.ledger import Claim, Output
     from twice.model.scopes import Scope
     from twice.store.protocol import StagedRows
 
 
-def attempt(job: Job, row: int) -> Finding:
-    """Bring one scope of one table up to date; `row` is the attempt's number in the ledger."""
-    job.store.check(job.session, job.step.writes)
-    with held(job) as holding:
+def attempt(task: Task) -> Finding:
+    """Bring one scope of one table up to date."""
+    task.store.check(task.session, task.step.writes)
+    with hold_lease(task) as holding:
         claim, heartbeat = holding.claim, holding.heartbeat
-        recover(job, claim)
-        inputs = pin(job)
-        job.ledger.leases.bind(row, claim, base_version=None, inputs=records(job, inputs))
-        if skipped := freshness.nothing_to_do(job, claim, row, inputs, waited=holding.waited):
+        recover(task, claim)
+        inputs = pin(task)
+        task.ledger.leases.bind(task.attempt_id, claim, base_version=None, inputs=records(task, inputs))
+        if skipped := freshness.nothing_to_do(task, claim, inputs, waited=holding.waited):
             return skipped
-        staged = stage(job, claim, row, heartbeat, inputs)
-        verdict = gate(job, staged)
-        compare_alone(job, inputs, staged, verdict)
-        finding = publish(job, claim, row, heartbeat, inputs, staged, verdict)
-        finding = priced(job, finding)
-        record(job, claim, row, finding)
+        staged = stage(task, claim, heartbeat, inputs)
+        verdict = gate(task, staged)
+        compare_alone(task, inputs, staged, verdict)
+        finding = publish(task, claim, heartbeat, inputs, staged, verdict)
+        finding = priced(task, finding)
+        record(task, claim, finding)
     fail_point("record.written")
     return finding
 
 
-def recover(job: Job, claim: Claim) -> None:
+def recover(task: Task, claim: Claim) -> None:
     """Settle every earlier claim that did not finish: adopt what landed, fence what did not."""
     for abandoned in claim.abandoned:
-        landed = job.store.fence(job.session, job.step.writes, abandoned.token)
+        landed = task.store.fence(task.session, task.step.writes, abandoned.token)
         fail_point("recover.dropped")
-        job.ledger.leases.settle(abandoned, landed=landed is not None, version=landed)
+        task.ledger.leases.settle(abandoned, landed=landed is not None, version=landed)
         what = "had published: adopted" if landed else "had published nothing: dropped"
-        job.tell("recovered", f"an earlier claim ({abandoned.token}) {what}")
-    drop_leftovers(job, claim)
+        task.report("recovered", f"an earlier claim ({abandoned.token}) {what}")
+    drop_leftovers(task, claim)
 
 
-def gate(job: Job, staged: Staged) -> Verdict:
+def gate(task: Task, staged: Staged) -> Verdict:
     """Judge the staged rows; a verdict that returns is a pass."""
-    gating.refuse_strays(job, staged.stage)
+    gating.refuse_strays(task, staged.stage)
     if staged.source is None:
-        with staged_rows(job, staged.stage, unique=staged.unique) as rows:
-            verdict = gating.judge(job, rows, unique=staged.unique, seen=staged.seen)
+        with staged_rows(task, staged.stage, unique=staged.unique) as rows:
+            verdict = gating.judge(task, rows, unique=staged.unique, seen=staged.seen)
     else:
-        verdict = freshness.content_after(job, staged)
+        verdict = freshness.content_after(task, staged)
         verdict.remarks += staged.source.remarks
         verdict.accepted += staged.source.accepted
     fail_point("gate.passed")
-    job.tell("gated", data={"rows": verdict.rows})
+    task.report("gated", data={"rows": verdict.rows})
     return verdict
 
 
 def publish(
-    job: Job,
+    task: Task,
     claim: Claim,
-    row: int,
     heartbeat: Heartbeat,
     inputs: list[Pinned],
     staged: Staged,
@@ -90,15 +89,14 @@ def publish(
     """Make the partitions that differ visible in one commit; nothing differs: nothing is committed."""
 
     def described(files: Mapping[Scope, str], version: str | None) -> list[Output]:
-        return outputs_of(job, inputs, verdict, files, version)
+        return outputs_of(task, inputs, verdict, files, version)
 
-    return commit(job, claim, row, heartbeat, staged, verdict, described, lambda: require_unmoved(job, inputs))
+    return commit(task, claim, heartbeat, staged, verdict, described, lambda: require_unmoved(task, inputs))
 
 
 def commit(
-    job: Job,
+    task: Task,
     claim: Claim,
-    row: int,
     heartbeat: Heartbeat,
     staged: Staged,
     verdict: Verdict,
@@ -106,24 +104,23 @@ def commit(
     look_again: Callable[[], None] = lambda: None,
 ) -> Finding:
     """Make a judged stage visible; `described` says what is recorded of it, `look_again` may refuse it at last."""
-    changed = freshness.changed_partitions(job, staged, verdict)
-    files = freshness.files_after(job, staged, changed)
-    remember, details = freshness.marks(job), staged.details(verdict, changed)
+    changed = freshness.changed_partitions(task, staged, verdict)
+    files = freshness.files_after(task, staged, changed)
+    remember, details = freshness.marks(task), staged.details(verdict, changed)
     if changed:
         look_again()
-        remember |= freshness.tombstones(job)
+        remember |= freshness.tombstones(task)
     # Saved before the commit, so that a later run that finds the commit without its record can complete it.
     expected = described(files, None) if changed else []
     status, version = commit_stage(
-        job, claim, row, heartbeat, staged.stage, changed, remember, expected, _accepted(verdict)
+        task, claim, heartbeat, staged.stage, changed, remember, expected, _accepted(verdict)
     )
-    return _found(job, status, described(files, version), verdict, details)
+    return _found(task, status, described(files, version), verdict, details)
 
 
 def commit_stage(
-    job: Job,
+    task: Task,
     claim: Claim,
-    row: int,
     heartbeat: Heartbeat,
     stage: StagedRows,
     changed: Sequence[Scope],
@@ -137,12 +134,12 @@ def commit_stage(
     `more` goes with the version, beside the run and the step.
     """
     if not changed:
-        job.store.discard(job.session, stage, remember)
+        task.store.discard(task.session, stage, remember)
         return "unchanged", stage.base
     heartbeat.require()
-    job.ledger.outputs.prepare(claim, row, expected, details=details)
-    notes = {"twice.run": job.run, "twice.step": f"{job.pipeline.name}.{job.step.name}", **(more or {})}
-    version = job.store.publish(job.session, stage, changed, notes, remember)
+    task.ledger.outputs.prepare(claim, task.attempt_id, expected, details=details)
+    notes = {"twice.run": task.run, "twice.step": f"{task.pipeline.name}.{task.step.name}", **(more or {})}
+    version = task.store.publish(task.session, stage, changed, notes, remember)
     fail_point("publish.committed")
     return "published", version
 
@@ -151,22 +148,26 @@ def _accepted(verdict: Verdict) -> dict[str, object]:
     return {ACCEPTED_GATES: verdict.accepted} if verdict.accepted else {}
 
 
-def _found(job: Job, status: str, outputs: list[Output], verdict: Verdict, details: dict[str, object]) -> Finding:
+def _found(task: Task, status: str, outputs: list[Output], verdict: Verdict, details: dict[str, object]) -> Finding:
     details |= _accepted(verdict)
     refused = {partition: error.message for partition, error in verdict.refused.items()}
     if refused:
-        details["refused"] = {job.target.name(partition): reason for partition, reason in refused.items()}
+        details["refused"] = {task.target.name(partition): reason for partition, reason in refused.items()}
     return Finding(status, outputs, verdict.rows, outputs[0].version, details, refused)
 
 
-def record(job: Job, claim: Claim, row: int, finding: Finding) -> None:
+def record(task: Task, claim: Claim, finding: Finding) -> None:
     """Write down what the table holds now, and release the claim, in one ledger transaction."""
     try:
-        job.ledger.outputs.record(claim, row, finding.outputs, status=finding.status, details=finding.details)
+        task.ledger.outputs.record(
+            claim, task.attempt_id, finding.outputs, status=finding.status, details=finding.details
+        )
     except LedgerBusy:
         # It may be there, and only the answer was lost: asking again tells, and does no harm.
-        job.ledger.outputs.record(claim, row, finding.outputs, status=finding.status, details=finding.details)
+        task.ledger.outputs.record(
+            claim, task.attempt_id, finding.outputs, status=finding.status, details=finding.details
+        )
     if finding.refused:
         # A kill before this leaves them without a word: then they are as missing or stale as they were.
-        step, table = job.step.name, job.step.writes.name
-        job.ledger.attempts.add_failures(job.run, step, table, job.number, finding.refused, code=job.code)
+        step, table = task.step.name, task.step.writes.name
+        task.ledger.attempts.add_failures(task.run, step, table, task.number, finding.refused, code=task.code)

@@ -21,7 +21,7 @@ from twice.engine.attempt.compute import batches
 from twice.engine.attempt.inputs import arrives_apart, bind, located
 from twice.engine.attempt.outside import nothing_outside
 from twice.engine.chunks.dry_call import Stopped, watched
-from twice.engine.run import job_of
+from twice.engine.run import task_of
 from twice.engine.spark.job_group import grouped
 from twice.engine.spark.metrics import started
 from twice.errors import NotDeterministic, TwiceError
@@ -31,7 +31,7 @@ from twice.model.patterns import Overwrite
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from twice.engine.attempt.job import Job
+    from twice.engine.attempt.task import Task
     from twice.engine.plan import PlannedStep
     from twice.engine.run import Runtime
     from twice.model.pipelines import Pipeline
@@ -59,14 +59,14 @@ def separability(runtime: Runtime, pipeline: Pipeline, stage: PlannedStep) -> Se
         return Separability(step.separable, f"declared separable={step.separable}")
     if reason := _by_contract(pipeline, step):
         return Separability(ok=False, reason=reason)
-    reason = _proven(replace(job_of(runtime, pipeline, stage, run="plan"), attempt=next(_numbers)))
+    reason = _proven(replace(task_of(runtime, pipeline, stage, run="plan"), attempt_id=next(_numbers)))
     return Separability(not reason, reason or "proven from its plan")
 
 
-def _proven(job: Job) -> str:
+def _proven(task: Task) -> str:
     """Return why the proof fails, if it does."""
     try:
-        return _by_plan(job)
+        return _by_plan(task)
     except NotDeterministic as error:
         return f"non-deterministic: {error.message}"
     except TwiceError as error:
@@ -74,7 +74,7 @@ def _proven(job: Job) -> str:
     except (PySparkException, Py4JError) as error:
         return f"not known: {str(error).splitlines()[0]}"
     finally:
-        job.stores.release(job.session)
+        task.stores.release(task.session)
 
 
 def _never(step: Step) -> str:
@@ -119,29 +119,29 @@ def _cut_apart(pipeline: Pipeline, step: Step, name: str, read: Read) -> str:
     return ""
 
 
-def _by_plan(job: Job) -> str:
+def _by_plan(task: Task) -> str:
     """Call the step on marked inputs and follow its plan."""
     marks = Marks()
     bound = {}
-    for pinned in located(job):
-        rows = bind(job, pinned)
+    for pinned in located(task):
+        rows = bind(task, pinned)
         bound[pinned.name] = marks.mark(pinned.name, rows, _origin(pinned.read, rows))
     result = None
     with (
-        grouped(job),
-        watched(job.session) as seen,
+        grouped(task),
+        watched(task.session) as seen,
         nothing_outside(seen),
         contextlib.suppress(Stopped),
     ):
-        result = next(batches(job, bound))
+        result = next(batches(task, bound))
     if seen or result is None:
         return seen[0]
-    if started(job):
+    if started(task):
         return "starts Spark jobs while it is called"
     if not result._jdf.queryExecution().analyzed().deterministic():
         return "non-deterministic"
-    assert job.step.writes.partition is not None  # noqa: S101 - what is overwritten has partitions
-    return marks.mixes(result, job.step.writes.partition.column, job.pipeline.zone.key)
+    assert task.step.writes.partition is not None  # noqa: S101 - what is overwritten has partitions
+    return marks.mixes(result, task.step.writes.partition.column, task.pipeline.zone.key)
 
 
 def _origin(read: Read, rows: DataFrame) -> Origin | None:

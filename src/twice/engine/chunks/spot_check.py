@@ -13,40 +13,46 @@ from twice.content.likeness import digest_of, nearly, shaped
 from twice.content.schema import order_sensitive
 from twice.engine.attempt.compute import batches
 from twice.engine.attempt.inputs import Pinned, bind, pin_unit, require_unmoved
+from twice.engine.chunks.options import ChunkOptions
 from twice.errors import NotSeparable
 from twice.model.scopes import Scope
 from twice.model.targets import Target
 
 if TYPE_CHECKING:
     from twice.engine.attempt.gating import Verdict
-    from twice.engine.attempt.job import Job
     from twice.engine.attempt.staging import Staged
+    from twice.engine.attempt.task import Task
     from twice.model.windows import Window
 
 
-def compare_alone(job: Job, inputs: Sequence[Pinned], staged: Staged, verdict: Verdict) -> None:
+def compare_alone(task: Task, inputs: Sequence[Pinned], staged: Staged, verdict: Verdict) -> None:
     """Refuse a chunk one of whose units has other rows when it is computed alone."""
-    if job.solo is not None and job.units:
-        job.vouch.once(lambda: _compare(job, inputs, staged, verdict))
+    if task.chunk.check_alone is not None and task.units:
+        task.chunk.spot_check.once(lambda: _compare(task, inputs, staged, verdict))
 
 
-def _compare(job: Job, inputs: Sequence[Pinned], staged: Staged, verdict: Verdict) -> bool:
+def _compare(task: Task, inputs: Sequence[Pinned], staged: Staged, verdict: Verdict) -> bool:
     """Compare one unit; False if it has no rows on either side, which proves nothing."""
-    unit = _unit(job, verdict)
-    scope = Scope(unit, job.scope.dimensions)
-    alone = replace(job, scope=scope, target=Target.of(job.step.writes, scope, job.pipeline.zone), solo=None)
-    staged_rows = job.store.staged(job.session, staged.stage)
+    unit = _unit(task, verdict)
+    scope = Scope(unit, task.scope.dimensions)
+    alone = replace(
+        task,
+        scope=scope,
+        target=Target.of(task.step.writes, scope, task.pipeline.zone),
+        chunk=ChunkOptions(partial=task.chunk.partial),
+    )
+    staged_rows = task.store.staged(task.session, staged.stage)
     bound = {pinned.name: bind(alone, pinned) for pinned in pin_unit(alone, inputs)}
     computed = reduce(lambda one, other: one.unionByName(other), batches(alone, bound))
-    parts = {partition: digest for partition, digest in verdict.digests.items() if job.unit_of(partition) == unit}
+    parts = {partition: digest for partition, digest in verdict.digests.items() if task.unit_of(partition) == unit}
     # What a gate refused is not published, and its content not known.
     passed = reduce(lambda one, other: one | other, (partition_filter(alone.target, each) for each in parts))
-    whole = not any(job.unit_of(partition) == unit for partition in verdict.refused)
+    whole = not any(task.unit_of(partition) == unit for partition in verdict.refused)
     rows = shaped(computed, staged_rows.schema)
     rows = rows if whole else rows.where(passed)
     inexact = order_sensitive(staged_rows.schema)
     if inexact:
-        # The last digits of such sums depend on how rows are spread over tasks: they are compared by and large.
+        # The last digits of such sums depend on how rows are spread over tasks: they are compared approximately.
         in_chunk = staged_rows.where(scope_filter(alone.target) if whole else passed)
         mine, theirs = digest_of(rows.drop(*inexact)), digest_of(in_chunk.drop(*inexact))
         same = mine == theirs and nearly(rows, in_chunk, inexact)
@@ -54,20 +60,21 @@ def _compare(job: Job, inputs: Sequence[Pinned], staged: Staged, verdict: Verdic
         mine, theirs = digest_of(rows), reduce(lambda one, other: one + other, parts.values())
         same = mine == theirs or mine.rows == theirs.rows == 0
     if not same:
-        require_unmoved(job, inputs)
-        raise _different(job, alone, mine, theirs)
+        require_unmoved(task, inputs)
+        raise _different(task, alone, mine, theirs)
     return mine.rows > 0
 
 
-def _unit(job: Job, verdict: Verdict) -> Window:
+def _unit(task: Task, verdict: Verdict) -> Window:
     """Return the unit that was asked for, or the nearest one that has rows and that no gate refused a part of."""
-    refused = {job.unit_of(partition) for partition in verdict.refused}
-    passed = {job.unit_of(partition) for partition in verdict.digests}
+    refused = {task.unit_of(partition) for partition in verdict.refused}
+    passed = {task.unit_of(partition) for partition in verdict.digests}
     # No rows alone and no rows together would prove nothing.
-    filled = {job.unit_of(partition) for partition, digest in verdict.digests.items() if digest.rows}
-    assert job.solo is not None  # noqa: S101 - the caller asked
-    units = list(job.units)
-    wanted = job.unit_of(job.solo)
+    filled = {task.unit_of(partition) for partition, digest in verdict.digests.items() if digest.rows}
+    asked = task.chunk.check_alone
+    assert asked is not None  # noqa: S101 - the caller asked
+    units = list(task.units)
+    wanted = task.unit_of(asked)
     middle = units.index(wanted) if wanted in units else len(units) // 2
     # The later one of two: what adds up over days shows there.
     nearest = sorted(range(len(units)), key=lambda place: (abs(place - middle), -place))
@@ -75,12 +82,12 @@ def _unit(job: Job, verdict: Verdict) -> Window:
     return min(able, key=lambda unit: (unit not in filled, unit in refused))
 
 
-def _different(job: Job, alone: Job, mine: Digest, theirs: Digest) -> NotSeparable:
+def _different(task: Task, alone: Task, mine: Digest, theirs: Digest) -> NotSeparable:
     partition = alone.target.name(alone.target.partitions[0])
     return NotSeparable(
-        f"step {job.step.name} is not separable: {partition} of {job.step.writes.name} computed alone has the digest "
-        f"{mine.text}, computed together with {len(job.units) - 1} more it has {theirs.text}",
+        f"step {task.step.name} is not separable: {partition} of {task.step.writes.name} computed alone has the digest "
+        f"{mine.text}, computed together with {len(task.units) - 1} more it has {theirs.text}",
         unchanged="nothing of the chunk was published",
-        next_step=f"declare separable=False at the step {job.step.name}, so that every partition is computed alone, "
+        next_step=f"declare separable=False at the step {task.step.name}, so that every partition is computed alone, "
         "or keep partitions apart in the step",
     )

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 from twice.content import changes, replay
 from twice.engine.attempt import gating
 from twice.engine.attempt.compute import batches
-from twice.engine.attempt.holding import held, noted
+from twice.engine.attempt.holding import hold_lease, recorded_attempt
 from twice.engine.attempt.inputs import Pinned, bind, pin, records, require_unmoved
-from twice.engine.attempt.job import Job
 from twice.engine.attempt.samples import LIMIT, rows_text
 from twice.engine.attempt.staging import Staged, judge_source
+from twice.engine.attempt.task import Task
 from twice.engine.attempt.verbs import publish, record, recover
 from twice.engine.chunks.task_per_partition import staged_rows
 from twice.engine.operations.recorded_run import recorded_run
 from twice.engine.plan import PlannedStep
-from twice.engine.run import job_of
+from twice.engine.run import task_of
 from twice.engine.spark.environment import environment
 from twice.engine.spark.interrupts import plain_interrupts
 from twice.engine.spark.metrics import priced
@@ -127,38 +127,38 @@ def rebuild(runtime: Runtime, plan: Rebuild, *, command: str = "") -> RebuildRes
     recorded = recorded_run(runtime.ledger, pipeline.name, scope, command=command, tags=tags, environment=made_with)
     with recorded as run, plain_interrupts():
         stage = PlannedStep(step, scope, Target.of(step.writes, scope, pipeline.zone))
-        with noted(job_of(runtime, pipeline, stage, run)) as job:
-            finding = _replace(job, plan)
+        with recorded_attempt(task_of(runtime, pipeline, stage, run)) as task:
+            finding = _replace(task, plan)
     return RebuildResult(run, step.writes.name, len(plan.windows), finding.status, finding.rows, finding.version)
 
 
-def _replace(job: Job, plan: Rebuild) -> Finding:
+def _replace(task: Task, plan: Rebuild) -> Finding:
     """Publish the replayed history by the protocol's own verbs."""
-    job.store.check(job.session, job.step.writes)
-    with held(job) as holding:
+    task.store.check(task.session, task.step.writes)
+    with hold_lease(task) as holding:
         claim, heartbeat = holding.claim, holding.heartbeat
-        recover(job, claim)
-        alone = [replace(job, scope=Scope(window)) for window in plan.windows]
+        recover(task, claim)
+        alone = [replace(task, scope=Scope(window)) for window in plan.windows]
         pinned = [pin(each) for each in alone]
-        inputs = _together(job, pinned)
-        job.ledger.leases.bind(job.attempt, claim, base_version=None, inputs=records(job, inputs))
-        rows = _replayed(job, zip(alone, pinned, strict=True))
-        job.store.prepare(job.session, job.step.writes, rows.schema)
-        stage = job.store.open(job.session, job.target, claim.token)
-        job.ledger.leases.bind(job.attempt, claim, base_version=stage.base, inputs=records(job, inputs))
+        inputs = _together(task, pinned)
+        task.ledger.leases.bind(task.attempt_id, claim, base_version=None, inputs=records(task, inputs))
+        rows = _replayed(task, zip(alone, pinned, strict=True))
+        task.store.prepare(task.session, task.step.writes, rows.schema)
+        stage = task.store.open(task.session, task.target, claim.token)
+        task.ledger.leases.bind(task.attempt_id, claim, base_version=stage.base, inputs=records(task, inputs))
         heartbeat.require()
-        job.store.stage(job.session, stage, rows)
-        gating.refuse_strays(job, stage)
-        with staged_rows(job, stage) as staged:
-            verdict = gating.judge(job, staged)
+        task.store.stage(task.session, stage, rows)
+        gating.refuse_strays(task, stage)
+        with staged_rows(task, stage) as staged:
+            verdict = gating.judge(task, staged)
         for each, mine in zip(alone, pinned, strict=True):
             require_unmoved(each, mine)
-        finding = priced(job, publish(job, claim, job.attempt, heartbeat, inputs, Staged(stage), verdict))
-        record(job, claim, job.attempt, finding)
+        finding = priced(task, publish(task, claim, heartbeat, inputs, Staged(stage), verdict))
+        record(task, claim, finding)
     return finding
 
 
-def _replayed(job: Job, windows: Iterator[tuple[Job, list[Pinned]]]) -> DataFrame:
+def _replayed(task: Task, windows: Iterator[tuple[Task, list[Pinned]]]) -> DataFrame:
     """Compute the windows in order, and keep of each key what a merge of all of them would have kept."""
     kept: DataFrame | None = None
     while some := list(islice(windows, AT_ONCE)):
@@ -166,53 +166,53 @@ def _replayed(job: Job, windows: Iterator[tuple[Job, list[Pinned]]]) -> DataFram
         parts = new if kept is None else [kept, *new]
         rows = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
         # Materialised: later rounds would compute it again, and a lost block must fail the attempt.
-        kept = _settled(job, rows).localCheckpoint()
+        kept = _settled(task, rows).localCheckpoint()
     assert kept is not None  # noqa: S101 - a plan has at least one window
-    if disputed := changes.disputed_in_source(kept, _matched(job), LIMIT):
-        keys = rows_text(job.step.writes, [{name: row[name] for name in _matched(job)} for row in disputed])
+    if disputed := changes.disputed_in_source(kept, _matched(task), LIMIT):
+        keys = rows_text(task.step.writes, [{name: row[name] for name in _matched(task)} for row in disputed])
         raise MergeRefused(
-            f"{job.step.writes.name}: its windows have several contents for one key, and no version decides:{keys}",
+            f"{task.step.writes.name}: its windows have several contents for one key, and no version decides:{keys}",
             unchanged="the table is as it was",
             next_step="decide in the step which one is right, or choose a version that decides",
         )
     result = kept.drop(replay.BROUGHT_BY)
-    judge_source(job, result)
+    judge_source(task, result)
     return result
 
 
-def _brought(job: Job, inputs: Sequence[Pinned]) -> Iterator[DataFrame]:
+def _brought(task: Task, inputs: Sequence[Pinned]) -> Iterator[DataFrame]:
     """Compute one window; its rows say whose they are."""
-    for rows in batches(job, {pinned.name: bind(job, pinned) for pinned in inputs}):
-        yield replay.brought(rows, str(job.scope.window))
+    for rows in batches(task, {pinned.name: bind(task, pinned) for pinned in inputs}):
+        yield replay.brought(rows, str(task.scope.window))
 
 
-def _settled(job: Job, rows: DataFrame) -> DataFrame:
-    pattern = job.step.writes.write
+def _settled(task: Task, rows: DataFrame) -> DataFrame:
+    pattern = task.step.writes.write
     if isinstance(pattern, Merge):
-        return replay.newest_of_all(rows, _matched(job), pattern.version)
+        return replay.newest_of_all(rows, _matched(task), pattern.version)
     if isinstance(pattern, InsertOnly) and pattern.on_conflict == "keep":
-        return replay.earliest_of_all(rows, _matched(job))
-    return replay.earliest_of_equal(rows, _matched(job))
+        return replay.earliest_of_all(rows, _matched(task))
+    return replay.earliest_of_equal(rows, _matched(task))
 
 
-def _matched(job: Job) -> list[str]:
-    table = job.step.writes
+def _matched(task: Task) -> list[str]:
+    table = task.step.writes
     return [*table.key, *(name for name in table.partition_columns if name not in table.key)]
 
 
-def _together(job: Job, pinned: Sequence[Sequence[Pinned]]) -> list[Pinned]:
+def _together(task: Task, pinned: Sequence[Sequence[Pinned]]) -> list[Pinned]:
     """Return the inputs of all windows as one list: each input once, with the partitions that some window read."""
     found: list[Pinned] = []
     for same in zip(*pinned, strict=True):
         last, partitions = same[-1], dict[str, str]()
         for each in same:
-            partitions |= _partitions(each.record.partitions, job)
-        assert job.scope.window is not None  # noqa: S101 - a rebuild has a hull
-        cut = last.read.cut(job.scope.window, job.step.writes.lateness, job.pipeline.zone)
+            partitions |= _partitions(each.record.partitions, task)
+        assert task.scope.window is not None  # noqa: S101 - a rebuild has a hull
+        cut = last.read.cut(task.scope.window, task.step.writes.lateness, task.pipeline.zone)
         found.append(replace(last, cut=cut, record=replace(last.record, partitions=partitions)))
     return found
 
 
-def _partitions(recorded: Mapping[str, str], job: Job) -> dict[str, str]:
+def _partitions(recorded: Mapping[str, str], task: Task) -> dict[str, str]:
     """Keep what tells partitions apart; what was seen of many windows has no single fingerprint."""
-    return {key: f"unknown:{job.run}" if key == "window" else text for key, text in recorded.items()}
+    return {key: f"unknown:{task.run}" if key == "window" else text for key, text in recorded.items()}

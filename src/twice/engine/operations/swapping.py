@@ -11,11 +11,11 @@ from twice.content.digest import Digest
 from twice.engine.attempt import gating
 from twice.engine.attempt.freshness import NEWEST
 from twice.engine.attempt.gating import Verdict, profiled
-from twice.engine.attempt.holding import held, noted
+from twice.engine.attempt.holding import hold_lease, recorded_attempt
 from twice.engine.attempt.staging import Staged
 from twice.engine.attempt.verbs import commit, record, recover
 from twice.engine.plan import PlannedStep
-from twice.engine.run import job_of
+from twice.engine.run import task_of
 from twice.engine.spark.metrics import priced
 from twice.errors import StoreRefused
 from twice.failpoints import fail_point
@@ -25,8 +25,8 @@ from twice.model.targets import Target
 
 if TYPE_CHECKING:
     from twice.engine.attempt.holding import Held
-    from twice.engine.attempt.job import Job
     from twice.engine.attempt.outputs import Finding
+    from twice.engine.attempt.task import Task
     from twice.engine.run import Runtime
     from twice.ledger import Output
     from twice.model.pipelines import Pipeline
@@ -67,13 +67,13 @@ def swap(
 
     `look_again` is called once no other run can publish, and may refuse the swap; `at_last` right before the commit.
     """
-    job = job_of(runtime, wanted.pipeline, wanted.stage, run)
-    table = job.step.writes
-    job.store.check(job.session, table)
+    task = task_of(runtime, wanted.pipeline, wanted.stage, run)
+    table = task.step.writes
+    task.store.check(task.session, table)
     # Not the code of the step: what a swap ends as says nothing about the partitions, and status leaves it out.
     code = f"swap:{wanted.mark}"
-    with noted(job, code) as noted_job:
-        finding = _swap(noted_job, wanted, look_again, at_last)
+    with recorded_attempt(task, code) as recorded:
+        finding = _swap(recorded, wanted, look_again, at_last)
     fail_point("swap.table")
     return finding
 
@@ -102,69 +102,69 @@ def built(runtime: Runtime, wanted: Swap) -> dict[Scope, Output]:
     return {partition: known[partition] for partition in target.partitions}
 
 
-def _swap(job: Job, wanted: Swap, look_again: Callable[[], None], at_last: Callable[[], None]) -> Finding:
-    with held(job) as holding:
-        recover(job, holding.claim)
+def _swap(task: Task, wanted: Swap, look_again: Callable[[], None], at_last: Callable[[], None]) -> Finding:
+    with hold_lease(task) as holding:
+        recover(task, holding.claim)
         look_again()
-        finding = priced(job, _publish(job, wanted, holding, at_last))
-        record(job, holding.claim, job.attempt, finding)
+        finding = priced(task, _publish(task, wanted, holding, at_last))
+        record(task, holding.claim, finding)
     return finding
 
 
-def _publish(job: Job, wanted: Swap, holding: Held, at_last: Callable[[], None]) -> Finding:
-    claim, row, heartbeat = holding.claim, job.attempt, holding.heartbeat
-    known = {output.scope: output for output in job.ledger.outputs.list(wanted.shadow.name, job.target.scope.window)}
-    shadowing = cast("Shadowing", job.store)
-    schema = shadowing.shadow_schema(job.session, replace(job.target, table=wanted.shadow))
-    job.store.prepare(job.session, job.step.writes, schema)
-    stage = job.store.open(job.session, job.target, claim.token)
-    job.ledger.leases.bind(row, claim, base_version=stage.base, inputs=())
+def _publish(task: Task, wanted: Swap, holding: Held, at_last: Callable[[], None]) -> Finding:
+    claim, heartbeat = holding.claim, holding.heartbeat
+    known = {output.scope: output for output in task.ledger.outputs.list(wanted.shadow.name, task.target.scope.window)}
+    shadowing = cast("Shadowing", task.store)
+    schema = shadowing.shadow_schema(task.session, replace(task.target, table=wanted.shadow))
+    task.store.prepare(task.session, task.step.writes, schema)
+    stage = task.store.open(task.session, task.target, claim.token)
+    task.ledger.leases.bind(task.attempt_id, claim, base_version=stage.base, inputs=())
     heartbeat.require()
-    shadowing.adopt(job.session, stage, wanted.shadow)
-    gating.refuse_strays(job, stage)
-    verdict = Verdict({partition: Digest.parse(known[partition].digest) for partition in job.target.partitions})
-    if not _is_as_built(job, wanted.shadow, known):
-        _require_as_built(job, Staged(stage), verdict)
+    shadowing.adopt(task.session, stage, wanted.shadow)
+    gating.refuse_strays(task, stage)
+    verdict = Verdict({partition: Digest.parse(known[partition].digest) for partition in task.target.partitions})
+    if not _is_as_built(task, wanted.shadow, known):
+        _require_as_built(task, Staged(stage), verdict)
 
     def described(files: Mapping[Scope, str], version: str | None) -> list[Output]:
-        return [_recorded(job, wanted, known[partition], files[partition], version) for partition in verdict.digests]
+        return [_recorded(task, wanted, known[partition], files[partition], version) for partition in verdict.digests]
 
-    return commit(job, claim, row, heartbeat, Staged(stage), verdict, described, at_last)
+    return commit(task, claim, heartbeat, Staged(stage), verdict, described, at_last)
 
 
-def _is_as_built(job: Job, shadow: Table, known: Mapping[Scope, Output]) -> bool:
+def _is_as_built(task: Task, shadow: Table, known: Mapping[Scope, Output]) -> bool:
     """Return, from files alone, whether exactly the files that were judged are published."""
     if not shadow.id.shadow:  # rows were copied, not files moved
         return False
-    target = replace(job.target, table=shadow)
-    files = job.store.files(job.session, target, job.store.version(job.session, shadow))
+    target = replace(task.target, table=shadow)
+    files = task.store.files(task.session, target, task.store.version(task.session, shadow))
     return all(known[partition].files == fingerprint for partition, fingerprint in files.items())
 
 
-def _require_as_built(job: Job, staged: Staged, verdict: Verdict) -> None:
+def _require_as_built(task: Task, staged: Staged, verdict: Verdict) -> None:
     """Refuse a shadow whose rows are no longer those that passed the gates."""
-    found = profiled(job, job.store.staged(job.session, staged.stage), key=())
+    found = profiled(task, task.store.staged(task.session, staged.stage), key=())
     for partition, digest in verdict.digests.items():
         now = found[partition].digest
         if now != digest and (now.rows or digest.rows):
             raise StoreRefused(
-                f"the shadow of {job.step.writes.name}, {job.target.name(partition)} is not as it was built: "
+                f"the shadow of {task.step.writes.name}, {task.target.name(partition)} is not as it was built: "
                 f"it had {digest.rows} rows, and holds {now.rows} (or others)",
                 unchanged="nothing was swapped for this table",
                 next_step="drop the shadow and build it again",
             )
 
 
-def _recorded(job: Job, wanted: Swap, made: Output, files: str, version: str | None) -> Output:
+def _recorded(task: Task, wanted: Swap, made: Output, files: str, version: str | None) -> Output:
     """Describe a partition as a run on the tables themselves would have."""
     inputs = tuple(replace(each, table=wanted.live_names.get(each.table, each.table)) for each in made.inputs)
     return replace(
         made,
-        table=job.step.writes.name,
+        table=task.step.writes.name,
         files=files,
         version=version,
-        pipeline=job.pipeline.name,
-        step=job.step.name,
+        pipeline=task.pipeline.name,
+        step=task.step.name,
         inputs=inputs,
         run=None,
     )

@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 from twice.content.filters import scope_filter
 from twice.engine.attempt.freshness import known_outputs
 from twice.engine.attempt.gating import Verdict, profiled
-from twice.engine.attempt.holding import held, noted
-from twice.engine.attempt.job import Job
+from twice.engine.attempt.holding import hold_lease, recorded_attempt
 from twice.engine.attempt.staging import Staged
+from twice.engine.attempt.task import Task
 from twice.engine.attempt.verbs import publish, record, recover
 from twice.engine.operations.recorded_run import recorded_run
 from twice.engine.spark.session import fresh
@@ -86,29 +86,29 @@ def undo(
             next_step=f"a stream's batches are restated: twice stream replay {pipeline.name} --from A --to B",
         )
     published.sort(key=lambda attempt: list(pipeline.steps).index(attempt.step), reverse=True)
-    jobs = [(_job(runtime, pipeline, attempt, info.id), attempt) for attempt in published]
-    jobs, left = _chosen(jobs, info.id, steps, tables)
-    _require_history([job for job, _ in jobs], info.id)
+    tasks = [(_task(runtime, pipeline, attempt, info.id), attempt) for attempt in published]
+    tasks, left = _chosen(tasks, info.id, steps, tables)
+    _require_history([task for task, _ in tasks], info.id)
     # An undo that was killed halfway goes on where it stopped.
-    jobs = [(job, attempt) for job, attempt in jobs if not _undone_before(job, attempt)]
-    if not jobs:
+    tasks = [(task, attempt) for task, attempt in tasks if not _undone_before(task, attempt)]
+    if not tasks:
         what = f"these tables of run {info.id} have" if steps or tables else f"run {info.id} has"
         raise UsageError(f"{what} already been undone", unchanged="nothing was changed")
-    for job, attempt in jobs:
-        _require_untouched(job, attempt, info.id)
+    for task, attempt in tasks:
+        _require_untouched(task, attempt, info.id)
     if dry_run:
-        return [_result(job, attempt, "would go back", _rows_before(job, attempt)) for job, attempt in jobs] + left
+        return [_result(task, attempt, "would go back", _rows_before(task, attempt)) for task, attempt in tasks] + left
     command, tags = f"twice undo {info.id}", {"undo": info.id}
     with recorded_run(runtime.ledger, pipeline.name, info.scope, command=command, tags=tags) as run:
-        done = [_restore(replace(job, run=run), attempt, info.id) for job, attempt in jobs]
+        done = [_restore(replace(task, run=run), attempt, info.id) for task, attempt in tasks]
     return done + left
 
 
 def _chosen(
-    jobs: list[tuple[Job, AttemptInfo]], run: str, steps: Sequence[str], tables: Sequence[str]
-) -> tuple[list[tuple[Job, AttemptInfo]], list[UndoResult]]:
+    tasks: list[tuple[Task, AttemptInfo]], run: str, steps: Sequence[str], tables: Sequence[str]
+) -> tuple[list[tuple[Task, AttemptInfo]], list[UndoResult]]:
     """Part what is to be undone from what stays; without a choice, all of it is."""
-    made = {"step": [job.step.name for job, _ in jobs], "table": [job.step.writes.name for job, _ in jobs]}
+    made = {"step": [task.step.name for task, _ in tasks], "table": [task.step.writes.name for task, _ in tasks]}
     for kind, names in (("step", steps), ("table", tables)):
         for name in names:
             if name not in made[kind]:
@@ -118,26 +118,26 @@ def _chosen(
                     unchanged="nothing was undone",
                 )
     if not steps and not tables:
-        return jobs, []
+        return tasks, []
     chosen, left = [], []
-    for job, attempt in jobs:
-        if job.step.name in steps or job.step.writes.name in tables:
-            chosen.append((job, attempt))
-        elif not _undone_before(job, attempt):
-            stays = _result(job, attempt, "stays", attempt.rows or 0)
-            left.append(replace(stays, why=_no_history(job) or "it was not chosen"))
+    for task, attempt in tasks:
+        if task.step.name in steps or task.step.writes.name in tables:
+            chosen.append((task, attempt))
+        elif not _undone_before(task, attempt):
+            stays = _result(task, attempt, "stays", attempt.rows or 0)
+            left.append(replace(stays, why=_no_history(task) or "it was not chosen"))
     return chosen, left
 
 
-def _no_history(job: Job) -> str:
+def _no_history(task: Task) -> str:
     """Return why a table cannot go back; nothing where it can."""
-    abilities = job.store.abilities
+    abilities = task.store.abilities
     return "" if abilities.history else f"a {abilities.kind} store keeps no earlier versions"
 
 
-def _job(runtime: Runtime, pipeline: Pipeline, attempt: AttemptInfo, run: str) -> Job:
+def _task(runtime: Runtime, pipeline: Pipeline, attempt: AttemptInfo, run: str) -> Task:
     step = pipeline.find(attempt.step)
-    return Job(
+    return Task(
         pipeline=pipeline,
         step=step,
         scope=attempt.scope,
@@ -152,106 +152,110 @@ def _job(runtime: Runtime, pipeline: Pipeline, attempt: AttemptInfo, run: str) -
     )
 
 
-def _require_history(jobs: Sequence[Job], run: str) -> None:
+def _require_history(tasks: Sequence[Task], run: str) -> None:
     """Refuse tables that cannot go back, before anything does; name what can."""
-    without = [job for job in jobs if _no_history(job)]
+    without = [task for task in tasks if _no_history(task)]
     if not without:
         return
-    rest = [f"--table {shlex.quote(job.step.writes.name)}" for job in jobs if not _no_history(job)]
+    rest = [f"--table {shlex.quote(task.step.writes.name)}" for task in tasks if not _no_history(task)]
     others = f"undo the other tables: twice undo {run} {' '.join(rest)}; here " if rest else ""
     raise StoreRefused(
-        "; ".join(f"{job.step.writes.name}: {_no_history(job)} to go back to" for job in without),
+        "; ".join(f"{task.step.writes.name}: {_no_history(task)} to go back to" for task in without),
         unchanged="nothing was undone",
         next_step=f"{others}correct the input or the step, and run the date again: its scope is replaced as a whole",
     )
 
 
-def _require_untouched(job: Job, attempt: AttemptInfo, run: str) -> None:
+def _require_untouched(task: Task, attempt: AttemptInfo, run: str) -> None:
     """Refuse to undo what another writer has changed since."""
-    now = job.store.files(job.session, job.target, job.store.version(job.session, job.step.writes))
-    known = known_outputs(job)
-    for partition in _published(job, attempt):
+    now = task.store.files(task.session, task.target, task.store.version(task.session, task.step.writes))
+    known = known_outputs(task)
+    for partition in _published(task, attempt):
         output = known.get(partition)
         as_recorded = output is not None and output.files == now[partition]
-        if output is None or not as_recorded or not _made_by(job, attempt, partition, output, now[partition]):
+        if output is None or not as_recorded or not _made_by(task, attempt, partition, output, now[partition]):
             later = output.run if output is not None and as_recorded else ""
             raise StoreRefused(
-                f"{job.step.writes.name}, {job.target.name(partition)} was changed by "
+                f"{task.step.writes.name}, {task.target.name(partition)} was changed by "
                 f"{f'run {later}' if later else 'another writer'} after run {run}",
                 unchanged="nothing was undone",
                 next_step=f"twice undo {later}, then twice undo {run}; or run the date again"
                 if later
                 else "revert that change by hand, then undo; or run the date again, which rebuilds it from its inputs",
             )
-    _before(job, attempt)
+    _before(task, attempt)
 
 
-def _published(job: Job, attempt: AttemptInfo) -> list[Scope]:
+def _published(task: Task, attempt: AttemptInfo) -> list[Scope]:
     """Return the partitions that an attempt published: all of its scope, but for those that gates refused."""
     refused = attempt.details.get("refused")
     names = set(refused) if isinstance(refused, Mapping) else set()
-    return [partition for partition in job.target.partitions if job.target.name(partition) not in names]
+    return [partition for partition in task.target.partitions if task.target.name(partition) not in names]
 
 
-def _undone_before(job: Job, attempt: AttemptInfo) -> bool:
+def _undone_before(task: Task, attempt: AttemptInfo) -> bool:
     """Return whether the scope has gone back already, by an earlier undo of the same run."""
-    now = job.store.files(job.session, job.target, job.store.version(job.session, job.step.writes))
-    known = known_outputs(job)
-    outputs = [known.get(partition) for partition in _published(job, attempt)]
+    now = task.store.files(task.session, task.target, task.store.version(task.session, task.step.writes))
+    known = known_outputs(task)
+    outputs = [known.get(partition) for partition in _published(task, attempt)]
     return all(
-        output is not None and output.code == job.code and output.files == now[output.scope] for output in outputs
+        output is not None and output.code == task.code and output.files == now[output.scope] for output in outputs
     )
 
 
-def _made_by(job: Job, attempt: AttemptInfo, partition: Scope, output: Output, files: str) -> bool:
+def _made_by(task: Task, attempt: AttemptInfo, partition: Scope, output: Output, files: str) -> bool:
     """Return whether a partition is as the attempt left it; a later run that changed nothing may have recorded it."""
     if output.token == attempt.token:
         return True
-    return attempt.version is not None and job.store.files(job.session, job.target, attempt.version)[partition] == files
+    return (
+        attempt.version is not None and task.store.files(task.session, task.target, attempt.version)[partition] == files
+    )
 
 
-def _before(job: Job, attempt: AttemptInfo) -> Mapping[Scope, str]:
+def _before(task: Task, attempt: AttemptInfo) -> Mapping[Scope, str]:
     """Look the earlier version up; the store refuses one that has expired."""
-    return job.store.files(job.session, job.target, attempt.base_version)
+    return task.store.files(task.session, task.target, attempt.base_version)
 
 
-def _rows_before(job: Job, attempt: AttemptInfo) -> int:
-    return job.store.read(job.session, job.step.writes, attempt.base_version).where(scope_filter(job.target)).count()
+def _rows_before(task: Task, attempt: AttemptInfo) -> int:
+    return (
+        task.store.read(task.session, task.step.writes, attempt.base_version).where(scope_filter(task.target)).count()
+    )
 
 
-def _restore(job: Job, attempt: AttemptInfo, run: str) -> UndoResult:
-    with noted(job) as noted_job:
-        finding = _put_back(noted_job, attempt, run)
-    return _result(job, attempt, "went back", finding.rows)
+def _restore(task: Task, attempt: AttemptInfo, run: str) -> UndoResult:
+    with recorded_attempt(task) as recorded:
+        finding = _put_back(recorded, attempt, run)
+    return _result(task, attempt, "went back", finding.rows)
 
 
-def _put_back(job: Job, attempt: AttemptInfo, run: str) -> Finding:
+def _put_back(task: Task, attempt: AttemptInfo, run: str) -> Finding:
     """Publish the earlier version of the scope by the protocol's own verbs."""
-    table = job.step.writes
-    with held(job) as holding:
+    table = task.step.writes
+    with hold_lease(task) as holding:
         claim, heartbeat = holding.claim, holding.heartbeat
-        recover(job, claim)
+        recover(task, claim)
         # Looked at before the claim, too; in between somebody may have published.
-        _require_untouched(job, attempt, run)
-        stage = job.store.open(job.session, job.target, claim.token)
-        job.ledger.leases.bind(job.attempt, claim, base_version=stage.base, inputs=())
+        _require_untouched(task, attempt, run)
+        stage = task.store.open(task.session, task.target, claim.token)
+        task.ledger.leases.bind(task.attempt_id, claim, base_version=stage.base, inputs=())
         heartbeat.require()
-        before = job.store.read(job.session, table, attempt.base_version).where(scope_filter(job.target))
-        job.store.stage(job.session, stage, _with_new_columns(job, before))
+        before = task.store.read(task.session, table, attempt.base_version).where(scope_filter(task.target))
+        task.store.stage(task.session, stage, _with_new_columns(task, before))
         staged = Staged(stage)
-        found = profiled(job, job.store.staged(job.session, stage), key=())
-        verdict = Verdict({partition: found[partition].digest for partition in _published(job, attempt)})
-        finding = publish(job, claim, job.attempt, heartbeat, [], staged, verdict)
-        record(job, claim, job.attempt, finding)
+        found = profiled(task, task.store.staged(task.session, stage), key=())
+        verdict = Verdict({partition: found[partition].digest for partition in _published(task, attempt)})
+        finding = publish(task, claim, heartbeat, [], staged, verdict)
+        record(task, claim, finding)
     return finding
 
 
-def _with_new_columns(job: Job, before: DataFrame) -> DataFrame:
+def _with_new_columns(task: Task, before: DataFrame) -> DataFrame:
     """Fill columns that the table has gained since with null."""
-    now = job.store.read(job.session, job.step.writes, None).schema
+    now = task.store.read(task.session, task.step.writes, None).schema
     missing = {field.name: F.lit(None).cast(field.dataType) for field in now.fields if field.name not in before.columns}
     return before.withColumns(missing) if missing else before
 
 
-def _result(job: Job, attempt: AttemptInfo, status: str, rows: int) -> UndoResult:
-    return UndoResult(job.step.name, job.step.writes.name, str(job.target.scope), attempt.base_version, status, rows)
+def _result(task: Task, attempt: AttemptInfo, status: str, rows: int) -> UndoResult:
+    return UndoResult(task.step.name, task.step.writes.name, str(task.target.scope), attempt.base_version, status, rows)

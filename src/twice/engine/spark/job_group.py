@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    from twice.engine.attempt.job import Job
+    from twice.engine.attempt.task import Task
 
 _POOL = "spark.scheduler.pool"
 _LOCAL = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel", "spark.job.tags", _POOL)
 
 
 @contextmanager
-def grouped(job: Job) -> Iterator[None]:
-    """Start the Spark jobs of this thread in the job's group and pool; afterwards the thread is as it was."""
-    context = job.session.sparkContext
+def grouped(task: Task) -> Iterator[None]:
+    """Start the Spark jobs of this thread in the task's group and pool; afterwards the thread is as it was."""
+    context = task.session.sparkContext
     before = {name: context.getLocalProperty(name) for name in _LOCAL}
-    context.setJobGroup(job.group, f"{job.pipeline.name}.{job.step.name} {job.target.scope}", True)
-    context.addJobTag(_tag(job.run))
-    if job.pool is not None:
-        context.setLocalProperty(_POOL, job.pool)
+    context.setJobGroup(task.group, f"{task.pipeline.name}.{task.step.name} {task.target.scope}", True)
+    context.addJobTag(_tag(task.run))
+    if task.chunk.pool is not None:
+        context.setLocalProperty(_POOL, task.chunk.pool)
     interrupted = False
     try:
         yield

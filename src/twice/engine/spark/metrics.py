@@ -14,34 +14,34 @@ from twice.engine.spark.session import is_stopped
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-    from twice.engine.attempt.job import Job
     from twice.engine.attempt.outputs import Finding
+    from twice.engine.attempt.task import Task
 
 # Spark writes its books a moment after the fact.
 _PATIENCE = 500
 
 
-def priced(job: Job, finding: Finding) -> Finding:
+def priced(task: Task, finding: Finding) -> Finding:
     """Add to a finding what it took to make it."""
-    cost = measured(job)
+    cost = measured(task)
     return replace(finding, details={**finding.details, "cost": cost}) if cost else finding
 
 
-def measured(job: Job) -> dict[str, float]:
+def measured(task: Task) -> dict[str, float]:
     """Sum what the attempt's Spark jobs used so far; empty, if it started none or Spark cannot say."""
-    if is_stopped(job.session):
+    if is_stopped(task.session):
         return {}
     with contextlib.suppress(Py4JError, OSError):
-        return sum_metrics(job.session.sparkContext, job.group)
+        return sum_metrics(task.session.sparkContext, task.group)
     return {}
 
 
-def started(job: Job) -> int:
-    """Count the Spark jobs that were started in the job's group."""
-    context = job.session.sparkContext
+def started(task: Task) -> int:
+    """Count the Spark jobs that were started in the task's group."""
+    context = task.session.sparkContext
     with contextlib.suppress(Py4JError):
         context._jsc.sc().listenerBus().waitUntilEmpty(_PATIENCE)
-    return len(context.statusTracker().getJobIdsForGroup(job.group))
+    return len(context.statusTracker().getJobIdsForGroup(task.group))
 
 
 def sum_metrics(context: SparkContext, group: str) -> dict[str, float]:

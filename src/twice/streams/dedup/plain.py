@@ -16,28 +16,28 @@ from twice.streams.dedup.write import stage_new
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from twice.engine.attempt.job import Job
+    from twice.engine.attempt.task import Task
     from twice.store.protocol import StagedRows
 
 
-def stage_all(job: Job, stage: StagedRows, rows: DataFrame) -> Counts:
+def stage_all(task: Task, stage: StagedRows, rows: DataFrame) -> Counts:
     """Stage the rows of new events."""
-    table = job.step.writes
+    table = task.step.writes
     if isinstance(table.write, Merge):
-        return stage_new(job, stage, rows, None)
-    one = one_per_key(job, rows, matched_columns(table), None)
+        return stage_new(task, stage, rows, None)
+    one = one_per_key(task, rows, matched_columns(table), None)
     try:
         if one.number != one.copies:
             repeated = disputed_in_source(rows, matched_columns(table), LIMIT)
             raise KeyViolation(
-                f"{table.name}: stream {job.step.name} returns several rows for one key of one batch:"
+                f"{table.name}: stream {task.step.name} returns several rows for one key of one batch:"
                 f"{rows_text(table, repeated)}",
                 unchanged="nothing was published",
                 next_step="deduplicate in the function, or correct key= of the table",
             )
         if table.gates:
-            judge(job, one.rows, check_keys=False)
-        job.store.stage_changes(job.session, stage, one.rows, insert_only=True)
+            judge(task, one.rows, check_keys=False)
+        task.store.stage_changes(task.session, stage, one.rows, insert_only=True)
         return Counts(one.copies, stage.written, 0)
     finally:
         one.release()

@@ -20,7 +20,7 @@ from twice.model.framework import FRAMEWORK_COLUMNS
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from twice.engine.attempt.job import Job
+    from twice.engine.attempt.task import Task
 
 _RANK = "_twice_rank"
 _COPIES = "_twice_copies"
@@ -59,7 +59,7 @@ class OnePerKey:
         self.held.unpersist()
 
 
-def one_per_key(job: Job, rows: DataFrame, key: Sequence[str], order: str | None) -> OnePerKey:
+def one_per_key(task: Task, rows: DataFrame, key: Sequence[str], order: str | None) -> OnePerKey:
     """Keep of each key the row with the lowest `order`, then with the lowest hash of its content; no key is null."""
     content = [name for name in rows.columns if name not in FRAMEWORK_COLUMNS]
     keys = Window.partitionBy(*map(column, key))
@@ -72,7 +72,7 @@ def one_per_key(job: Job, rows: DataFrame, key: Sequence[str], order: str | None
     )
     held = ranked.where(F.col(_RANK) == 1).drop(_RANK).persist()
     nulls: Column = reduce(lambda left, right: left | right, (column(name).isNull() for name in key))
-    place = job.target.table.partition
+    place = task.target.table.partition
     asked = [F.count("*"), F.sum(_COPIES), F.count(F.when(nulls, 1))]
     if place is not None and place.column in rows.columns:
         value = column(place.column)
@@ -80,14 +80,14 @@ def one_per_key(job: Job, rows: DataFrame, key: Sequence[str], order: str | None
         asked += [F.collect_set(F.unix_micros(value) if place.grain.sub_day else value)]
     found = held.agg(*asked).collect()[0]
     if found[2]:
-        refuse_null_keys(job, rows, key)
+        refuse_null_keys(task, rows, key)
     values = list(found[3]) if len(found) > 3 and len(found[3]) <= _NAMED else None
     return OnePerKey(held.drop(_COPIES), held, int(found[0]), int(found[1] or 0), values)
 
 
-def in_partitions(job: Job, rows: DataFrame, values: Sequence[object] | None) -> DataFrame:
+def in_partitions(task: Task, rows: DataFrame, values: Sequence[object] | None) -> DataFrame:
     """Cut a table to the partitions that a batch has rows in, where they are few enough to be named."""
-    place = job.target.table.partition
+    place = task.target.table.partition
     if values is None or place is None:
         return rows
     named: list[object] = [value for value in values if value is not None]

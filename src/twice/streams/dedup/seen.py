@@ -14,7 +14,7 @@ from twice.streams.dedup.rows import OnePerKey, known_keys, without
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from twice.engine.attempt.job import Job
+    from twice.engine.attempt.task import Task
     from twice.model.streams import Process, Stream
 
 
@@ -23,17 +23,17 @@ def keys_of(dedup: Process, one: OnePerKey) -> DataFrame:
     return one.rows.select(*map(column, dedup.key))
 
 
-def new_events(job: Job, seen: Job, dedup: Process, one: OnePerKey) -> DataFrame:
+def new_events(task: Task, seen: Task, dedup: Process, one: OnePerKey) -> DataFrame:
     """Leave out events whose key another batch saw first."""
     store, table = seen.store, seen.step.writes
-    known = store.read(job.session, table, store.version(job.session, table))
-    others = known.where(~F.col(WINDOW_COLUMN).eqNullSafe(job.mark))
+    known = store.read(task.session, table, store.version(task.session, table))
+    others = known.where(~F.col(WINDOW_COLUMN).eqNullSafe(task.mark))
     return without(one.rows, known_keys(others, one.rows, dedup.key), dedup.key)
 
 
-def seen_job(job: Job, stream: Stream) -> Job:
+def seen_task(task: Task, stream: Stream) -> Task:
     """Return the job that writes a batch's keys into the table of seen ones."""
     table = stream.seen
     assert table is not None  # noqa: S101 - a stream that processes keeps its keys
-    step = replace(job.step, name=f"{stream.name}-keys", writes=table, nondeterministic="")
-    return replace(job, step=step, target=replace(job.target, table=table))
+    step = replace(task.step, name=f"{stream.name}-keys", writes=table, nondeterministic="")
+    return replace(task, step=step, target=replace(task.target, table=table))

@@ -20,58 +20,58 @@ from twice.streams.dedup.rows import Counts, in_partitions, known_keys, one_per_
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from twice.engine.attempt.job import Job
+    from twice.engine.attempt.task import Task
     from twice.store.protocol import StagedRows
 
 
-def stage_new(job: Job, stage: StagedRows, rows: DataFrame, order: str | None) -> Counts:
+def stage_new(task: Task, stage: StagedRows, rows: DataFrame, order: str | None) -> Counts:
     """Stage the rows that the table does not hold yet, or whose version is newer than its own."""
-    table = job.step.writes
+    table = task.step.writes
     key = matched_columns(table)
     pattern = table.write
     if isinstance(pattern, InsertOnly) and (pattern.on_conflict == "keep" or order is not None):
-        one = one_per_key(job, rows, key, order)
+        one = one_per_key(task, rows, key, order)
         try:
-            _judge(job, one.rows)
-            held = in_partitions(job, job.store.read(job.session, table, stage.base), one.partitions)
+            _judge(task, one.rows)
+            held = in_partitions(task, task.store.read(task.session, table, stage.base), one.partitions)
             if pattern.on_conflict == "keep":
-                return _missing(job, stage, one.rows, held, one.copies)
-            return _compared(job, stage, one.rows, held, one.copies)
+                return _missing(task, stage, one.rows, held, one.copies)
+            return _compared(task, stage, one.rows, held, one.copies)
         finally:
             one.release()
-    return _compare_all(job, stage, rows, job.store.read(job.session, table, stage.base))
+    return _compare_all(task, stage, rows, task.store.read(task.session, table, stage.base))
 
 
-def stage_keys(job: Job, stage: StagedRows, keys: DataFrame, *, count: int) -> Counts:
+def stage_keys(task: Task, stage: StagedRows, keys: DataFrame, *, count: int) -> Counts:
     """Stage the keys that a table of keys does not hold yet; each occurs once."""
-    return _missing(job, stage, keys, job.store.read(job.session, job.step.writes, stage.base), count)
+    return _missing(task, stage, keys, task.store.read(task.session, task.step.writes, stage.base), count)
 
 
-def _missing(job: Job, stage: StagedRows, rows: DataFrame, held: DataFrame, count: int) -> Counts:
-    key = matched_columns(job.step.writes)
+def _missing(task: Task, stage: StagedRows, rows: DataFrame, held: DataFrame, count: int) -> Counts:
+    key = matched_columns(task.step.writes)
     new = without(rows, known_keys(held, rows, key), key)
-    job.store.stage_changes(job.session, stage, new, insert_only=True)
+    task.store.stage_changes(task.session, stage, new, insert_only=True)
     return Counts(count, stage.written, count - stage.written)
 
 
-def stage_again(job: Job, stage: StagedRows, rows: DataFrame, order: str | None) -> Counts:
+def stage_again(task: Task, stage: StagedRows, rows: DataFrame, order: str | None) -> Counts:
     """Stage the rows of a batch that is read again in the place of those that it wrote before."""
-    table = job.step.writes
+    table = task.step.writes
     key = matched_columns(table)
-    held = job.store.read(job.session, table, stage.base)
+    held = task.store.read(task.session, table, stage.base)
     if isinstance(table.write, Merge):
-        return _compare_all(job, stage, rows, held)
-    one = one_per_key(job, rows, key, order)
+        return _compare_all(task, stage, rows, held)
+    one = one_per_key(task, rows, key, order)
     try:
-        _judge(job, one.rows)
-        mine = F.col(WINDOW_COLUMN).eqNullSafe(job.mark)
-        others = in_partitions(job, held.where(~mine), one.partitions)
+        _judge(task, one.rows)
+        mine = F.col(WINDOW_COLUMN).eqNullSafe(task.mark)
+        others = in_partitions(task, held.where(~mine), one.partitions)
         new = without(one.rows, known_keys(others, one.rows, key), key).persist()
         try:
             gained = set(new.columns) - set(held.columns)
             if not gained and _content(new) == _content(held.where(mine).select(*map(column, new.columns))):
                 return Counts(one.copies, 0, one.copies)
-            job.store.stage_changes(job.session, stage, new, insert_only=True, instead_of=job.mark)
+            task.store.stage_changes(task.session, stage, new, insert_only=True, instead_of=task.mark)
             count = new.count()
             return Counts(one.copies, count, one.copies - count, changed=True)
         finally:
@@ -80,29 +80,31 @@ def stage_again(job: Job, stage: StagedRows, rows: DataFrame, order: str | None)
         one.release()
 
 
-def _compare_all(job: Job, stage: StagedRows, rows: DataFrame, held: DataFrame) -> Counts:
+def _compare_all(task: Task, stage: StagedRows, rows: DataFrame, held: DataFrame) -> Counts:
     """Compare every row: what differs under one key and version is refused, so nothing may be dropped before."""
     every = rows.persist()
     try:
-        _judge(job, every)
-        refuse_null_keys(job, every, job.step.writes.key)
-        return _compared(job, stage, every, held, every.count())
+        _judge(task, every)
+        refuse_null_keys(task, every, task.step.writes.key)
+        return _compared(task, stage, every, held, every.count())
     finally:
         every.unpersist()
 
 
-def _compared(job: Job, stage: StagedRows, rows: DataFrame, held: DataFrame, count: int) -> Counts:
-    written, kinds = compare_by_key(job, rows, held)
+def _compared(task: Task, stage: StagedRows, rows: DataFrame, held: DataFrame, count: int) -> Counts:
+    written, kinds = compare_by_key(task, rows, held)
     total = sum(kinds.get(kind, 0) for kind in changes.WRITTEN)
     if total:
-        job.store.stage_changes(job.session, stage, written, insert_only=not isinstance(job.step.writes.write, Merge))
+        task.store.stage_changes(
+            task.session, stage, written, insert_only=not isinstance(task.step.writes.write, Merge)
+        )
     return Counts(count, total, count - total)
 
 
-def _judge(job: Job, rows: DataFrame) -> None:
+def _judge(task: Task, rows: DataFrame) -> None:
     """Apply the table's gates to a batch's rows."""
-    if job.step.writes.gates:
-        judge(job, rows, check_keys=False)
+    if task.step.writes.gates:
+        judge(task, rows, check_keys=False)
 
 
 def _content(rows: DataFrame) -> Digest:

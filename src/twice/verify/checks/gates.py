@@ -15,7 +15,7 @@ from twice.content.filters import scope_filter
 from twice.content.rows import column
 from twice.engine.attempt.gating import judge
 from twice.engine.plan import plan
-from twice.engine.run import job_of
+from twice.engine.run import task_of
 from twice.errors import GateFailed
 from twice.model import gates as g
 from twice.verify.trial import NotRun, Seen
@@ -23,7 +23,7 @@ from twice.verify.trial import NotRun, Seen
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from twice.engine.attempt.job import Job
+    from twice.engine.attempt.task import Task
     from twice.engine.plan import PlannedStep
     from twice.model.tables import Table
     from twice.verify.trial import Trial
@@ -54,12 +54,12 @@ class Gates:
             for gate in step.writes.gates:
                 count += 1
                 stage = stages[step.name]
-                job = job_of(case.runtime, case.pipeline, stage, "verify")
-                rows = case.rows(step.writes.name, job.session)
+                task = task_of(case.runtime, case.pipeline, stage, "verify")
+                rows = case.rows(step.writes.name, task.session)
                 assert rows is not None  # noqa: S101 - the clean run has ended
-                if rows.where(scope_filter(job.target)).isEmpty():
+                if rows.where(scope_filter(task.target)).isEmpty():
                     silent.append(step.name)
-                elif not self._can_fail(_with_gate(job, stage, gate), gate, rows):
+                elif not self._can_fail(_with_gate(task, stage, gate), gate, rows):
                     findings.append(
                         trial.finding(
                             self,
@@ -78,10 +78,10 @@ class Gates:
         )
         return Seen(f"{count - len(silent)} gates, each of which refuses a broken result{aside}", findings)
 
-    def _can_fail(self, job: Job, gate: g.Gate, rows: DataFrame) -> bool:
-        for broken in _broken(gate, rows.where(scope_filter(job.target)), job.step.writes):
+    def _can_fail(self, task: Task, gate: g.Gate, rows: DataFrame) -> bool:
+        for broken in _broken(gate, rows.where(scope_filter(task.target)), task.step.writes):
             try:
-                judge(job, broken)
+                judge(task, broken)
             except GateFailed:
                 return True
             except Exception as error:  # noqa: BLE001 - broken rows may break the gate's own code: it has not answered
@@ -89,12 +89,12 @@ class Gates:
         return False
 
 
-def _with_gate(job: Job, stage: PlannedStep, gate: g.Gate) -> Job:
+def _with_gate(task: Task, stage: PlannedStep, gate: g.Gate) -> Task:
     """Return the job of a table with no other gate and no key: what refuses its rows is this gate."""
     table = copy.copy(stage.step.writes)
     object.__setattr__(table, "gates", (gate,))
     object.__setattr__(table, "key", ())
-    return replace(job, step=replace(stage.step, writes=table), target=replace(job.target, table=table))
+    return replace(task, step=replace(stage.step, writes=table), target=replace(task.target, table=table))
 
 
 def _broken(gate: g.Gate, rows: DataFrame, table: Table) -> Iterator[DataFrame]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from py4j.protocol import Py4JError
 
-from twice.engine.chunks.vouching import Vouch
+from twice.engine.chunks.options import ChunkOptions
 from twice.engine.events import Event, Listener, State, ignore
 from twice.engine.notebooks import plural
 from twice.model.patterns import Overwrite
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Job:
+class Task:
     """One step of one run."""
 
     pipeline: Pipeline
@@ -45,10 +45,7 @@ class Job:
     lease: timedelta
     wait: float = 0.0
     skip_fresh: bool = False
-    partial: bool = False
-    solo: Scope | None = None
-    vouch: Vouch = field(default_factory=Vouch)
-    pool: str | None = None
+    chunk: ChunkOptions = field(default_factory=ChunkOptions)
     accept_late: bool = False
     # The reason for each gate that this run lets through.
     accepted_gates: Mapping[str, str] = field(default_factory=dict)
@@ -58,7 +55,7 @@ class Job:
     # Whether nobody waits for the result any more.
     abandoned: Callable[[], bool] = lambda: False
     number: int = 1
-    attempt: int = 0
+    attempt_id: int = 0
     listener: Listener = ignore
 
     @property
@@ -73,18 +70,18 @@ class Job:
 
     @cached_property
     def units(self) -> tuple[Window, ...]:
-        """The units of the pipeline's grain that stand alone in this job; none, if it is not a chunk of several.
+        """The units of the pipeline's grain that stand alone in this task; none, if it is not a chunk of several.
 
         What a merge leaves behind is judged and recorded as a whole.
         """
         window = self.scope.window
-        if not self.partial or window is None or not isinstance(self.step.writes.write, Overwrite):
+        if not self.chunk.partial or window is None or not isinstance(self.step.writes.write, Overwrite):
             return ()
         units = tuple(self.pipeline.grain.partitions(window, self.pipeline.zone))
         return units if len(units) > 1 else ()
 
     def unit_of(self, partition: Scope) -> Window | None:
-        """Return the unit that a partition of the target belongs to; None if the job is not a chunk of several."""
+        """Return the unit that a partition of the target belongs to; None if the task is not a chunk of several."""
         if not self.units or partition.window is None:
             return None
         return self.pipeline.grain.containing(partition.window.start, self.pipeline.zone)
@@ -92,14 +89,14 @@ class Job:
     @property
     def group(self) -> str:
         """The Spark job group of the attempt, so that its jobs can be priced and cancelled together."""
-        return f"twice-{self.run}-{self.step.name}-{self.attempt}"
+        return f"twice-{self.run}-{self.step.name}-{self.attempt_id}"
 
     def cancel(self) -> None:
         """Cancel the step's running Spark jobs; a Spark that is gone has none."""
         with contextlib.suppress(Py4JError, OSError):
             self.session.sparkContext.cancelJobGroup(self.group)
 
-    def tell(self, state: State, detail: str = "", data: Mapping[str, object] | None = None) -> None:
+    def report(self, state: State, detail: str = "", data: Mapping[str, object] | None = None) -> None:
         """Report a change of state."""
         self.listener(
             Event(state, self.run, self.pipeline.name, str(self.target.scope), self.step.name, detail, data or {})
