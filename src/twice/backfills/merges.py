@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from twice.engine.attempt.fingerprint import fingerprint
 from twice.engine.status.inputs import has_changed
 from twice.ledger import second
+from twice.model.content import Content
 from twice.model.scopes import Scope
 from twice.model.targets import Target
-from twice.store.protocol import CANNOT_TELL
 
 if TYPE_CHECKING:
     from twice.engine.status.inputs import Sources
@@ -63,14 +63,16 @@ class Now:
         files = self._live(record.name, read, dimensions)
         for key, before in record.partitions.items():
             start = key[:19]
-            if low <= key < high and has_changed(before, mine.get(start), all_of_it.get(start), files.get(start)):
+            if low <= key < high and has_changed(
+                Content.read(before), mine.get(start), all_of_it.get(start), files.get(start)
+            ):
                 return True
         return False
 
     def _is_seen_otherwise(self, merged: Merged, record: InputRecord, read: Read) -> bool:
         """Compare what an attempt saw of an input without partitions, if the source can be compared."""
-        recorded = record.partitions.get("window", "")
-        if self._sources is None or merged.scope.window is None or not recorded.startswith("seen:"):
+        recorded = Content.read(record.partitions.get("window", ""))
+        if self._sources is None or merged.scope.window is None or recorded.kind != "seen":
             return False
         event = read.cut(merged.scope.window, self._step.writes.lateness, self._pipeline.zone).event
         if event is None:
@@ -78,7 +80,8 @@ class Now:
         key = (read.table.name, event)
         if key not in self._seen:
             self._seen[key] = self._sources.seen(read.table, event, self._pipeline.zone)
-        return self._seen[key] is not None and recorded != f"seen:{self._seen[key]}"
+        now = self._seen[key]
+        return now is not None and recorded != Content("seen", now)
 
     def _holdings(self, table: Table) -> dict[str, dict[str, Holding]]:
         if table.name not in self._held:
@@ -100,7 +103,7 @@ class Now:
             self._files[key] = {
                 second(each.window.start): text
                 for each, text in files.items()
-                if each.window and not text.startswith(CANNOT_TELL)
+                if each.window and Content.files(text).is_known
             }
         return self._files[key]
 

@@ -12,7 +12,8 @@ from pyspark.errors import PySparkException
 from twice.engine.attempt.inputs import Pinned, cut_of, fingerprints
 from twice.engine.attempt.retries import is_transient
 from twice.errors import StoreRefused, TwiceError
-from twice.store.protocol import CANNOT_TELL, UNVERSIONED
+from twice.model.content import Content
+from twice.store.protocol import UNVERSIONED
 
 if TYPE_CHECKING:
     from twice.engine.attempt.task import Task
@@ -66,7 +67,7 @@ def _again(task: Task, name: str, read: Read, record: InputRecord) -> Pinned:
             f"version {record.version} of {what} has expired, and the rows that the run read have changed since",
             next_step=_KEEP,
         )
-    if _is_untold(record):
+    if _is_incomparable(record):
         raise StoreRefused(
             f"{what} has no versions: a {source.abilities.kind} source does not show whether its rows are those "
             "that the run read",
@@ -77,7 +78,7 @@ def _again(task: Task, name: str, read: Read, record: InputRecord) -> Pinned:
 
 def _holds_the_same(task: Task, pinned: Pinned, now: str | None) -> bool:
     """Return whether an input holds now, in what the run saw of it, exactly what it held then."""
-    if _is_untold(pinned.record):
+    if _is_incomparable(pinned.record):
         return False
     before = dict(pinned.record.partitions)
     if not before:  # the whole table was read
@@ -85,6 +86,6 @@ def _holds_the_same(task: Task, pinned: Pinned, now: str | None) -> bool:
     return before == fingerprints(task, pinned.read, pinned.cut, now)
 
 
-def _is_untold(record: InputRecord) -> bool:
+def _is_incomparable(record: InputRecord) -> bool:
     """Return whether nothing was recorded by which rows could be recognized."""
-    return record.version == UNVERSIONED or any(CANNOT_TELL in text for text in record.partitions.values())
+    return record.version == UNVERSIONED or any(not Content.read(text).is_known for text in record.partitions.values())

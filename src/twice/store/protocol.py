@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from twice.model.windows import Window
 
 
-# How the fingerprint of a partition begins that a source cannot compare; what follows never comes twice.
-CANNOT_TELL = "unknown:"
 # The version of a table whose source has no word for it.
 UNVERSIONED = "unversioned"
 

@@ -11,12 +11,13 @@ from twice.content.rows import column
 from twice.engine.attempt.compute import declared
 from twice.errors import Conflict, SchemaRefused, StoreRefused
 from twice.ledger import InputRecord
+from twice.model.content import Content
 from twice.model.grains import Day
 from twice.model.scopes import Scope
 from twice.model.tables import Cut, Read
 from twice.model.targets import Target
 from twice.model.windows import Window
-from twice.store.protocol import CANNOT_TELL, Cutting
+from twice.store.protocol import Cutting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,7 +60,10 @@ def records(task: Task, inputs: Sequence[Pinned], unit: Window | None = None) ->
     if task.target.scope == task.scope:
         return found
     # One record of a table without partitions serves every window: it must say whose it is.
-    return (*found, InputRecord("(run)", task.step.writes.name, "scope", None, {"scope": f"run:{task.scope}"}))
+    return (
+        *found,
+        InputRecord("(run)", task.step.writes.name, "scope", None, {"scope": Content("run", str(task.scope)).text}),
+    )
 
 
 def bind(task: Task, pinned: Pinned) -> DataFrame:
@@ -95,13 +99,9 @@ def _moved(task: Task, pinned: Pinned, version: str | None) -> bool:
         return version != pinned.version
     # The version counts publishes; an edit by hand shows only in what the partitions hold.
     after = fingerprints(task, pinned.read, pinned.cut, version)
-    return before.keys() != after.keys() or any(_differ(text, after[at]) for at, text in before.items())
-
-
-def _differ(before: str, after: str) -> bool:
-    """Compare two fingerprints; rows that their source cannot compare never count as moved."""
-    cannot_tell = f"files:{CANNOT_TELL}"
-    return before != after and not (before.startswith(cannot_tell) and after.startswith(cannot_tell))
+    return before.keys() != after.keys() or any(
+        not Content.read(text).may_be(Content.read(after[at])) for at, text in before.items()
+    )
 
 
 def _no_past(task: Task, pinned: Pinned) -> DataFrame:
@@ -214,8 +214,8 @@ def fingerprints(task: Task, read: Read, cut: Cut, version: str | None) -> dict[
     """Fingerprint what is read, by partition: content where twice wrote it, else the files."""
     if cut.partitions is None and read.mode == "window" and cut.event is not None:
         seen = task.stores.source(read.table).seen(task.session, read.table, cut.event, task.pipeline.zone)
-        # What cannot be told may have changed: no later run takes it for the same.
-        return {"window": f"seen:{seen}" if seen is not None else f"{CANNOT_TELL}{task.run}"}
+        # What cannot be compared may have changed: no later run takes it for the same.
+        return {"window": (Content("seen", seen) if seen is not None else Content("unknown", task.run)).text}
     if cut.partitions is None:
         return _as_a_whole(task, read, version) if read.mode == "as_of" else {}
     scope = Scope.of(cut.partitions, dict(task.scope.dimensions))
@@ -227,7 +227,8 @@ def fingerprints(task: Task, read: Read, cut: Cut, version: str | None) -> dict[
         known = outputs.get(partition)
         assert partition.window is not None  # noqa: S101 - cut by partition
         start = partition.window.start.isoformat()
-        found[start] = f"digest:{known.digest}" if known and known.files == fingerprint else f"files:{fingerprint}"
+        ours = known is not None and known.files == fingerprint
+        found[start] = (Content.digest(known.digest) if known and ours else Content.files(fingerprint)).text
     return found
 
 
@@ -235,8 +236,8 @@ def _as_a_whole(task: Task, read: Read, version: str | None) -> dict[str, str]:
     """Fingerprint a history that is read across partitions: its content if twice wrote it in one piece."""
     known = task.ledger.outputs.find(read.table.name, Scope(None))
     if known is not None and known.version == version:
-        return {"table": f"digest:{known.digest}"}
-    return {"table": f"version:{version}"}
+        return {"table": Content.digest(known.digest).text}
+    return {"table": Content("version", str(version)).text}
 
 
 def _producer_hint(task: Task, read: Read) -> str:

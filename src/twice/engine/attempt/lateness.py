@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from twice.errors import LateData
+from twice.model.content import Content
 
 if TYPE_CHECKING:
     from twice.engine.attempt.task import Task
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from twice.model.windows import Window
 
 # What is recorded of a partition that was empty, or not there.
-_NOTHING = "files:"
+_NOTHING = Content.files("").text
 
 
 def awaited(step: Step) -> dict[str, Read]:
@@ -52,7 +53,7 @@ def is_closed(step: Step, read: Read, window: Window, recorded: Mapping[str, str
     that is still to come: the last of them must hold rows.
     """
     held = [recorded.get(start, _NOTHING) for start in waits_for(step, read, window, zone)]
-    ours = any(text.startswith("digest:") for text in held)
+    ours = any(Content.read(text).kind == "digest" for text in held)
     return all(text != _NOTHING for text in held) if ours else held[-1] != _NOTHING
 
 

@@ -30,6 +30,7 @@ from twice.engine.spark.environment import environment
 from twice.engine.spark.interrupts import plain_interrupts
 from twice.engine.spark.metrics import priced
 from twice.errors import MergeRefused, UsageError
+from twice.model.content import Content
 from twice.model.patterns import InsertOnly, Merge
 from twice.model.scopes import Scope
 from twice.model.targets import Target
@@ -214,5 +215,5 @@ def _together(task: Task, pinned: Sequence[Sequence[Pinned]]) -> list[Pinned]:
 
 
 def _partitions(recorded: Mapping[str, str], task: Task) -> dict[str, str]:
-    """Keep what tells partitions apart; what was seen of many windows has no single fingerprint."""
-    return {key: f"unknown:{task.run}" if key == "window" else text for key, text in recorded.items()}
+    """Keep what is known of each partition; what was seen of many windows has no single fingerprint."""
+    return {key: Content("unknown", task.run).text if key == "window" else text for key, text in recorded.items()}

@@ -7,13 +7,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from twice.content.digest import Digest
 from twice.engine.status.records import ANY, Record, dimensions_of, moment
 from twice.ledger import Holding, second
+from twice.model.content import Content
 from twice.model.scopes import Scope
 from twice.model.targets import Target
 from twice.model.windows import Window
-from twice.store.protocol import CANNOT_TELL
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -111,25 +110,25 @@ class Inputs:
         for key, text in recorded.items():
             start = key[:19]
             now = mine.get(start) or all_of_it.get(start)
-            if files is None and now is not None and text == "digest:" + now.digest:
+            if files is None and now is not None and text == Content.digest(now.digest).text:
                 continue  # the usual case, a hundred thousand times
-            live = files.get(start) if files is not None else None
-            if live is not None and _somebody_else(text, mine.get(start), live):
-                if _holds_other(text, live):
+            before, live = Content.read(text), files.get(start) if files is not None else None
+            if live is not None and _by_files(before, mine.get(start), live):
+                if before.has_other_files(live):
                     found[start] = None
-            elif now is not None and _differs(text, now):
-                found[start] = _rows_more(text, now)
+            elif now is not None and before.differs_from(now.rows, now.digest):
+                found[start] = now.rows - (before.rows or 0)
         return dict(sorted(found.items())) if found else found
 
     def _unseen(self, record: Record, holding: Holding, each: Mapping[str, Any], read: Read) -> Iterator[Change]:
         """Compare what was seen of an input without partitions, if the source can be compared and it was one unit's."""
-        recorded = str(each["partitions"].get("window", ""))
-        units = self._units(record, holding.inputs) if self._sources and recorded.startswith("seen:") else ()
+        recorded = Content.read(str(each["partitions"].get("window", "")))
+        units = self._units(record, holding.inputs) if self._sources and recorded.kind == "seen" else ()
         if self._sources is None or len(units) != 1:
             return
         event = read.cut(units[0], record.step.writes.lateness, self._pipeline.zone).event
         now = self._sources.seen(read.table, event, self._pipeline.zone) if event else None
-        if now is not None and recorded != f"seen:{now}":
+        if now is not None and recorded != Content("seen", now):
             yield Change(each["name"], read, (), each["partitions"])
 
     def _units(self, record: Record, inputs: str) -> tuple[Window, ...]:
@@ -157,7 +156,7 @@ class Inputs:
                 found = {
                     second(each.window.start): text
                     for each, text in files.items()
-                    if each.window and not text.startswith(CANNOT_TELL)
+                    if each.window and Content.files(text).is_known
                 }
             self._files[key] = found
         return self._files[key]
@@ -196,42 +195,17 @@ def _read_by(pipeline: Pipeline, record: Record, table: Table) -> Window | None:
     return Window(moment(min(starts)), table.partition.grain.next(moment(max(starts)), pipeline.zone))
 
 
-def has_changed(recorded: str, mine: Holding | None, all_of_it: Holding | None, live: str | None) -> bool:
+def has_changed(recorded: Content, mine: Holding | None, all_of_it: Holding | None, live: str | None) -> bool:
     """Return whether a partition of an input holds something else; `live` fingerprints it, None: not asked for."""
-    if live is not None and _somebody_else(recorded, mine, live):
-        return _holds_other(recorded, live)
+    if live is not None and _by_files(recorded, mine, live):
+        return recorded.has_other_files(live)
     now = mine or all_of_it
-    return now is not None and _differs(recorded, now)
+    return now is not None and recorded.differs_from(now.rows, now.digest)
 
 
-def _holds_other(recorded: str, live: str) -> bool:
-    return recorded != f"files:{live}" and not (_is_empty(recorded) and not live)
-
-
-def _differs(recorded: str, now: Holding) -> bool:
-    if recorded == "files:":  # read while there was nothing
-        return now.rows > 0
-    kind, _, digest = recorded.partition(":")
-    if kind != "digest" or now.digest == digest:
-        return False
-    return now.rows > 0 or Digest.parse(digest).rows > 0
-
-
-def _somebody_else(recorded: str, held: Holding | None, fingerprint: str) -> bool:
+def _by_files(recorded: Content, held: Holding | None, fingerprint: str) -> bool:
     """Return whether only files can be compared: then or now, they are not what `twice` wrote."""
-    return recorded.startswith("files:") or held is None or held.files != fingerprint
-
-
-def _is_empty(recorded: str) -> bool:
-    kind, _, digest = recorded.partition(":")
-    return not digest or (kind == "digest" and Digest.parse(digest).rows == 0)
-
-
-def _rows_more(recorded: str, now: Holding) -> int | None:
-    kind, _, digest = recorded.partition(":")
-    if kind == "digest":
-        return now.rows - Digest.parse(digest).rows
-    return now.rows if recorded == "files:" else None
+    return recorded.kind == "files" or held is None or held.files != fingerprint
 
 
 def _total(rows: Collection[int | None]) -> int | None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from twice.errors import StoreRefused
+from twice.model.content import INCOMPARABLE
 from twice.model.names import quote
-from twice.store.protocol import CANNOT_TELL, UNVERSIONED, Abilities
+from twice.store.protocol import UNVERSIONED, Abilities
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -60,7 +61,7 @@ class CatalogSource:
 
     def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:  # noqa: ARG002
         """Return an unknown fingerprint for each partition, which never comes twice: no record equals it."""
-        return {partition: f"{CANNOT_TELL}{uuid.uuid4().hex}" for partition in target.partitions}
+        return {partition: f"{INCOMPARABLE}{uuid.uuid4().hex}" for partition in target.partitions}
 
     def seen(self, session: SparkSession, table: Table, event: Window, zone: ZoneInfo) -> str | None:  # noqa: ARG002
         """Return that the source has no fingerprint."""

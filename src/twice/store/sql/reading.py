@@ -14,11 +14,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from twice.errors import Conflict, StoreRefused
+from twice.model.content import INCOMPARABLE
 from twice.model.grains import local_cut
 from twice.model.scopes import Scope
 from twice.model.tables import Table
 from twice.model.targets import Target
-from twice.store.protocol import CANNOT_TELL
 from twice.store.sql import bookkeeping, fingerprints, jdbc, splitting, transport
 from twice.store.sql.snapshots import Snapshot, Snapshots
 from twice.store.sql.splitting import Span
@@ -127,7 +127,7 @@ def files(database: Database, session: SparkSession, target: Target, version: st
     if database.dialect == "postgres" and (snapshot := _snapshots.find(database, session)) is not None:
         with snapshot.look() as connection:
             if _rows_if_told(connection, database, target.table) is None:
-                return {partition: f"{CANNOT_TELL}{uuid4().hex}" for partition in target.partitions}
+                return {partition: f"{INCOMPARABLE}{uuid4().hex}" for partition in target.partitions}
             return _files(connection, database, target)
     with database.look() as connection:
         return _files(connection, database, target)
