@@ -43,7 +43,8 @@ class Abilities:
     `history`: earlier versions stay readable, so that a run can be undone. `side_by_side`: disjoint scopes
     of one table may be written at the same time; where not, a claim takes the whole table. `outbox`: a publish
     can write messages about the rows that it changes. `offsets`: the offsets of a stream that follows a table say by
-    themselves what was read; where not, the checkpoint lists the files that were.
+    themselves what was read; where not, the checkpoint lists the files that were. `counts_rows`: what it staged it
+    counts by itself, so that rows need not be read again to know that each was written once.
     """
 
     kind: str
@@ -54,6 +55,7 @@ class Abilities:
     instead: str = ""
     outbox: bool = False
     offsets: bool = False
+    counts_rows: bool = False
 
     def require(self, table: Table) -> None:
         """Refuse a write pattern or an outbox that the store cannot keep the promise for."""

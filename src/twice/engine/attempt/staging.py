@@ -87,7 +87,7 @@ def _stage_rows(task: Task, stage: StagedRows, first: DataFrame, more: Iterator[
     table = task.step.writes
     unique = proves_unique(first, [*table.key, *table.partition_columns])
     watched = None
-    if len(task.target.partitions) == 1:
+    if task.store.abilities.counts_rows and len(task.target.partitions) == 1:
         violations = gating.violations(task, first)
         watched = observed(first, key=table.key, dimensions=table.dimensions, violations=violations, unique=unique)
     task.store.stage(task.session, stage, watched.rows if watched else first)

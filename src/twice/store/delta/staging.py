@@ -130,6 +130,8 @@ def write(session: SparkSession, places: Locations, stage: DeltaStage, rows: Dat
     if first:
         stage.added = []
     stage.added += _written(session, places, stage, rows)
+    counts = [file.rows for file in stage.added]
+    stage.counted = None if None in counts else sum(count or 0 for count in counts)
     _look(session, stage)
 
 
