@@ -23,6 +23,7 @@ from twice.loading import find_pipeline
 
 if TYPE_CHECKING:
     from twice.engine.attempt.task import StepResult
+    from twice.engine.events import Listener
     from twice.engine.run import RunResult, Runtime
     from twice.model.pipelines import Pipeline
 
@@ -175,9 +176,9 @@ def execute_all(request: Request, *, as_json: bool, runtime: Runtime | None = No
         with progress(request.settings, names) as listener:
             if runtime is not None:
                 error = _loop(request, runtime, results)
-            elif not (error := _held(request, results)):
-                first = request.plans[0][0].scope
-                listener(Event("starting", "", request.pipeline.name, str(first), detail="Spark"))
+            elif not (error := _held(request, results)) and not _are_fresh(request, results, listener):
+                scope = request.plans[len(results)][0].scope
+                listener(Event("starting", "", request.pipeline.name, str(scope), detail="Spark"))
                 with request.settings.runtime(listener) as opened:
                     error = _loop(request, opened, results)
     except TwiceError as problem:
@@ -232,10 +233,23 @@ def _held(request: Request, results: list[RunResult]) -> TwiceError | None:
     return found.error
 
 
+def _are_fresh(request: Request, results: list[RunResult], listener: Listener) -> bool:
+    """Record the first units that are fresh as far as can be found out without Spark; return whether all are."""
+    from twice.engine.fresh_run import find_fresh
+
+    for stages in request.plans if request.skip_fresh else ():
+        config, pipeline = request.settings.config, request.pipeline
+        found = find_fresh(config, pipeline, stages, request.command, tags=request.tags, listener=listener)
+        if found is None:
+            break
+        results.append(found)
+    return len(results) == len(request.plans)
+
+
 def _loop(request: Request, runtime: Runtime, results: list[RunResult]) -> TwiceError | None:
     from twice.engine.run import execute
 
-    for stages in request.plans:
+    for stages in request.plans[len(results) :]:
         result = execute(
             runtime,
             request.pipeline,

@@ -148,6 +148,14 @@ class Cutting(Protocol):
 
 
 @runtime_checkable
+class Peeking(Protocol):
+    """A source whose newest version can be asked without Spark."""
+
+    def peek(self, table: Table) -> str | None:
+        """Return the version that readers see now; None if the table has none, or only Spark can find out."""
+
+
+@runtime_checkable
 class Grouping(Protocol):
     """A source that can hand whole partitions to tasks, so that what stays within one needs no shuffle."""
 

@@ -1,7 +1,8 @@
-"""The database of a JDBC catalog: the one place where a table can be dropped only if it has not changed."""
+"""The database of a JDBC catalog: what is dropped only if it has not changed, and what is looked up without Spark."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,12 @@ _WAIT_SECONDS = 30.0
 _FORGET = sa.text(
     "DELETE FROM iceberg_tables WHERE catalog_name = :catalog AND table_namespace = :space "
     "AND table_name = :name AND metadata_location = :metadata"
+)
+
+
+_FIND = sa.text(
+    "SELECT metadata_location FROM iceberg_tables WHERE catalog_name = :catalog AND table_namespace = :space "
+    "AND table_name = :name"
 )
 
 
@@ -41,16 +48,29 @@ class CatalogDatabase:
 
     def forget(self, table: TableName, metadata: str) -> bool:
         """Take a table out of the catalog if its metadata is still this file; False if it stays."""
-        wait = {"timeout": _WAIT_SECONDS} if self.url.get_backend_name() == "sqlite" else {}
-        where = {
-            "catalog": self.name,
-            "space": ".".join(table.namespace),
-            "name": table.parts[-1],
-            "metadata": metadata,
-        }
         try:
-            engine = sa.create_engine(self.url, poolclass=sa.pool.NullPool, connect_args=wait)
-            with engine.begin() as connection:
-                return connection.execute(_FORGET, where).rowcount == 1
+            with self._engine().begin() as connection:
+                return connection.execute(_FORGET, {**self._where(table), "metadata": metadata}).rowcount == 1
         except (ImportError, sa.exc.DBAPIError):  # no driver, or the database refused: an empty table is harmless
             return False
+
+    def snapshot(self, table: TableName) -> str | None:
+        """Return the newest snapshot of a table; None without one, or where it cannot be read from here."""
+        if self.url.get_backend_name() == "sqlite" and not Path(str(self.url.database)).is_file():
+            return None  # to connect would create the file
+        try:
+            with self._engine().connect() as connection:
+                place = connection.execute(_FIND, self._where(table)).scalar_one_or_none()
+            # A warehouse that is not on this machine's disk is left to Spark, as is compressed metadata.
+            found = json.loads(Path(str(place).removeprefix("file:")).read_bytes()) if place else {}
+        except (ImportError, OSError, ValueError, sa.exc.DBAPIError):
+            return None
+        current = found.get("current-snapshot-id")
+        return str(current) if isinstance(current, int) and current >= 0 else None
+
+    def _engine(self) -> sa.Engine:
+        wait = {"timeout": _WAIT_SECONDS} if self.url.get_backend_name() == "sqlite" else {}
+        return sa.create_engine(self.url, poolclass=sa.pool.NullPool, connect_args=wait)
+
+    def _where(self, table: TableName) -> dict[str, str]:
+        return {"catalog": self.name, "space": ".".join(table.namespace), "name": table.parts[-1]}

@@ -68,6 +68,10 @@ class IcebergStore:
         live = jvm.load(session, table.id)
         return Line.of(table.id).remembered(live, name) if live is not None else None
 
+    def peek(self, table: Table) -> str | None:
+        """Return the id of the newest snapshot, from the catalog's database and the metadata file that it names."""
+        return self._catalog.snapshot(table.id) if self._catalog is not None and not table.id.shadow else None
+
     def read(self, session: SparkSession, table: Table, version: str | None) -> DataFrame:
         """Read the table as of a snapshot; None reads nothing, with the table's columns."""
         if version is None:
