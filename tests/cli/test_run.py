@@ -311,6 +311,16 @@ def test_a_scope_that_another_run_holds_is_refused_before_spark_starts(project, 
     assert "Spark was started" in project.call("run", "shop", *FOR).err
 
 
+@pytest.mark.parametrize(("pipeline", "held"), [("shop", True), ("maintain", False)])
+def test_the_table_of_a_later_step_counts_only_if_the_same_run_holds_it(project, monkeypatch, pipeline, held):
+    monkeypatch.setattr("twice.engine.spark.session.start", lambda _: (_ for _ in ()).throw(TransientError("started")))
+    ledger = open_ledger(f"sqlite:///{project.ledger}")
+    day = Scope(Day.unit("2026-04-25", ZoneInfo("UTC")))
+    other = ledger.runs.start(pipeline, day)
+    ledger.leases.claim("lake.core.facts", [day], ttl=timedelta(minutes=1), run=other)
+    assert project.call("run", "shop", *FOR).code == (4 if held else 75)
+
+
 def _ended_process() -> int:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import date
 
 import pytest
@@ -91,7 +92,15 @@ def test_keys_are_counted_in_one_set_only_if_they_are_known_to_be_few(spark: Spa
 
 def test_rows_that_were_never_written_show_nothing(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("twice.content.observing.PATIENCE", 0.1)
+    monkeypatch.setattr("twice.content.observing.SILENT", threading.Event())
     assert observed(small(spark), key=[]).profile(3) is None
+    # A Spark that does not report is not asked again.
+    assert observed(small(spark), key=[]) is None
+
+
+def test_a_column_whose_name_is_needed_here_is_not_observed(spark: SparkSession) -> None:
+    assert observed(spark.sql("select 1 as id, 2 as _TWICE_h0"), key=["id"]) is None
+    assert observed(spark.sql("select 1 as id, 'a' as _twice_window"), key=["id"]) is not None
 
 
 def test_how_many_rows_a_plan_can_return(spark: SparkSession) -> None:
@@ -101,4 +110,8 @@ def test_how_many_rows_a_plan_can_return(spark: SparkSession) -> None:
     assert most_rows(three.join(four, three.id == four.n, "left_semi")) == 3
     assert most_rows(three.join(four, three.id == four.n, "left")) == 19
     assert most_rows(three.select(F.explode(F.sequence(F.lit(1), F.lit(1000))))) is None
-    assert most_rows(four.mapInPandas(lambda pieces: pieces, "n bigint")) is None
+    assert most_rows(four.mapInArrow(lambda pieces: pieces, "n bigint")) is None
+    # What Spark only estimates is not a bound: a plan that was cut off hides that it makes a thousand rows of one.
+    many = three.select(F.explode(F.sequence(F.lit(1), F.lit(1000))))
+    assert most_rows(many.localCheckpoint()) is None
+    assert most_rows(many.cache()) is None

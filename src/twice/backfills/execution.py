@@ -52,7 +52,7 @@ class Executor:
         self._hands: set[int] = set()
         self._threads = 0
         self._queue: SimpleQueue[tuple[Chunk, Mapping[str, Any]] | None] = SimpleQueue()
-        # Chunks that a ledger out of reach could not be recorded.
+        # Chunks that a ledger out of reach could not record.
         self._owed: list[Chunk] = []
         self._changed = threading.Event()
         self._over = threading.Event()

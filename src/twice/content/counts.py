@@ -22,6 +22,9 @@ _NARROWING = frozenset(
     }
 )  # fmt: skip
 _LEFT_ONLY = ("LeftSemi", "LeftAnti")
+# Inputs whose rows are counted: rows in memory, numbers, and the files of Iceberg, each with its row count.
+_SCAN, _ICEBERG = "DataSourceV2ScanRelation", "org.apache.iceberg."
+_COUNTED = frozenset({"LocalRelation", "Range", _SCAN})
 
 
 def expected_rows(df: DataFrame) -> float | None:
@@ -42,23 +45,22 @@ def most_rows(df: DataFrame) -> int | None:
     try:
         # One text, in the order in which the tree is walked: a call for each node would cost more.
         nodes = json.loads(str(plan.toJSON()))
-        leaves = [_rows_of(leaf) for leaf in items_of(plan.collectLeaves())]
+        return _bound(iter(nodes), items_of(plan.collectLeaves()))
     except (Py4JError, ValueError):  # a node that Spark cannot write down
         return None
-    return _bound(iter(nodes), iter(leaves))
 
 
-def _bound(nodes: Iterator[dict[str, Any]], leaves: Iterator[int | None]) -> int | None:
+def _bound(nodes: Iterator[dict[str, Any]], leaves: Iterator[Any]) -> int | None:
     node = next(nodes)
     below = [_bound(nodes, leaves) for _ in range(node["num-children"])]
     if not below:
-        return next(leaves)
+        return _rows_of(_name(node), next(leaves))
     known = [rows for rows in below if rows is not None]
     return _combined(node, known) if len(known) == len(below) else None
 
 
 def _combined(node: Mapping[str, Any], rows: Sequence[int]) -> int | None:
-    name = str(node["class"]).rsplit(".", 1)[-1]
+    name = _name(node)
     if name in _NARROWING:
         return max(rows[0], 1)  # an aggregate without groups makes one row of none
     if name == "Union":
@@ -69,8 +71,15 @@ def _combined(node: Mapping[str, Any], rows: Sequence[int]) -> int | None:
     return None
 
 
-def _rows_of(leaf: Any) -> int | None:
-    """Return how many rows an input holds; where only a size in bytes is known, a row takes at least one."""
-    statistics = leaf.stats()
-    counted = statistics.rowCount()
-    return int(str(counted.get() if counted.isDefined() else statistics.sizeInBytes()))
+def _name(node: Mapping[str, Any]) -> str:
+    return str(node["class"]).rsplit(".", 1)[-1]
+
+
+def _rows_of(name: str, leaf: Any) -> int | None:
+    """Return how many rows an input holds, where they are counted; of cached rows Spark has an estimate only."""
+    if name == "OneRowRelation":
+        return 1
+    if name not in _COUNTED or (name == _SCAN and not str(leaf.scan().getClass().getName()).startswith(_ICEBERG)):
+        return None
+    counted = leaf.stats().rowCount()
+    return int(str(counted.get())) if counted.isDefined() else None

@@ -9,6 +9,7 @@ unless both numbers agree, what was observed is not used, and the written rows a
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from pyspark.sql import functions as F
 from twice.content.counts import most_rows
 from twice.content.profile import KEY_HASH, PartitionProfile, digest_of, hashed, key_hash, sums_of
 from twice.content.rows import schema_fingerprint
+from twice.model.framework import FRAMEWORK_COLUMNS
 from twice.model.names import quote
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 MOST_KEYS = 500_000
 # Spark reports metrics a moment after the write has ended.
 PATIENCE = 5.0
+SILENT = threading.Event()
 _SINCE = 4  # the first Spark whose observation can be asked whether it has ended
 
 
@@ -56,12 +59,16 @@ class Observed:
         )
 
     def _has_ended(self) -> bool:
+        """Wait for Spark's report; one that does not come at all is not waited for again in this process."""
+        if SILENT.is_set():
+            return False
         asked: Any = self.observation._jo  # noqa: SLF001 - its public way to ask waits for ever
         deadline = time.monotonic() + PATIENCE
         try:
             future = asked.future()
             while not future.isCompleted():
                 if time.monotonic() > deadline:
+                    SILENT.set()
                     return False
                 time.sleep(0.002)
         except Py4JError:
@@ -84,8 +91,10 @@ def observed(
     are counted in one set.
     """
     violations = violations or {}
-    if int(rows.sparkSession.version.split(".")[0]) < _SINCE:
+    if SILENT.is_set() or int(rows.sparkSession.version.split(".")[0]) < _SINCE:
         return None
+    if any(name.lower().startswith("_twice_") and name not in FRAMEWORK_COLUMNS for name in rows.columns):
+        return None  # it may be a name that is needed here
     counted = bool(key) and not unique
     if counted and ((bound := most_rows(rows)) is None or bound > most):
         return None

@@ -9,7 +9,7 @@ from twice.engine.attempt.fingerprint import fingerprint
 from twice.engine.attempt.outputs import Finding
 from twice.engine.attempt.task import StepResult
 from twice.engine.events import Event, Listener, State
-from twice.engine.operations.recorded_run import end_run
+from twice.engine.operations.recorded_run import recorded_run
 from twice.engine.run import RunResult
 from twice.engine.stores import Stores
 from twice.ledger import find_ledger
@@ -46,13 +46,13 @@ def find_fresh(
     if len(known) < len(steps):
         return None
     scope = steps[0].scope
-    result = RunResult(ledger.runs.start(pipeline.name, scope, command=command, tags=tags), pipeline.name, str(scope))
-    _report(listener, result, "started")
-    for step, found in zip(steps, known, strict=True):
-        result.steps.append(_recorded(ledger, result.run, step, found))
-        _report(listener, result, "fresh", step.step.name, {"rows": result.steps[-1].rows})
+    with recorded_run(ledger, pipeline.name, scope, command=command, tags=tags) as run:
+        result = RunResult(run, pipeline.name, str(scope))
+        _report(listener, result, "started")
+        for step, found in zip(steps, known, strict=True):
+            result.steps.append(_recorded(ledger, run, step, found))
+            _report(listener, result, "fresh", step.step.name, {"rows": result.steps[-1].rows})
     result.status = "done"
-    end_run(ledger, result.run, "done", "")
     _report(listener, result, "finished")
     return result
 

@@ -6,6 +6,7 @@ A package adds one by an entry point of the group `twice.stores`: its name is th
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from functools import lru_cache
@@ -67,6 +68,10 @@ def _loaded(entry: metadata.EntryPoint) -> StoreType:
         raise _broken(entry, f"{type(error).__name__}: {error}") from error
     if not isinstance(found, StoreType):
         raise _broken(entry, f"{entry.value} must be a StoreType, got {type(found).__name__}")
+    try:
+        re.compile(found.transient_errors)
+    except re.error as error:
+        raise _broken(entry, f"its transient_errors are not a regular expression: {error}") from None
     if found.name != entry.name:
         raise _broken(entry, f"its entry point is named {entry.name!r}, and its row {found.name!r}")
     return found

@@ -182,13 +182,14 @@ class Running:
 
     def _begin(self, query: str) -> None:
         stream = self.stream
+        known = self._streams.find(stream.pipeline, stream.name)
         self.result.query = query
         self._streams.start(
             {
                 "pipeline": stream.pipeline,
                 "stream": stream.name,
                 "table_name": stream.writes.name,
-                "source": self._context.source,
+                "source": sources.kept(known.source, self._context.source) if known else self._context.source,
                 "source_table": stream.reads.name if isinstance(stream.reads, Table) else "",
                 "query": query,
                 "checkpoint": self._context.checkpoint.path,

@@ -65,18 +65,23 @@ def identity(session: SparkSession, stream: Stream) -> str:
             properties.setProperty(name, value)
         admin = java.org.apache.kafka.clients.admin.AdminClient.create(properties)
         try:
-            cluster = str(admin.describeCluster().clusterId().get())
+            cluster = admin.describeCluster().clusterId().get()
         finally:
             admin.close()
     except (Py4JError, TypeError):  # no connector, or no answer: the query itself explains that better
         return stream.source_text
-    return f"{stream.source_text}{_CLUSTER}{cluster}"
+    return f"{stream.source_text}{_CLUSTER}{cluster}" if cluster else stream.source_text
 
 
 def is_same(before: str, now: str) -> bool:
     """Compare two sources in words; a cluster whose id is not known may be any."""
     (what, _, cluster), (what_now, _, cluster_now) = before.partition(_CLUSTER), now.partition(_CLUSTER)
     return what == what_now and (cluster == cluster_now or not cluster or not cluster_now)
+
+
+def kept(before: str, now: str) -> str:
+    """Return which of two texts of one source to keep: a cluster that does not answer now keeps its id."""
+    return before if is_same(before, now) and _CLUSTER not in now else now
 
 
 def windowed(rows: DataFrame, stream: Stream, dedup: Windowed) -> DataFrame:

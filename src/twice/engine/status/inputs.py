@@ -110,7 +110,7 @@ class Inputs:
         for key, text in recorded.items():
             start = key[:19]
             now = mine.get(start) or all_of_it.get(start)
-            if files is None and now is not None and text == Content.digest(now.digest).text:
+            if files is None and now is not None and Content.is_digest(text, now.digest):
                 continue  # the usual case, a hundred thousand times
             before, live = Content.read(text), files.get(start) if files is not None else None
             if live is not None and _by_files(before, mine.get(start), live):
