@@ -16,7 +16,7 @@ from twice.store.parquet.files import Entry, LocalFiles, problem
 def files(request, tmp_path):
     if request.param == "local":
         return LocalFiles()
-    from twice.store.parquet.hadoop import HadoopFiles
+    from twice.store.hadoop import HadoopFiles
 
     return HadoopFiles(request.getfixturevalue("spark"), f"file://{tmp_path}")
 
@@ -120,7 +120,7 @@ def test_what_a_disk_refuses_says_what_to_do(code, kind):
 
 
 def test_a_mistake_in_twice_is_not_taken_for_an_occupied_target():
-    from twice.store.parquet.hadoop import HadoopFiles
+    from twice.store.hadoop import HadoopFiles
 
     class Occupied(HadoopFiles):
         def __init__(self) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from twice.errors import ConfigError, StreamRefused
-from twice.store.parquet.hadoop import HadoopFiles
+from twice.store.hadoop import HadoopFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from twice.engine.attempt import freshness, gating
+from twice.engine.attempt import differences, gating
 from twice.engine.attempt.claiming import drop_leftovers
 from twice.engine.attempt.holding import hold_lease
 from twice.engine.attempt.inputs import pin, records, require_unmoved
 from twice.engine.attempt.outputs import Finding, outputs_of
-from twice.engine.attempt.staging import Staged, stage
+from twice.engine.attempt.patterns import strategy_of
+from twice.engine.attempt.skipping import nothing_to_do
+from twice.engine.attempt.staged import Staged
+from twice.engine.attempt.staging import stage
 from twice.engine.chunks.spot_check import compare_alone
-from twice.engine.chunks.task_per_partition import staged_rows
 from twice.engine.spark.metrics import priced
 from twice.errors import LedgerBusy
 from twice.failpoints import fail_point
@@ -40,7 +42,7 @@ def attempt(task: Task) -> Finding:
         recover(task, claim)
         inputs = pin(task)
         task.ledger.leases.bind(task.attempt_id, claim, base_version=None, inputs=records(task, inputs))
-        if skipped := freshness.nothing_to_do(task, claim, inputs, waited=holding.waited):
+        if skipped := nothing_to_do(task, claim, inputs, waited=holding.waited):
             return skipped
         staged = stage(task, claim, heartbeat, inputs)
         verdict = gate(task, staged)
@@ -66,13 +68,7 @@ def recover(task: Task, claim: Claim) -> None:
 def gate(task: Task, staged: Staged) -> Verdict:
     """Judge the staged rows; a verdict that returns is a pass."""
     gating.refuse_strays(task, staged.stage)
-    if staged.source is None:
-        with staged_rows(task, staged.stage, unique=staged.unique) as rows:
-            verdict = gating.judge(task, rows, unique=staged.unique, seen=staged.seen)
-    else:
-        verdict = freshness.content_after(task, staged)
-        verdict.remarks += staged.source.remarks
-        verdict.accepted += staged.source.accepted
+    verdict = strategy_of(task.step.writes).gate(task, staged)
     fail_point("gate.passed")
     task.report("gated", data={"rows": verdict.rows})
     return verdict
@@ -104,12 +100,12 @@ def commit(
     look_again: Callable[[], None] = lambda: None,
 ) -> Finding:
     """Make a judged stage visible; `described` says what is recorded of it, `look_again` may refuse it at last."""
-    changed = freshness.changed_partitions(task, staged, verdict)
-    files = freshness.files_after(task, staged, changed)
-    remember, details = freshness.marks(task), staged.details(verdict, changed)
+    changed = differences.changed_partitions(task, staged, verdict)
+    files = differences.files_after(task, staged, changed)
+    remember, details = differences.marks(task), staged.details(verdict, changed)
     if changed:
         look_again()
-        remember |= freshness.tombstones(task)
+        remember |= differences.tombstones(task)
     # Saved before the commit, so that a later run that finds the commit without its record can complete it.
     expected = described(files, None) if changed else []
     status, version = commit_stage(

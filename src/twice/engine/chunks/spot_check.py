@@ -20,7 +20,7 @@ from twice.model.targets import Target
 
 if TYPE_CHECKING:
     from twice.engine.attempt.gating import Verdict
-    from twice.engine.attempt.staging import Staged
+    from twice.engine.attempt.staged import Staged
     from twice.engine.attempt.task import Task
     from twice.model.windows import Window
 

@@ -18,8 +18,9 @@ from twice.engine.attempt import gating
 from twice.engine.attempt.compute import batches
 from twice.engine.attempt.holding import hold_lease, recorded_attempt
 from twice.engine.attempt.inputs import Pinned, bind, pin, records, require_unmoved
+from twice.engine.attempt.merging import judge_source
 from twice.engine.attempt.samples import LIMIT, rows_text
-from twice.engine.attempt.staging import Staged, judge_source
+from twice.engine.attempt.staged import Staged
 from twice.engine.attempt.task import Task
 from twice.engine.attempt.verbs import publish, record, recover
 from twice.engine.chunks.task_per_partition import staged_rows

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, cast
 
 from twice.content.digest import Digest
 from twice.engine.attempt import gating
-from twice.engine.attempt.freshness import NEWEST
+from twice.engine.attempt.differences import NEWEST
 from twice.engine.attempt.gating import Verdict, profiled
 from twice.engine.attempt.holding import hold_lease, recorded_attempt
-from twice.engine.attempt.staging import Staged
+from twice.engine.attempt.staged import Staged
 from twice.engine.attempt.verbs import commit, record, recover
 from twice.engine.plan import PlannedStep
 from twice.engine.run import task_of

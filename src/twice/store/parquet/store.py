@@ -12,10 +12,10 @@ from twice.content.filters import scope_filter
 from twice.errors import Conflict, StoreRefused
 from twice.model.patterns import Overwrite, Whole
 from twice.store.fingerprints import Fingerprints
+from twice.store.hadoop import HadoopFiles
 from twice.store.parquet import listing, publishing, staging, swap, tables
 from twice.store.parquet.files import LocalFiles
 from twice.store.parquet.folder import Folder
-from twice.store.parquet.hadoop import HadoopFiles
 from twice.store.parquet.publishing import ParquetStage
 from twice.store.parquet.settings import is_local, root_of
 from twice.store.protocol import Abilities

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from twice.content.changes import disputed_in_source
 from twice.engine.attempt.gating import judge
+from twice.engine.attempt.merging import matched_columns
 from twice.engine.attempt.samples import LIMIT, rows_text
-from twice.engine.attempt.staging import matched_columns
 from twice.errors import KeyViolation
 from twice.model.patterns import Merge
 from twice.streams.dedup.rows import Counts, one_per_key

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from twice.content.changes import row_hashes_of
 from twice.content.filters import instant
 from twice.content.rows import column
-from twice.engine.attempt.staging import refuse_null_keys
+from twice.engine.attempt.merging import refuse_null_keys
 from twice.model.framework import FRAMEWORK_COLUMNS
 
 if TYPE_CHECKING:

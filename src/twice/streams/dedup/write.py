@@ -12,7 +12,7 @@ from twice.content.profile import profile
 from twice.content.rows import column
 from twice.content.schema import schema_fingerprint
 from twice.engine.attempt.gating import judge
-from twice.engine.attempt.staging import compare_by_key, matched_columns, refuse_null_keys
+from twice.engine.attempt.merging import compare_by_key, matched_columns, refuse_null_keys
 from twice.model.framework import WINDOW_COLUMN
 from twice.model.patterns import InsertOnly, Merge
 from twice.streams.dedup.rows import Counts, in_partitions, known_keys, one_per_key, without
