@@ -398,8 +398,8 @@ def test_names_that_this_java_cannot_write_are_refused(tables, monkeypatch):
 
 @pytest.mark.full
 def test_the_same_verbs_work_through_hadoops_client(tables, monkeypatch):
-    from twice.store.parquet import store as module
     from twice.store.hadoop import HadoopFiles
+    from twice.store.parquet import store as module
 
     spark = tables.lab.spark
     monkeypatch.setattr(module, "LocalFiles", lambda: HadoopFiles(spark, f"file://{tables.root}"))
