@@ -11,6 +11,7 @@ from twice import gates
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.full
 def test_a_backfill_makes_every_partition_in_few_jobs_and_again_does_nothing(shop):
     shop.land(10)
     summary = shop.backfill()
@@ -70,6 +71,7 @@ def test_s28_one_date_a_month_ago_equals_what_the_daily_run_makes(lab):
     assert late.digests() == daily.digests()
 
 
+@pytest.mark.full
 def test_s32_one_bad_day_does_not_stop_the_rest_and_the_summary_says_what_to_do_next(shop):
     shop.land(5)
     summary = shop.backfill(1, 6, shop.build(bad=[4]), chunk=5)

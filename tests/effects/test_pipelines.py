@@ -250,6 +250,7 @@ def test_s56_nor_when_a_restored_ledger_is_asked_to_send_or_to_suppress(shop, tm
     assert shop.receiver.calls == 2
 
 
+@pytest.mark.full
 def test_what_comes_late_is_sent_though_the_table_has_a_tombstone(shop):
     shop.charge()
     shop.run()

@@ -67,6 +67,7 @@ def test_a_preview_has_the_rows_that_the_run_publishes_and_leaves_nothing(lab, s
     assert shop.rows(merged) == lab.rows("people")
 
 
+@pytest.mark.full
 def test_a_preview_beside_a_published_table_touches_neither_it_nor_the_ledger(lab, shop):
     lab.run(shop.pipeline, DAY)
     lab.insert("raw", f"values (100, date'{DAY}', 5, timestamp'2026-04-25 12:00:00')")

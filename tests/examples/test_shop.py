@@ -54,6 +54,7 @@ def served(config: Config) -> list[tuple[object, ...]]:
         ).fetchall()
 
 
+@pytest.mark.full
 def test_s02_the_shop_serves_a_day_to_the_application_and_again_changes_nothing(spark, config, channel):
     shop, daily_customer_summary = pipeline.shop, pipeline.daily_customer_summary
     ledger = open_ledger(config.ledger)

@@ -37,6 +37,7 @@ def states(found, step: str) -> list[str]:
     return [partition.state for partition in mine.partitions]
 
 
+@pytest.mark.full
 def test_sources_that_twice_did_not_make_are_compared_without_a_spark_job(lab):
     raw = lab.source("raw", RAW, ROWS)
     pipeline = pipeline_of(lab, raw, "select id, d, n from raw")

@@ -95,6 +95,7 @@ def test_many_windows_are_replayed_in_rounds(lab, monkeypatch):
     assert again(lab, pipeline).status == "unchanged"
 
 
+@pytest.mark.full
 def test_a_key_without_a_decision_stops_it_and_the_table_stays(lab):
     raw = lab.source("raw", RAW, ROWS)
     run_days(lab, people(lab, raw), 1, 2, 3)

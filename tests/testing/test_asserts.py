@@ -98,6 +98,7 @@ def test_a_step_whose_rows_depend_on_their_order_is_not_deterministic(spark):
     assert "collect_list (test_asserts.py:" in text
 
 
+@pytest.mark.full
 def test_a_step_that_ranks_over_everything_is_not_separable(spark):
     with pytest.raises(AssertionError) as found:
         assert_separable(ranked(), DAY, {"orders": ROWS}, spark=spark)

@@ -155,6 +155,7 @@ def test_a_marked_test_cannot_have_a_second_sandbox(pytester, inner):
 
 @pytest.mark.spark
 @pytest.mark.slow(reason="three checks on two pipelines")
+@pytest.mark.full
 def test_checks_share_one_copy_of_the_inputs_and_report_in_words(pytester, inner, spark):
     pytester.makepyfile(jobs=JOBS)
     (pytester.path / "twice.toml").write_text('[pipelines]\nshop = "jobs:shop"\nfaulty = "jobs:faulty"\n')

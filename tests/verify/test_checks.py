@@ -48,6 +48,7 @@ def test_a_healthy_pipeline_passes_every_check_and_production_is_untouched(world
 HERE = ("run-twice", "deterministic", "order", "empty", "restate", "duplicates", "late", "schema", "effects", "gates")
 
 
+@pytest.mark.full
 def test_s23_a_second_run_that_makes_other_rows(world):
     calls = itertools.count(1)
 

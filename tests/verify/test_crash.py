@@ -75,6 +75,7 @@ def deaths(summary: str) -> list[str]:
     return summary.partition("recovered from: ")[2].partition(";")[0].split(", ")
 
 
+@pytest.mark.full
 def test_a_healthy_step_is_what_a_clean_run_makes_after_a_death_before_and_after_its_commit(verified):
     with verified.trial(verified.write(HEALTHY)) as trial:
         outcome = make(Crash(points=["gate.passed", "publish.committed"]), trial)

@@ -52,6 +52,7 @@ def test_a_healthy_publish_to_files_shows_whole_versions(verified):
     assert outcome.status == "passed", outcome
 
 
+@pytest.mark.full
 def test_a_step_that_removes_old_rows_first_is_found(verified):
     verified.lab.declare(FILES)
     with verified.trial(verified.write(REMOVING)) as trial:
