@@ -138,7 +138,11 @@ def start(
     check(found, request, None if dry_run else settings.ledger_if_any())
     if dry_run:
         _plan(settings, found, request, as_json=as_json)
-        return
+    else:
+        _start(settings, found, request, as_json=as_json)
+
+
+def _start(settings: Settings, found: Pipeline, request: Request, *, as_json: bool) -> None:
     with (
         reporting(settings, as_json=as_json) as report,
         settings.runtime(_details(settings, as_json=as_json)) as runtime,
