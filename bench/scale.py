@@ -279,7 +279,7 @@ def plans(bench: Bench, partitions: int) -> None:
 
     def plan(shared: Runtime) -> None:
         made = Project(shared, scale).planner(request).plan()
-        counts = [(step.counts, sum(len(stage.target.partitions) for stage in step.stages)) for step in made.steps]
+        counts = [(step.counts, sum(len(stage.target.partitions) for stage in step.chunks)) for step in made.steps]
         if counts != [({"done": partitions}, partitions), ({"missing": partitions}, partitions)]:
             raise SystemExit(f"the plan makes {counts} partitions")
 

@@ -99,11 +99,11 @@ def constant(value: object) -> str:
     return str(found or "strange").rsplit(".", 1)[-1].rstrip("$")
 
 
-def said(expression: Node) -> str:
+def name_of(expression: Node) -> str:
     """Name what rows are grouped by, as briefly as it can be."""
     if expression.kind in {"AttributeReference", "Alias"}:
         return expression.name
-    inner = ", ".join(said(child) for child in expression.children)
+    inner = ", ".join(name_of(child) for child in expression.children)
     return f"{snake(expression.kind)}({inner})"
 
 

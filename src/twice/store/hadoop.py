@@ -126,10 +126,10 @@ def _explained(path: str) -> Iterator[None]:
     try:
         yield
     except (Py4JJavaError, CapturedException) as error:
-        name, said = _name_and_words(error)
+        name, reason = _name_and_words(error)
         if name in _GONE:
-            raise FileNotFoundError(errno.ENOENT, said, path) from error
-        raise problem(OSError(_CODES.get(name, errno.EIO), said), path) from error
+            raise FileNotFoundError(errno.ENOENT, reason, path) from error
+        raise problem(OSError(_CODES.get(name, errno.EIO), reason), path) from error
 
 
 def _name_and_words(error: Any) -> tuple[str, str]:

@@ -1,6 +1,6 @@
-"""Whether a stage of many partitions gives, in one job, what its partitions give one by one.
+"""Whether a step of many partitions gives, in one job, what its partitions give one by one.
 
-A step may declare it. Otherwise it is proven for the stage at hand: the step is called on inputs that are
+A step may declare it. Otherwise it is proven for the scope at hand: the step is called on inputs that are
 bound but not read, and the plan that it returns is followed. In doubt the answer is no.
 """
 
@@ -50,16 +50,16 @@ class Separability:
     reason: str
 
 
-def separability(runtime: Runtime, pipeline: Pipeline, stage: PlannedStep) -> Separability:
-    """Decide without a Spark job: declared, or proven from the plan of this very stage."""
-    step = stage.step
+def separability(runtime: Runtime, pipeline: Pipeline, planned: PlannedStep) -> Separability:
+    """Decide without a Spark job: declared, or proven from the plan of this very step."""
+    step = planned.step
     if reason := _never(step):
         return Separability(ok=False, reason=reason)
     if step.separable is not None:
         return Separability(step.separable, f"declared separable={step.separable}")
     if reason := _by_contract(pipeline, step):
         return Separability(ok=False, reason=reason)
-    reason = _proven(replace(task_of(runtime, pipeline, stage, run="plan"), attempt_id=next(_numbers)))
+    reason = _proven(replace(task_of(runtime, pipeline, planned, run="plan"), attempt_id=next(_numbers)))
     return Separability(not reason, reason or "proven from its plan")
 
 

@@ -128,8 +128,8 @@ def rebuild(runtime: Runtime, plan: Rebuild, *, command: str = "") -> RebuildRes
     made_with = environment(runtime, pipeline)
     recorded = recorded_run(runtime.ledger, pipeline.name, scope, command=command, tags=tags, environment=made_with)
     with recorded as run, plain_interrupts():
-        stage = PlannedStep(step, scope, Target.of(step.writes, scope, pipeline.zone))
-        with recorded_attempt(task_of(runtime, pipeline, stage, run)) as task:
+        planned = PlannedStep(step, scope, Target.of(step.writes, scope, pipeline.zone))
+        with recorded_attempt(task_of(runtime, pipeline, planned, run)) as task:
             finding = _replace(task, plan)
     return RebuildResult(run, step.writes.name, len(plan.windows), finding.status, finding.rows, finding.version)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from twice.engine.attempt.outputs import Finding
     from twice.engine.attempt.task import Task
 
-# Spark writes its books a moment after the fact.
+# Spark counts what ran a moment after the fact.
 _PATIENCE = 500
 
 

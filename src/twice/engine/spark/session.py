@@ -198,8 +198,8 @@ def java_version() -> tuple[str, int] | None:
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if not java or not Path(java).exists():
         return None
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    match = re.search(r'version "(\d+)(?:\.(\d+))?', said.stderr + said.stdout)
+    done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', done.stderr + done.stdout)
     if not match:
         return None
     major = int(match[2]) if match[1] == "1" and match[2] else int(match[1])

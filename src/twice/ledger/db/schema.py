@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 # Every revision that this package understands, oldest first. Anything else was written by a newer one.
-REVISIONS = ("0001", "0002", "0003", "0004", "0005")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
 VERSION_TABLE = "twice_ledger_version"
 
 # States of a claim.
@@ -214,7 +214,7 @@ backfills = sa.Table(
     sa.Column("status", _word(16), nullable=False),
     sa.Column("parallel", sa.Integer, nullable=False),
     # How many of its steps have been cut into chunks.
-    sa.Column("stage", sa.Integer, nullable=False),
+    sa.Column("step_index", sa.Integer, nullable=False),
     sa.Column("error", _Text, nullable=False),
     # Where it builds its tables unseen; empty if it works on the tables themselves.
     sa.Column("shadow", _Text, nullable=False),
@@ -240,7 +240,7 @@ chunks = sa.Table(
     metadata,
     sa.Column("id", _Id, primary_key=True),
     sa.Column("backfill", _word(32), sa.ForeignKey("backfills.id", ondelete="CASCADE"), nullable=False),
-    sa.Column("stage", sa.Integer, nullable=False),
+    sa.Column("step_index", sa.Integer, nullable=False),
     sa.Column("step", _Text, nullable=False),
     sa.Column("position", sa.BigInteger, nullable=False),
     sa.Column("window_start", Instant, nullable=False),
@@ -248,7 +248,7 @@ chunks = sa.Table(
     sa.Column("dimensions", _Text, nullable=False),
     sa.Column("partitions", sa.Integer, nullable=False),
     sa.Column("state", _word(16), nullable=False),
-    sa.Column("solo", sa.Boolean, nullable=False),
+    sa.Column("spot_check", sa.Boolean, nullable=False),
     sa.Column("tries", sa.Integer, nullable=False),
     sa.Column("host", _Text),
     sa.Column("pid", sa.BigInteger),
@@ -259,7 +259,7 @@ chunks = sa.Table(
     sa.Column("not_before", Instant),
     sa.Column("started_at", Instant),
     sa.Column("finished_at", Instant),
-    sa.Index("chunks_by_stage", "backfill", "stage", "state", "position"),
+    sa.Index("chunks_by_step", "backfill", "step_index", "state", "position"),
 )
 
 # When a source may be called next, across all processes that share the ledger.

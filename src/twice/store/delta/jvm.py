@@ -233,8 +233,8 @@ def _transactions(snapshot: Any, kind: str) -> list[tuple[str, int, int]]:
         listed = snapshot.setTransactions()
     found = []
     for line in str(listed.mkString("\n")).splitlines():
-        said, version, raised = line.rsplit(",", 2)
-        application = said.removeprefix("SetTransaction(")
+        fields, version, raised = line.rsplit(",", 2)
+        application = fields.removeprefix("SetTransaction(")
         if application.startswith(kind):
             # Some(1794979486643))
             found.append((application, int(version), int("".join(filter(str.isdigit, raised)) or 0)))
@@ -257,27 +257,27 @@ def schema_of(metadata: Any) -> T.StructType:
 
 def layout_of(session: SparkSession, metadata: Any) -> Layout:
     """Return how a table's log spells its partition columns."""
-    said = _said(metadata)
-    mapped = said["configuration"].get("delta.columnMapping.mode", "none") != "none"
+    fields = _fields(metadata)
+    mapped = fields["configuration"].get("delta.columnMapping.mode", "none") != "none"
     zone = str(session.conf.get("spark.sql.session.timeZone"))
-    schema = T.StructType.fromJson(json.loads(said["schemaString"]))
-    return Layout.of(schema, said["partitionColumns"], zone, mapped=mapped)
+    schema = T.StructType.fromJson(json.loads(fields["schemaString"]))
+    return Layout.of(schema, fields["partitionColumns"], zone, mapped=mapped)
 
 
 def partition_columns(metadata: Any) -> list[str]:
     """Return the names of a table's partition columns."""
-    return [str(name) for name in _said(metadata)["partitionColumns"]]
+    return [str(name) for name in _fields(metadata)["partitionColumns"]]
 
 
 def configuration(metadata: Any) -> dict[str, str]:
     """Return a table's properties."""
-    return {str(name): str(value) for name, value in _said(metadata)["configuration"].items()}
+    return {str(name): str(value) for name, value in _fields(metadata)["configuration"].items()}
 
 
-def _said(metadata: Any) -> dict[str, Any]:
+def _fields(metadata: Any) -> dict[str, Any]:
     """Return metadata as the log spells it, in one round trip."""
-    said: dict[str, Any] = json.loads(str(metadata.json()))["metaData"]
-    return {"configuration": {}, "partitionColumns": [], **said}
+    fields: dict[str, Any] = json.loads(str(metadata.json()))["metaData"]
+    return {"configuration": {}, "partitionColumns": [], **fields}
 
 
 def changed(metadata: Any, *, schema: str | None = None, properties: Any = None) -> Any:
@@ -304,8 +304,8 @@ def described(session: SparkSession, metadata: Any, adds: Any) -> list[FileInfo]
     """Describe a Scala sequence of actions that add files to a table."""
     layout, anything = layout_of(session, metadata), java_type(session, "scala.reflect.ManifestFactory").Any()
     # One text instead of a call per file.
-    said = json.loads(str(java_type(session, "org.apache.spark.sql.delta.util.JsonUtils").toJson(adds, anything)))
-    return [describe(layout, java, add) for java, add in zip(items_of(adds), said, strict=True)]
+    fields = json.loads(str(java_type(session, "org.apache.spark.sql.delta.util.JsonUtils").toJson(adds, anything)))
+    return [describe(layout, java, add) for java, add in zip(items_of(adds), fields, strict=True)]
 
 
 def describe(layout: Layout, java: Any, add: Mapping[str, Any]) -> FileInfo:
@@ -324,10 +324,10 @@ def moved(session: SparkSession, layout: Layout, adds: Any, below: str) -> list[
     actions = java_type(session, "org.apache.spark.sql.delta.actions.Action")
     found = []
     for add in items_of(adds):
-        said = json.loads(str(add.json()))
-        if "add" in said:
-            said["add"]["path"] = f"{below}/{said['add']['path']}"
-            found.append(describe(layout, actions.fromJson(json.dumps(said)), said["add"]))
+        fields = json.loads(str(add.json()))
+        if "add" in fields:
+            fields["add"]["path"] = f"{below}/{fields['add']['path']}"
+            found.append(describe(layout, actions.fromJson(json.dumps(fields)), fields["add"]))
     return found
 
 

@@ -200,10 +200,10 @@ def _require_unchanged(session: SparkSession, stage: DeltaStage, transaction: An
         if actions is None:
             raise claim_errors.changed(stage.target, "changed")
         for action in actions:
-            said = action.get("add") or action.get("remove") or {}
-            if not said.get("dataChange"):
+            fields = action.get("add") or action.get("remove") or {}
+            if not fields.get("dataChange"):
                 continue
-            spelled = said.get("partitionValues")
+            spelled = fields.get("partitionValues")
             if spelled is None or place(stage.target, layout.partition(spelled)) is not None:
                 raise claim_errors.changed(stage.target, f"changed in version {version}")
     return now
