@@ -252,7 +252,7 @@ class Bench:
             file = folder / f"{number:06}{first.suffix}"
             file.hardlink_to(first)
             lines.append("\t".join([str(file), *map(json.dumps, place)]))
-        compiled(self.spark._jvm, lambda: table, "bench.Links", LINKS).append(table, size, "\n".join(lines))
+        compiled(self.spark, lambda: table, "bench.Links", LINKS).append(table, size, "\n".join(lines))
 
 
 def plans(bench: Bench, partitions: int) -> None:

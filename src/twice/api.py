@@ -304,10 +304,12 @@ def runtime(
     listener: Listener = ignore,
 ) -> Iterator[Runtime]:
     """Open what runs share; Spark is stopped at the end only if it was started here."""
-    from twice.engine.spark import session
+    from twice.engine.spark import jvm, session
 
     if spark is None:
         session.check(config)
+    else:
+        jvm.require(spark)
     from py4j.protocol import Py4JError
     from pyspark.sql import SparkSession
 

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 
 from twice.content.counts import expected_rows
 from twice.content.filters import partitions_between
-from twice.engine.spark.session import activate
+from twice.engine.spark.jvm import activate
 from twice.errors import TwiceError
 
 if TYPE_CHECKING:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from twice.content.java import query_of
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -61,7 +63,7 @@ class Node:
 
 def analysed(df: DataFrame) -> Node:
     """Return the plan of a DataFrame as Spark has understood it, before any optimisation."""
-    return tree(json.loads(str(df._jdf.queryExecution().analyzed().toJSON())))
+    return tree(json.loads(str(query_of(df).analyzed().toJSON())))
 
 
 def tree(items: Sequence[Mapping[str, Any]]) -> Node:

@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 
+from twice.content.java import query_of
 from twice.content.separability import Marks, Origin
 from twice.engine.attempt.compute import batches
 from twice.engine.attempt.inputs import arrives_apart, bind, located
@@ -138,7 +139,7 @@ def _by_plan(task: Task) -> str:
         return seen[0]
     if started(task):
         return "starts Spark jobs while it is called"
-    if not result._jdf.queryExecution().analyzed().deterministic():
+    if not query_of(result).analyzed().deterministic():
         return "non-deterministic"
     assert task.step.writes.partition is not None  # noqa: S101 - what is overwritten has partitions
     return marks.mixes(result, task.step.writes.partition.column, task.pipeline.zone.key)
