@@ -35,7 +35,8 @@ def serving(folder: Path, number: int) -> None:
     """Stage version `number` of the day, and publish it."""
     from pyspark.sql.types import DateType, IntegerType, LongType, StructType
 
-    from twice.store.sql import bookkeeping, publishing, staging, tables
+    from twice.store.sql.schema import bookkeeping, tables
+    from twice.store.sql.write import publishing, staging
 
     made = StructType().add("id", LongType()).add("n", IntegerType()).add("d", DateType())
 

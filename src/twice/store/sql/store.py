@@ -10,9 +10,11 @@ import sqlalchemy as sa
 from twice.content.filters import scope_filter
 from twice.errors import Conflict
 from twice.store.protocol import Abilities
-from twice.store.sql import bookkeeping, checks, fingerprints, publishing, reading, shadows, staging, tables
-from twice.store.sql.staging import SqlStage
-from twice.store.sql.types import read_schema, restored
+from twice.store.sql.read import fingerprints, reading
+from twice.store.sql.schema import bookkeeping, checks, tables
+from twice.store.sql.schema.types import read_schema, restored
+from twice.store.sql.write import publishing, shadows, staging
+from twice.store.sql.write.staging import SqlStage
 from twice.store.staged import OpenStages
 
 if TYPE_CHECKING:

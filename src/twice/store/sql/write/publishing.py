@@ -19,16 +19,19 @@ from twice.errors import Conflict, KeyViolation, TransientError, TwiceError
 from twice.failpoints import fail_point
 from twice.model.framework import WINDOW_COLUMN
 from twice.store import claim_errors
-from twice.store.sql import bookkeeping, conditions, fingerprints, outbox, staging, tables
+from twice.store.sql import outbox
 from twice.store.sql.database import CommitUnknown
-from twice.store.sql.statements import Move
-from twice.store.sql.types import described, read_schema
+from twice.store.sql.read import fingerprints
+from twice.store.sql.schema import bookkeeping, conditions, tables
+from twice.store.sql.schema.types import described, read_schema
+from twice.store.sql.write import staging
+from twice.store.sql.write.statements import Move
 
 if TYPE_CHECKING:
     from twice.model.names import TableName
     from twice.model.scopes import Scope
     from twice.store.sql.database import Database
-    from twice.store.sql.staging import SqlStage
+    from twice.store.sql.write.staging import SqlStage
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from pyspark.util import _load_from_socket
 
 from twice.content.rows import column
 from twice.store.sql import jvm, problems
-from twice.store.sql.checkpoint_size import Held, fitting
-from twice.store.sql.copying import Part
-from twice.store.sql.types import is_array, is_json, json_text
+from twice.store.sql.schema.types import is_array, is_json, json_text
+from twice.store.sql.write.checkpoint_size import Held, fitting
+from twice.store.sql.write.copying import Part
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
