@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import stamina
 
 from twice.engine.attempt.fingerprint import fingerprint, keep_parts
-from twice.engine.attempt.holding import recorded_attempt
+from twice.engine.attempt.recorded_attempt import recorded_attempt
 from twice.engine.attempt.retries import is_transient, wait_hint
 from twice.engine.attempt.task import StepResult, Task
 from twice.engine.attempt.verbs import attempt

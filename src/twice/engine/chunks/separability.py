@@ -19,8 +19,9 @@ from pyspark.sql import types as T
 from twice.content.java import query_of
 from twice.content.separability import Marks, Origin
 from twice.engine.attempt.compute import batches
-from twice.engine.attempt.inputs import arrives_apart, bind, located
+from twice.engine.attempt.inputs import arrives_apart, located
 from twice.engine.attempt.outside import nothing_outside
+from twice.engine.attempt.reading import bind
 from twice.engine.chunks.dry_call import Stopped, watched
 from twice.engine.run import task_of
 from twice.engine.spark.job_group import grouped

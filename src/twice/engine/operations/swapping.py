@@ -11,7 +11,8 @@ from twice.content.digest import Digest
 from twice.engine.attempt import gating
 from twice.engine.attempt.differences import NEWEST
 from twice.engine.attempt.gating import Verdict, profiled
-from twice.engine.attempt.holding import hold_lease, recorded_attempt
+from twice.engine.attempt.holding import hold_lease
+from twice.engine.attempt.recorded_attempt import recorded_attempt
 from twice.engine.attempt.staged import Staged
 from twice.engine.attempt.verbs import commit, record, recover
 from twice.engine.plan import PlannedStep
