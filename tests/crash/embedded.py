@@ -37,6 +37,7 @@ def serving(folder: Path, number: int) -> None:
 
     from twice.store.sql.schema import bookkeeping, tables
     from twice.store.sql.write import publishing, staging
+    from twice.store.staged import Publication
 
     made = StructType().add("id", LongType()).add("n", IntegerType()).add("d", DateType())
 
@@ -56,7 +57,7 @@ def serving(folder: Path, number: int) -> None:
         )
     stage.frames, stage.schema = [Held()], made
     staging.look(there, stage)
-    publishing.publish(there, publishing.Publication(stage, TARGET.partitions, {"twice.run": str(number)}, {}))
+    publishing.publish(there, Publication(stage, TARGET.partitions, {"twice.run": str(number)}, {}))
 
 
 def ledger(folder: Path, number: int) -> None:

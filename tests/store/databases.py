@@ -19,7 +19,7 @@ from twice.model.windows import Window
 from twice.store.sql.database import open_database
 from twice.store.sql.schema import conditions, tables
 from twice.store.sql.write import publishing, staging
-from twice.store.sql.write.publishing import Publication
+from twice.store.staged import Publication
 
 if TYPE_CHECKING:
     from twice.store.sql.database import Database

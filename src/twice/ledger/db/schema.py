@@ -58,14 +58,22 @@ _Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 metadata = sa.MetaData()
 
+
+def _scope() -> tuple[sa.Column[Any], ...]:
+    """The columns of a scope: its window, without one the whole table, and its dimensions."""
+    return (
+        sa.Column("window_start", Instant),
+        sa.Column("window_end", Instant),
+        sa.Column("dimensions", _Text, nullable=False),
+    )
+
+
 runs = sa.Table(
     "runs",
     metadata,
     sa.Column("id", _word(32), primary_key=True),
     sa.Column("pipeline", _Text, nullable=False),
-    sa.Column("window_start", Instant),
-    sa.Column("window_end", Instant),
-    sa.Column("dimensions", _Text, nullable=False),
+    *_scope(),
     sa.Column("command", _Text, nullable=False),
     sa.Column("tags", _Text, nullable=False),
     sa.Column("host", _Text, nullable=False),
@@ -98,9 +106,7 @@ attempts = sa.Table(
     sa.Column("step", _Text, nullable=False),
     sa.Column("table_name", _Text, nullable=False),
     sa.Column("number", sa.Integer, nullable=False),
-    sa.Column("window_start", Instant),
-    sa.Column("window_end", Instant),
-    sa.Column("dimensions", _Text, nullable=False),
+    *_scope(),
     sa.Column("code", _Text, nullable=False),
     sa.Column("inputs", _word(64), nullable=False),
     sa.Column("token", sa.BigInteger),
@@ -161,9 +167,7 @@ outputs = sa.Table(
     sa.Column("id", _Id, primary_key=True),
     sa.Column("table_name", _Text, nullable=False),
     sa.Column("scope", _Text, nullable=False),
-    sa.Column("window_start", Instant),
-    sa.Column("window_end", Instant),
-    sa.Column("dimensions", _Text, nullable=False),
+    *_scope(),
     sa.Column("row_count", sa.BigInteger, nullable=False),
     sa.Column("digest", _Text, nullable=False),
     sa.Column("files", _Text, nullable=False),
@@ -280,9 +284,7 @@ effects = sa.Table(
     sa.Column("pipeline", _Text, nullable=False),
     sa.Column("effect", _Text, nullable=False),
     sa.Column("table_name", _Text, nullable=False),
-    sa.Column("window_start", Instant),
-    sa.Column("window_end", Instant),
-    sa.Column("dimensions", _Text, nullable=False),
+    *_scope(),
     sa.Column("business_key", _Text, nullable=False),
     sa.Column("state", _word(16), nullable=False),
     sa.Column("attempts", sa.Integer, nullable=False),
@@ -316,9 +318,7 @@ effect_scopes = sa.Table(
     sa.Column("effect", _Text, nullable=False),
     sa.Column("table_name", _Text, nullable=False),
     sa.Column("scope", _Text, nullable=False),
-    sa.Column("window_start", Instant),
-    sa.Column("window_end", Instant),
-    sa.Column("dimensions", _Text, nullable=False),
+    *_scope(),
     # Empty: a person said that something of it was not sent.
     sa.Column("content", _Text, nullable=False),
     sa.Column("keys", sa.BigInteger, nullable=False),

@@ -15,7 +15,7 @@ from twice.store.sql.schema import bookkeeping, checks, tables
 from twice.store.sql.schema.types import read_schema, restored
 from twice.store.sql.write import publishing, shadows, staging
 from twice.store.sql.write.staging import SqlStage
-from twice.store.staged import OpenStages
+from twice.store.staged import OpenStages, Publication
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -190,7 +190,7 @@ class SqlStore:
         remember: Mapping[str, str],
     ) -> str:
         """Replace or merge the staged partitions, in one transaction."""
-        version = publishing.publish(self.database, publishing.Publication(_mine(stage), partitions, notes, remember))
+        version = publishing.publish(self.database, Publication(_mine(stage), partitions, notes, remember))
         self._stages.end(stage.target.table.name, stage.token)
         return version
 
