@@ -199,7 +199,7 @@ def test_a_chunk_is_split_into_parts_that_keep_its_place(ledger, laid_out, day):
     assert taken == [day(1), day(2)]
 
 
-def test_one_chunk_of_a_stage_is_checked_alone_until_one_was(ledger, laid_out):
+def test_one_chunk_of_a_step_is_checked_alone_until_one_was(ledger, laid_out):
     backfill = laid_out(parallel=3)
     first, second = (ledger.backfills.chunks.take(backfill, owner=FAR, check=True) for _ in range(2))
     assert (first.spot_check, second.spot_check) == (True, True)
