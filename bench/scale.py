@@ -252,7 +252,7 @@ class Bench:
             file = folder / f"{number:06}{first.suffix}"
             file.hardlink_to(first)
             lines.append("\t".join([str(file), *map(json.dumps, place)]))
-        compiled(self.spark._jvm, lambda: table, "bench.Links", LINKS).append(table, size, "\n".join(lines))
+        compiled(self.spark, lambda: table, "bench.Links", LINKS).append(table, size, "\n".join(lines))
 
 
 def plans(bench: Bench, partitions: int) -> None:
@@ -279,7 +279,7 @@ def plans(bench: Bench, partitions: int) -> None:
 
     def plan(shared: Runtime) -> None:
         made = Project(shared, scale).planner(request).plan()
-        counts = [(step.counts, sum(len(stage.target.partitions) for stage in step.stages)) for step in made.steps]
+        counts = [(step.counts, sum(len(stage.target.partitions) for stage in step.chunks)) for step in made.steps]
         if counts != [({"done": partitions}, partitions), ({"missing": partitions}, partitions)]:
             raise SystemExit(f"the plan makes {counts} partitions")
 

@@ -41,7 +41,8 @@ from twice.model.scopes import Scope
 from twice.model.targets import Target
 from twice.model.windows import Window
 from twice.store.protocol import Store
-from twice.store.sql import bookkeeping, jdbc
+from twice.store.sql.read import jdbc
+from twice.store.sql.schema import bookkeeping
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

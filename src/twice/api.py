@@ -65,15 +65,15 @@ def run(
     from twice.engine.plan import plan
 
     window = asked_window(pipeline, unit, from_, to)
-    stages = plan(pipeline, window, dimensions=dimensions, steps=steps)
-    accepted = accepted_gates(stages, accept, because)
+    planned_steps = plan(pipeline, window, dimensions=dimensions, steps=steps)
+    accepted = accepted_gates(planned_steps, accept, because)
     with runtime(load_config(config), spark=spark, ledger=ledger, listener=listener) as shop:
         from twice.engine.run import execute
 
         result = execute(
             shop,
             pipeline,
-            stages,
+            planned_steps,
             skip_fresh=skip_fresh,
             wait=wait,
             accept_late=accept_late,
@@ -240,7 +240,7 @@ def preview(
     pipeline = declared.declared_in
     assert pipeline is not None  # noqa: S101 - every way to declare a step sets it
     window = asked_window(pipeline, unit, from_, to)
-    (stage,) = plan(pipeline, window, dimensions=dimensions, steps=[declared.name])
+    (planned,) = plan(pipeline, window, dimensions=dimensions, steps=[declared.name])
     found = load_config(config)
     with tempfile.TemporaryDirectory(prefix="twice-preview-") as folder:
         # A project that never ran has no ledger, and gets none by a preview.
@@ -251,7 +251,7 @@ def preview(
             from twice.engine.previewing import preview as computed
             from twice.engine.run import task_of
 
-            return computed(task_of(shop, pipeline, stage, "preview"))
+            return computed(task_of(shop, pipeline, planned, "preview"))
 
 
 def open_ledger(url: str | None = None, *, config: Config | Path | str | None = None, create: bool = True) -> Ledger:
@@ -304,10 +304,12 @@ def runtime(
     listener: Listener = ignore,
 ) -> Iterator[Runtime]:
     """Open what runs share; Spark is stopped at the end only if it was started here."""
-    from twice.engine.spark import session
+    from twice.engine.spark import jvm, session
 
     if spark is None:
         session.check(config)
+    else:
+        jvm.require(spark)
     from py4j.protocol import Py4JError
     from pyspark.sql import SparkSession
 

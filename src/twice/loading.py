@@ -139,9 +139,9 @@ def _broken(error: BaseException, config: Config, module: str) -> TwiceError:
     if isinstance(error, TwiceError):
         return type(error)(f"{where}: {error.message}", unchanged=error.unchanged, next_step=error.next_step)
     text = error.msg if isinstance(error, SyntaxError) else str(error)
-    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    problem = f"{type(error).__name__}: {text}" if text else type(error).__name__
     hint = "pip install 'twice[spark]', or run where Spark is" if _lacks_spark(error) else ""
-    return ConfigError(f"{where}: importing {module} failed: {said}", unchanged="nothing was run", next_step=hint)
+    return ConfigError(f"{where}: importing {module} failed: {problem}", unchanged="nothing was run", next_step=hint)
 
 
 def _lacks_spark(error: BaseException) -> bool:

@@ -348,7 +348,7 @@ def test_the_dry_run_shows_what_a_run_executes(lab):
     assert "judged when its turn comes" in sums.batching.why or "not known yet" in sums.batching.why
     summary = shop.backfill(1, 7, steps=("facts",))
     ran = [str(chunk.scope) for chunk in lab.ledger.backfills.chunks.list(summary.backfill)]
-    assert ran == [str(stage.scope) for stage in facts.stages]
+    assert ran == [str(stage.scope) for stage in facts.chunks]
 
 
 @pytest.mark.full

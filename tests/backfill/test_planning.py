@@ -75,12 +75,12 @@ def plans(tmp_path):
 
 
 def spans(step) -> list[str]:
-    return [str(stage.scope) for stage in step.stages]
+    return [str(stage.scope) for stage in step.chunks]
 
 
 def test_everything_is_missing_at_first_and_separable_steps_share_jobs(plans):
     land, facts, sums = plans.plan().steps
-    assert (land.partitions, len(land.stages), land.batching.ok) == (10, 10, False)
+    assert (land.partitions, len(land.chunks), land.batching.ok) == (10, 10, False)
     assert "one partition per job" in land.batching.why
     assert facts.batching.ok
     assert "separable: declared" in facts.batching.why
@@ -91,13 +91,13 @@ def test_everything_is_missing_at_first_and_separable_steps_share_jobs(plans):
 
 def test_the_size_of_chunks_follows_the_rows_that_are_known(plans):
     plans.made("land", 1, 11, rows=600_000)
-    assert [len(stage.target.partitions) for stage in plans.plan().steps[1].stages] == [2, 3, 2, 3]
-    assert [len(stage.target.partitions) for stage in plans.plan(chunk=4).steps[1].stages] == [3, 3, 4]
-    assert len(plans.plan(chunk=1).steps[1].stages) == 10
+    assert [len(stage.target.partitions) for stage in plans.plan().steps[1].chunks] == [2, 3, 2, 3]
+    assert [len(stage.target.partitions) for stage in plans.plan(chunk=4).steps[1].chunks] == [3, 3, 4]
+    assert len(plans.plan(chunk=1).steps[1].chunks) == 10
     # A source that nobody here makes is weighed
     plans.pipeline.steps.pop("land")
     found = plans.plan(weigh=lambda stage: 2_000_000.0 * len(stage.target.partitions)).steps[0]
-    assert len(found.stages) == 10
+    assert len(found.chunks) == 10
 
 
 def test_only_what_needs_work_is_made_and_gaps_are_not_bridged(plans):
@@ -138,7 +138,7 @@ def test_a_step_that_cannot_be_judged_yet_says_so(plans):
 
     facts = plans.plan(judge=judge).steps[1]
     assert facts.batching.why == "one partition per job: judged when its turn comes (lake.s.raw does not exist)"
-    assert len(facts.stages) == 10
+    assert len(facts.chunks) == 10
 
 
 def test_what_reads_a_partition_that_was_not_made_is_held_back(plans):
@@ -243,7 +243,7 @@ def test_a_table_of_a_finer_grain_is_made_in_whole_units(tmp_path):
         return raw
 
     found = plans.plan(1, 4, steps=("by_hour",), chunk=48).steps[0]
-    assert (found.partitions, [len(stage.target.partitions) for stage in found.stages]) == (72, [24, 48])
+    assert (found.partitions, [len(stage.target.partitions) for stage in found.chunks]) == (72, [24, 48])
 
 
 def test_a_tenant_is_judged_by_its_own_runs_and_by_those_of_all(plans):
@@ -265,7 +265,7 @@ def test_a_tenant_is_judged_by_its_own_runs_and_by_those_of_all(plans):
     # One tenant that fails since makes the day a failed one
     plans.made("by_tenant", 5, 6, dimensions=acme, ok=False)
     assert plans.plan(steps=("by_tenant",)).steps[0].counts == {"done": 3, "failed": 1, "missing": 6}
-    (stage, *_) = plans.plan(steps=("by_tenant",), dimensions=acme, only=("failed",)).steps[0].stages
+    (stage, *_) = plans.plan(steps=("by_tenant",), dimensions=acme, only=("failed",)).steps[0].chunks
     assert str(stage.scope) == "2026-01-05/2026-01-06 tenant=acme"
 
 

@@ -50,7 +50,7 @@ class WorkedChunks:
         self.ran: list[str] = []
         # What is done while a chunk is computed, with its spot check.
         self.meanwhile = lambda _spot_check: None
-        monkeypatch.setattr(work, "run_stage", self._compute)
+        monkeypatch.setattr(work, "run_planned_step", self._compute)
         self.backfill = self.ledger.backfills.start(
             "shop", Scope(january(1, 9)), ["lake.s.facts"], request={}, code={}, parallel=1, ttl=timedelta(hours=1)
         )
@@ -200,10 +200,10 @@ def test_only_a_comparison_of_rows_ticks_the_check_off(chunks):
     chunks.meanwhile = lambda spot_check: spot_check and spot_check.once(lambda: False)
     chunks.rows = 0
     chunk = chunks.ledger.backfills.chunks.take(chunks.backfill, check=True)
-    assert chunk.solo
+    assert chunk.spot_check
     chunks.worker.run(chunk, check=False, skip_fresh=False)
     chunk = chunks.ledger.backfills.chunks.take(chunks.backfill, check=True)
-    assert chunk.solo
+    assert chunk.spot_check
     # Compared
     chunks.meanwhile = lambda spot_check: spot_check and spot_check.once(lambda: True)
     chunks.worker.run(chunk, check=False, skip_fresh=False)

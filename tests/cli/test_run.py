@@ -52,8 +52,8 @@ def test_explain_as_json_has_one_plan_per_unit(project):
         "2026-04-26/2026-04-27",
         "2026-04-27/2026-04-28",
     ]
-    assert [stage["step"] for stage in found.json["runs"][0]["stages"]] == ["build"]
-    assert found.json["runs"][0]["stages"][0]["partitions"] == ["2026-04-25"]
+    assert [planned["step"] for planned in found.json["runs"][0]["steps"]] == ["build"]
+    assert found.json["runs"][0]["steps"][0]["partitions"] == ["2026-04-25"]
 
 
 class FakeRuns:

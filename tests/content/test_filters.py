@@ -12,8 +12,8 @@ from twice import Day, Hour, Table
 from twice.content.filters import happened_in
 from twice.model.grains import local_cut, zone_of
 from twice.model.windows import Window
-from twice.store.sql.reading import event_span
-from twice.store.sql.types import Column
+from twice.store.sql.read.reading import event_span
+from twice.store.sql.schema.types import Column
 
 # Days that begin at 01:00, because the clocks skip midnight.
 SKIPPED = [

@@ -10,7 +10,7 @@ from twice import Day, Overwrite, Pipeline, Window, gates
 from twice.engine.chunks.options import ChunkOptions
 from twice.engine.chunks.separability import separability
 from twice.engine.plan import plan
-from twice.engine.run import run_stage
+from twice.engine.run import run_planned_step
 from twice.model.scopes import Scope
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def test_a_chunk_publishes_the_partitions_that_pass_in_one_version_and_leaves_no
         assert separability(lab.runtime, pipeline, stage).ok
         run = lab.ledger.runs.start(pipeline.name, stage.scope)
         options = ChunkOptions(partial=True, check_alone=check_alone)
-        return run_stage(lab.runtime, pipeline, stage, run, skip_fresh=False, wait=0.0, chunk=options)
+        return run_planned_step(lab.runtime, pipeline, stage, run, skip_fresh=False, wait=0.0, chunk=options)
 
     # When they are one chunk, one day of which is computed alone and compared
     done = chunk(Scope(stage.target.partitions[0].window))

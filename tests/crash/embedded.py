@@ -35,7 +35,9 @@ def serving(folder: Path, number: int) -> None:
     """Stage version `number` of the day, and publish it."""
     from pyspark.sql.types import DateType, IntegerType, LongType, StructType
 
-    from twice.store.sql import bookkeeping, publishing, staging, tables
+    from twice.store.sql.schema import bookkeeping, tables
+    from twice.store.sql.write import publishing, staging
+    from twice.store.staged import Publication
 
     made = StructType().add("id", LongType()).add("n", IntegerType()).add("d", DateType())
 
@@ -55,7 +57,7 @@ def serving(folder: Path, number: int) -> None:
         )
     stage.frames, stage.schema = [Held()], made
     staging.look(there, stage)
-    publishing.publish(there, publishing.Publication(stage, TARGET.partitions, {"twice.run": str(number)}, {}))
+    publishing.publish(there, Publication(stage, TARGET.partitions, {"twice.run": str(number)}, {}))
 
 
 def ledger(folder: Path, number: int) -> None:

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from sqlalchemy.engine.default import DefaultDialect
 
-from twice.store.sql import publishing
+from twice.store.sql.write import publishing
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 

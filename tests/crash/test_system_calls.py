@@ -17,7 +17,8 @@ from tests.crash import embedded, tally
 from tests.support.project import FULL
 from tests.support.strace import needs_strace, traced
 from twice.ledger import open_ledger
-from twice.store.sql import bookkeeping, publishing
+from twice.store.sql.schema import bookkeeping
+from twice.store.sql.write import publishing
 
 CALLS = "pwrite64,write,ftruncate,fsync,fdatasync,unlink,unlinkat,rename,renameat,renameat2"
 # Of every so many system calls one; the full matrix takes them all.

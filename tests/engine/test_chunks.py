@@ -14,7 +14,7 @@ from twice import Day, Hour, Overwrite, Pipeline, Table, Window, days, gates
 from twice.engine.chunks.options import ChunkOptions, SpotCheck
 from twice.engine.operations.undo import undo
 from twice.engine.plan import plan
-from twice.engine.run import run_stage
+from twice.engine.run import run_planned_step
 from twice.engine.status import status
 from twice.errors import GateFailed, KeyViolation, NotSeparable, OutOfScope
 from twice.model.scopes import Scope
@@ -78,7 +78,7 @@ class Chunks:
         chunk = ChunkOptions(**{"partial": True} | {name: how.pop(name) for name in names if name in how})
         asked = {"skip_fresh": False, "wait": 0.0, "chunk": chunk} | how
         self.last = self.lab.ledger.runs.start(pipeline.name, stage.scope)
-        return run_stage(self.lab.runtime, pipeline, stage, self.last, **asked)
+        return run_planned_step(self.lab.runtime, pipeline, stage, self.last, **asked)
 
     def states(self, pipeline: Pipeline) -> dict[str, str]:
         return {found.name: found.state for step in status(self.lab.ledger, pipeline) for found in step.partitions}

@@ -84,7 +84,7 @@ def test_a_stage_that_was_tried_twice_is_paid_for_twice(spark, tmp_path):
         assert worked.map(lambda row: (row, row)).groupByKey(1).keys().collect() == [1]
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)
-    assert sum_metrics(context, "twice-paid-for")["executor_seconds"] > 1.0
+    assert sum_metrics(spark, "twice-paid-for")["executor_seconds"] > 1.0
 
 
 def test_what_is_fresh_costs_nothing(lab):

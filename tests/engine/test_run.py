@@ -65,7 +65,7 @@ def test_a_run_that_something_unexpected_stops_has_failed_and_is_not_running(mon
     pipeline, planned = stages()
     problem = Py4JNetworkError("the JVM does not answer")
     stores = SimpleNamespace(of=refuse(problem) if where == "stores" else lambda _table: None)
-    monkeypatch.setattr("twice.engine.spark.session.activate", lambda _session: None)
+    monkeypatch.setattr("twice.engine.spark.jvm.activate", lambda _session: None)
     heard: list[Event] = []
     spark = SimpleNamespace(newSession=refuse(problem), sparkContext=SimpleNamespace(applicationId="of this test"))
     shop = Runtime(spark, stores, ledger, listener=heard.append)

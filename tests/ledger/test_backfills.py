@@ -73,7 +73,7 @@ def test_a_step_is_laid_out_once_and_only_in_its_turn(ledger, begin, day):
     assert ledger.backfills.chunks.lay_out(backfill, 1, "facts", [NewChunk(day(1), 1)], {"why": "mine"})
     assert not ledger.backfills.chunks.lay_out(backfill, 1, "facts", [NewChunk(day(1), 1)], {"why": "theirs"})
     info = ledger.backfills.get(backfill)
-    assert (info.stage, [step["why"] for step in info.plan], len(ledger.backfills.chunks.list(backfill))) == (
+    assert (info.step_index, [step["why"] for step in info.plan], len(ledger.backfills.chunks.list(backfill))) == (
         1,
         ["mine"],
         1,
@@ -199,16 +199,16 @@ def test_a_chunk_is_split_into_parts_that_keep_its_place(ledger, laid_out, day):
     assert taken == [day(1), day(2)]
 
 
-def test_one_chunk_of_a_stage_is_checked_alone_until_one_was(ledger, laid_out):
+def test_one_chunk_of_a_step_is_checked_alone_until_one_was(ledger, laid_out):
     backfill = laid_out(parallel=3)
     first, second = (ledger.backfills.chunks.take(backfill, owner=FAR, check=True) for _ in range(2))
-    assert (first.solo, second.solo) == (True, True)
+    assert (first.spot_check, second.spot_check) == (True, True)
     # That one is done is not enough: it may have had nothing to compare
     ledger.backfills.chunks.finish(first, "done", rows=0)
     third = ledger.backfills.chunks.take(backfill, owner=FAR, check=True)
-    assert third.solo is True
+    assert third.spot_check is True
     ledger.backfills.chunks.finish(second, "done", rows=1, compared=True)
-    assert ledger.backfills.chunks.take(backfill, owner=FAR, check=True).solo is False
+    assert ledger.backfills.chunks.take(backfill, owner=FAR, check=True).spot_check is False
 
 
 def test_a_chunk_that_was_put_back_waits_for_its_time(ledger, laid_out, clock):
@@ -269,7 +269,7 @@ def test_a_restart_forgets_the_chunks(ledger, laid_out):
     backfill = laid_out()
     ledger.backfills.join(backfill, ttl=MINUTE, code={"facts": "v2"}, restart=True, owner=FAR)
     info = ledger.backfills.get(backfill)
-    assert (info.stage, info.plan, info.code, info.tallies) == (0, [], {"facts": "v2"}, ())
+    assert (info.step_index, info.plan, info.code, info.tallies) == (0, [], {"facts": "v2"}, ())
 
 
 def test_with_other_code_the_step_at_work_is_cut_again_and_what_is_done_stays(ledger, laid_out, day):
@@ -282,17 +282,17 @@ def test_with_other_code_the_step_at_work_is_cut_again_and_what_is_done_stays(le
     # The same code, or other code of another step: the chunks stay as they are
     ledger.backfills.join(backfill, ttl=MINUTE, code={"facts": "v1", "sums": "v1"}, owner=FAR)
     ledger.backfills.join(backfill, ttl=MINUTE, code={"facts": "v1", "sums": "v2"}, owner=FAR)
-    assert (ledger.backfills.get(backfill).stage, len(ledger.backfills.chunks.list(backfill))) == (1, 4)
+    assert (ledger.backfills.get(backfill).step_index, len(ledger.backfills.chunks.list(backfill))) == (1, 4)
     ledger.backfills.join(backfill, ttl=MINUTE, code={"facts": "v2"}, owner=FAR)
     info = ledger.backfills.get(backfill)
-    assert (info.stage, info.plan, info.code) == (0, [], {"facts": "v2"})
-    assert [(chunk.scope, chunk.state, chunk.solo) for chunk in ledger.backfills.chunks.list(backfill)] == [
+    assert (info.step_index, info.plan, info.code) == (0, [], {"facts": "v2"})
+    assert [(chunk.scope, chunk.state, chunk.spot_check) for chunk in ledger.backfills.chunks.list(backfill)] == [
         (day(1, 2), "done", False)
     ]
     # And one of the new chunks is checked again
     assert ledger.backfills.chunks.lay_out(backfill, 1, "facts", [NewChunk(day(3, 4), 4)], {"step": "facts"})
     chunk = ledger.backfills.chunks.take(backfill, check=True, owner=FAR)
-    assert chunk.solo
+    assert chunk.spot_check
     # What the other code made together stays, whatever is found out about the new
     ledger.backfills.chunks.go_one_by_one(
         chunk, lambda _: [NewChunk(day(3, 2), 2), NewChunk(day(5, 2), 2)], "alone it differs"
@@ -308,7 +308,7 @@ def test_with_other_code_a_step_that_has_ended_stays_ended(ledger, laid_out):
     backfill = laid_out(chunks=1)
     ledger.backfills.chunks.finish(ledger.backfills.chunks.take(backfill, owner=FAR), "done", rows=5)
     ledger.backfills.join(backfill, ttl=MINUTE, code={"facts": "v2"}, owner=FAR)
-    assert ledger.backfills.get(backfill).stage == 1
+    assert ledger.backfills.get(backfill).step_index == 1
 
 
 def test_nobody_restarts_or_changes_the_code_under_others_hands(ledger, laid_out, clock):

@@ -45,7 +45,7 @@ def answers(ledger, window):
         [[output.to_json() for output in ledger.outputs.list(table)] for table in tables],
         [lease.to_json() for lease in ledger.leases.list()],
         [attempt.to_json() for attempt in ledger.attempts.list("shop")],
-        ledger.attempts.newest_by_scope("shop", "revenue", window),
+        ledger.attempts.newest("shop", "revenue", window),
         [ledger.outputs.row_counts(table, Scope(None), 9) for table in tables],
     )
 

@@ -6,12 +6,15 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
+from tests.support.ledgers import put_back
 from twice.errors import LedgerBusy, LedgerError, TransientError, UsageError
-from twice.ledger import find_ledger, open_ledger
+from twice.ledger import NewChunk, find_ledger, open_ledger
 from twice.ledger.db.database import insert_new
 from twice.ledger.db.migrate import SCRIPTS
 from twice.ledger.db.schema import REVISIONS, VERSION_TABLE, metadata, tokens
@@ -58,22 +61,33 @@ def test_migrations_lead_to_the_tables_that_the_code_expects(ledger):
         assert compare_metadata(context, metadata) == []
 
 
-def test_a_ledger_of_before_keeps_its_runs_and_learns_what_new_ones_are_made_with(new_url):
-    from alembic import command
-    from alembic.config import Config
-
+def test_an_older_ledger_keeps_its_runs_and_learns_what_new_ones_are_made_with(new_url):
     url, day = new_url(), Scope(None)
     old = open_ledger(url)
     run = old.runs.start("shop", day)
-    config = Config()
-    config.set_main_option("script_location", str(SCRIPTS))
-    with old.database.write() as connection:
-        config.attributes["connection"] = connection
-        command.downgrade(config, "0004")
+    put_back(old, "0004")
     ledger = open_ledger(url)
     assert ledger.runs.get(run).environment == {}
     new = ledger.runs.start("shop", day, environment={"commit": "c0ffee"})
     assert ledger.runs.get(new).environment == {"commit": "c0ffee"}
+
+
+def test_a_backfill_of_an_older_ledger_continues_where_it_was(new_url, day):
+    url = new_url()
+    old = open_ledger(url)
+    minute = timedelta(minutes=1)
+    backfill = old.backfills.start("shop", day(1), ["lake.a.t"], request={}, code={}, parallel=1, ttl=minute)
+    old.backfills.chunks.lay_out(backfill, 1, "facts", [NewChunk(day(1), 3), NewChunk(day(2), 3)], {"step": "facts"})
+    taken = old.backfills.chunks.take(backfill, check=True)
+    put_back(old, "0005")
+    with old.database.read() as connection:
+        assert {"stage", "solo"} < {column["name"] for column in sa.inspect(connection).get_columns("chunks")}
+    ledger = open_ledger(url)
+    assert ledger.backfills.get(backfill).step_index == 1
+    (first, second) = ledger.backfills.chunks.list(backfill, step_index=1)
+    assert (first, first.spot_check, second.spot_check) == (taken, True, False)
+    assert ledger.backfills.chunks.finish(first, "done", rows=3, compared=True)
+    assert ledger.backfills.chunks.take(backfill, check=True).id == second.id
 
 
 def test_an_up_to_date_ledger_opens_without_alembic_and_without_spark(sqlite_ledger, tmp_path):

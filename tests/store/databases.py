@@ -16,13 +16,14 @@ from twice.config import StoreConfig
 from twice.model.scopes import Scope
 from twice.model.targets import Target
 from twice.model.windows import Window
-from twice.store.sql import conditions, publishing, staging, tables
 from twice.store.sql.database import open_database
-from twice.store.sql.publishing import Publication
+from twice.store.sql.schema import conditions, tables
+from twice.store.sql.write import publishing, staging
+from twice.store.staged import Publication
 
 if TYPE_CHECKING:
     from twice.store.sql.database import Database
-    from twice.store.sql.staging import SqlStage
+    from twice.store.sql.write.staging import SqlStage
 
 UTC = ZoneInfo("UTC")
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import types as T
 
 from twice import Day, Merge, Overwrite, Pipeline, Table, Window
-from twice.engine.spark.session import activate
+from twice.engine.spark.jvm import activate
 from twice.errors import TransientError
 from twice.store.iceberg import jvm
 

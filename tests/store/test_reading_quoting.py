@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from twice.store.sql import reading, splitting
-from twice.store.sql.splitting import Span
+from twice.store.sql.read import reading, splitting
+from twice.store.sql.read.splitting import Span
 
 _SHARED = [HealthCheck.function_scoped_fixture]
 _TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)

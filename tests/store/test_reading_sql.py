@@ -25,7 +25,7 @@ from twice.model.scopes import Scope
 from twice.model.tables import Cut
 from twice.model.targets import Target
 from twice.model.windows import Window
-from twice.store.sql import reading, splitting
+from twice.store.sql.read import reading, splitting
 
 pytestmark = pytest.mark.spark
 UTC = ZoneInfo("UTC")

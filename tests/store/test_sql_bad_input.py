@@ -21,8 +21,10 @@ from twice.errors import (
     StoreRefused,
     TransientError,
 )
-from twice.store.sql import bookkeeping, checks, database, publishing, tables
+from twice.store.sql import database
 from twice.store.sql.database import open_database
+from twice.store.sql.schema import bookkeeping, checks, tables
+from twice.store.sql.write import publishing
 
 ROW = [(FIRST, 1, "a")]
 

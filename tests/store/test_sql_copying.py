@@ -9,8 +9,8 @@ import pytest
 import sqlalchemy as sa
 
 from twice.errors import TwiceError
-from twice.store.sql import copying
 from twice.store.sql.database import Database
+from twice.store.sql.write import copying
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as F
 
-from twice.store.sql.checkpoint_size import Held, fitting
+from twice.store.sql.write.checkpoint_size import Held, fitting
 
 pytestmark = pytest.mark.spark
 

@@ -15,8 +15,10 @@ from tests.support.counting import fetched
 from twice import InsertOnly, Merge, Table, Whole
 from twice.errors import Conflict, LeaseLost, TransientError
 from twice.model.scopes import Scope
-from twice.store.sql import bookkeeping, conditions, fingerprints, publishing, staging
 from twice.store.sql.database import begin_sqlite
+from twice.store.sql.read import fingerprints
+from twice.store.sql.schema import bookkeeping, conditions
+from twice.store.sql.write import publishing, staging
 
 FEW = [(FIRST, 1, "a"), (FIRST, 2, "b"), (SECOND, 3, "c")]
 MERGED = columns(d=T.DateType(), id=T.LongType(), name=T.StringType(), _twice_window=T.StringType())

@@ -18,7 +18,8 @@ from twice.model.names import TableName
 from twice.model.scopes import Scope
 from twice.model.targets import Target
 from twice.model.windows import Window
-from twice.store.sql import bookkeeping, publishing, staging, tables
+from twice.store.sql.schema import bookkeeping, tables
+from twice.store.sql.write import publishing, staging
 
 _numbers = itertools.count(1)
 # What a name of ours may hold; a database takes 63 bytes of it.

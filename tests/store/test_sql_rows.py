@@ -10,7 +10,7 @@ from tests.store.databases import two_days
 from twice import Day, InsertOnly, Merge, Overwrite, Pipeline, Table, Whole
 from twice.content.profile import profile
 from twice.errors import OutOfScope, SchemaRefused
-from twice.store.sql import bookkeeping
+from twice.store.sql.schema import bookkeeping
 from twice.store.sql.store import SqlStore
 
 pytestmark = pytest.mark.spark

@@ -70,7 +70,7 @@ def test_a_step_that_knows_when_it_runs_is_found(verified, text, columns):
 
     assert outcome.status == "failed", outcome
     (finding,) = outcome.findings
-    assert (finding.step, {*finding.evidence.suspects}) == ("dated", columns)
+    assert (finding.step, {*finding.evidence.matches}) == ("dated", columns)
     assert "the window" in finding.fix
 
 

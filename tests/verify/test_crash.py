@@ -142,7 +142,7 @@ def test_a_step_that_counts_its_calls_in_a_file_is_found(verified):
     (finding,) = outcome.findings
     assert (finding.step, finding.check) == ("counted", "crash")
     assert "killed at stage.written (rows are staged on the branch" in finding.what
-    assert finding.evidence.suspects == ("v",)
+    assert (*finding.evidence.matches,) == ("v",)
     assert "outside of its tables" in finding.cause
 
 

@@ -50,5 +50,5 @@ def test_a_step_that_gives_each_process_its_own_number_is_found(verified):
     finding = outcome.findings[0]
     assert finding.step == "numbered"
     assert finding.what == "two runs at once leave other rows than a clean run"
-    assert finding.evidence.suspects == ("v",)
+    assert (*finding.evidence.matches,) == ("v",)
     assert "in which process" in finding.cause

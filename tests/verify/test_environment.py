@@ -61,7 +61,7 @@ def test_a_step_that_looks_at_its_surroundings_is_found(verified, place):
 
     assert outcome.status == "failed", outcome
     (finding,) = outcome.findings
-    assert (finding.step, finding.evidence.suspects) == ("placed", ("v",))
+    assert (finding.step, (*finding.evidence.matches,)) == ("placed", ("v",))
     assert ("a step asks for SHOP_REGION" in finding.cause) == (place == "variable")
 
 
@@ -72,7 +72,7 @@ def test_a_step_that_looks_around_is_found_in_the_driver_and_in_workers(verified
     assert outcome.status == "failed", outcome
     (finding,) = outcome.findings
     assert "a step asks for SHOP_REGION" in finding.cause
-    assert {*finding.evidence.suspects} == {"v", "home", "place", "region"}
+    assert {*finding.evidence.matches} == {"v", "home", "place", "region"}
 
 
 def test_a_pipeline_that_does_not_even_run_elsewhere_is_found(verified):

@@ -45,8 +45,8 @@ class Project:
             self.runtime.ledger,
             self.pipeline,
             request,
-            judge=lambda stage: separability(self.runtime, self.pipeline, stage),
-            weigh=lambda stage: weigh(self.runtime, self.pipeline, stage),
+            judge=lambda planned: separability(self.runtime, self.pipeline, planned),
+            weigh=lambda planned: weigh(self.runtime, self.pipeline, planned),
             live=live.outputs,
             sources=live,
         )
@@ -143,8 +143,8 @@ class Project:
 
     def _work(self, planner: Planner, backfill: str, plan: Plan | None) -> BackfillResult:
         self.runtime.stores.start_catalogs(self.runtime.spark, self.pipeline.tables())
-        crew = Executor(self.runtime, planner, backfill, self.report, plan=plan, command=self.command)
-        status = crew.work()
+        executor = Executor(self.runtime, planner, backfill, self.report, plan=plan, command=self.command)
+        status = executor.work()
         return summarise(self.runtime.ledger, self.pipeline, planner.request, backfill, status)
 
 

@@ -42,7 +42,7 @@ class Batching:
         *,
         early: bool = False,
     ) -> Batching:
-        """Decide for one step; `probe` is the widest stage that could be one job, None if there are no neighbours."""
+        """Decide for one step; `probe` is the widest chunk that could be one job, None if there are no neighbours."""
         if (fixed := _fixed(step)) is not None:
             return fixed
         if request.chunk == 1:

@@ -1,4 +1,4 @@
-"""The crew of one process: takes chunks as they become free, follows what the ledger says, stops safely."""
+"""What one process does: takes chunks as they become free, follows what the ledger says, stops safely."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Executor:
         self._runtime, self._planner = runtime, planner
         self._backfills, self._chunks = runtime.ledger.backfills, runtime.ledger.backfills.chunks
         self._id, self._report_note = backfill, report
-        self._hands: set[int] = set()
+        self._running: set[int] = set()
         self._threads = 0
         self._queue: SimpleQueue[tuple[Chunk, Mapping[str, Any]] | None] = SimpleQueue()
         # Chunks that a ledger out of reach could not record.
@@ -87,15 +87,15 @@ class Executor:
             heart.join(timeout=5)
             self._backfills.leave(self._id, interrupted=True)
         status = self._backfills.get(self._id).status
-        self._say("finished", text="interrupted" if interrupted else status)
+        self._emit("finished", text="interrupted" if interrupted else status)
         return "interrupted" if interrupted else status
 
     def _look_ahead(self) -> None:
         """Count what the remaining steps have to make, where no plan has counted it."""
         with contextlib.suppress(TwiceError):  # for people only: the turn of a step tells what is wrong
             if self._plan is None:
-                stage = self._backfills.state(self._id)[2]
-                self._meter.expect(self._planner.expected(self._planner.steps[stage:]))
+                step_index = self._backfills.state(self._id)[2]
+                self._meter.expect(self._planner.expected(self._planner.steps[step_index:]))
 
     def _loop(self) -> None:
         going = True
@@ -110,35 +110,35 @@ class Executor:
         while self._owed:
             self._chunks.put_back(self._owed[0], wait=timedelta(seconds=1))
             self._owed.pop(0)
-        status, _parallel, stage = self._backfills.state(self._id)
+        status, _parallel, step_index = self._backfills.state(self._id)
         if status not in ("running", "paused"):
             self._abandon()
             if status == "cancelled":
-                self._chunks.give_up_waiting(self._id, stage, "cancelled", "")
+                self._chunks.give_up_waiting(self._id, step_index, "cancelled", "")
             return False
         self._show_pause(status)
-        if status == "running" and stage:
-            self._fill(stage)
-        if not self._hands and self._is_over(stage):
-            if stage == len(self._planner.steps):
+        if status == "running" and step_index:
+            self._fill(step_index)
+        if not self._running and self._is_over(step_index):
+            if step_index == len(self._planner.steps):
                 self._finish()
                 return False
-            self._lay_out(stage)
+            self._lay_out(step_index)
             return True
         self._changed.wait(_POLL)
         self._changed.clear()
-        self._say("tick")
+        self._emit("tick")
         return True
 
-    def _fill(self, stage: int) -> None:
+    def _fill(self, step_index: int) -> None:
         """Start chunks for as long as there are some and the ledger lets us."""
-        note = self._note(stage)
-        step = self._planner.steps[stage - 1]
+        note = self._note(step_index)
+        step = self._planner.steps[step_index - 1]
         check, in_order = note["check"], note["in_order"]
         while chunk := self._chunks.take(self._id, check=check, in_order=in_order, limit=step.parallel):
-            self._say("chunk started", chunk=chunk)
-            self._hands.add(chunk.id)
-            if len(self._hands) > self._threads:
+            self._emit("chunk started", chunk=chunk)
+            self._running.add(chunk.id)
+            if len(self._running) > self._threads:
                 # Threads are kept: each has a connection to the JVM of its own.
                 self._threads += 1
                 threading.Thread(target=self._serve, name=f"twice-chunks-{self._threads}", daemon=True).start()
@@ -146,9 +146,9 @@ class Executor:
 
     def _serve(self) -> None:
         while (item := self._queue.get()) is not None:
-            self._hand(*item)
+            self._run_chunk(*item)
 
-    def _hand(self, chunk: Chunk, note: Mapping[str, Any]) -> None:
+    def _run_chunk(self, chunk: Chunk, note: Mapping[str, Any]) -> None:
         outcome = Outcome("failed")
         try:
             outcome = self._worker.run(chunk, check=note["check"], skip_fresh=note["skip_fresh"])
@@ -156,43 +156,45 @@ class Executor:
             outcome = Outcome("waiting", error.message)
             self._owed.append(chunk)
         finally:
-            self._hands.discard(chunk.id)
+            self._running.discard(chunk.id)
             data = {"rows": outcome.rows, "seconds": outcome.seconds, "refused": outcome.refused}
-            self._say(outcome.kind, chunk=chunk, text=outcome.text, data=data)
+            self._emit(outcome.kind, chunk=chunk, text=outcome.text, data=data)
             self._changed.set()
 
-    def _is_over(self, stage: int) -> bool:
-        return stage == 0 or not self._chunks.list(self._id, stage=stage, states=("waiting", "running"))
+    def _is_over(self, step_index: int) -> bool:
+        return step_index == 0 or not self._chunks.list(self._id, step_index=step_index, states=("waiting", "running"))
 
-    def _lay_out(self, stage: int) -> None:
+    def _lay_out(self, step_index: int) -> None:
         """Judge the next step as things stand now, and cut it into chunks."""
-        step = self._planner.steps[stage]
+        step = self._planner.steps[step_index]
         # The first step was judged a moment ago.
-        planned = self._plan.steps[0] if self._plan and not stage else self._judged(step, stage)
-        wanted = [NewChunk(each.scope, _partitions(each.scope.window, planned)) for each in planned.stages]
+        planned = self._plan.steps[0] if self._plan and not step_index else self._judged(step, step_index)
+        wanted = [NewChunk(each.scope, _partitions(each.scope.window, planned)) for each in planned.chunks]
         wanted += [
-            NewChunk(self._planner.stage(step, [unit.window]).scope, unit.partitions, why)
+            NewChunk(self._planner.planned(step, [unit.window]).scope, unit.partitions, why)
             for unit, why in planned.blocked
         ]
-        facts = {name: value for name, value in planned.to_json().items() if name != "stages"}
+        facts = {name: value for name, value in planned.to_json().items() if name != "chunks"}
         self._meter.expect({step.name: planned.partitions})
         # Whoever watches from elsewhere knows only what is noted here.
-        to_come = self._meter.to_come([later.name for later in self._planner.steps[stage + 1 :]])
-        note = {**facts, **planned.batching.to_json(), "chunks": len(planned.stages), "to_come": to_come}
-        if self._chunks.lay_out(self._id, stage + 1, step.name, wanted, note):
-            text = f"{planned.partitions} partitions in {len(planned.stages)} chunks; {planned.batching.why}"
-            self._say("laid out", step=step.name, text=text if planned.stages else "nothing to do", data=note)
+        to_come = self._meter.to_come([later.name for later in self._planner.steps[step_index + 1 :]])
+        note = {**facts, **planned.batching.to_json(), "chunks": len(planned.chunks), "to_come": to_come}
+        if self._chunks.lay_out(self._id, step_index + 1, step.name, wanted, note):
+            text = f"{planned.partitions} partitions in {len(planned.chunks)} chunks; {planned.batching.why}"
+            self._emit("laid out", step=step.name, text=text if planned.chunks else "nothing to do", data=note)
 
-    def _judged(self, step: Step, stage: int) -> StepPlan:
+    def _judged(self, step: Step, step_index: int) -> StepPlan:
         # A step whose code changed on the way is cut again; what was made of it stays.
-        made = (chunk.scope.window for chunk in self._chunks.list(self._id, stage=stage + 1, states=("done",)))
+        made = (
+            chunk.scope.window for chunk in self._chunks.list(self._id, step_index=step_index + 1, states=("done",))
+        )
         return self._planner.turn(step, self.unmade(), union(window for window in made if window))
 
-    def _note(self, stage: int) -> Mapping[str, Any]:
-        """Return how a stage was cut, whichever process did it."""
-        if stage not in self._notes:
-            self._notes[stage] = self._backfills.get(self._id).plan[stage - 1]
-        return self._notes[stage]
+    def _note(self, step_index: int) -> Mapping[str, Any]:
+        """Return how a step was cut, whichever process did it."""
+        if step_index not in self._notes:
+            self._notes[step_index] = self._backfills.get(self._id).plan[step_index - 1]
+        return self._notes[step_index]
 
     def unmade(self) -> dict[str, list[Window]]:
         """Return what the steps so far could not make."""
@@ -202,7 +204,7 @@ class Executor:
             if chunk.state in ("failed", "blocked", "cancelled"):
                 found.setdefault(chunk.step, []).append(chunk.scope.window)
             elif chunk.refused:
-                target = self._worker.stage(chunk).target
+                target = self._worker.planned(chunk).target
                 bad = [part.window for part in target.partitions if target.name(part) in chunk.refused]
                 found.setdefault(chunk.step, []).extend(window for window in bad if window)
         return {step: union(windows) for step, windows in found.items()}
@@ -215,9 +217,9 @@ class Executor:
 
     def _stop(self) -> None:
         """Let the chunks at work end; a second Ctrl-C abandons them."""
-        self._say("stopping", text=f"{len(self._hands)} chunks end first; Ctrl-C again abandons them")
+        self._emit("stopping", text=f"{len(self._running)} chunks end first; Ctrl-C again abandons them")
         try:
-            while self._hands:
+            while self._running:
                 self._changed.wait(_POLL)
                 self._changed.clear()
                 if self._backfills.state(self._id)[0] == "cancelled":
@@ -229,7 +231,7 @@ class Executor:
         """Cancel the Spark jobs of all chunks at work, and wait until they have cleaned up."""
         self._abandoning = True
         end = time.monotonic() + _PATIENCE
-        while self._hands and time.monotonic() < end:
+        while self._running and time.monotonic() < end:
             apart(*(partial(cancel_run, self._runtime.spark, run) for run in list(self._worker.runs.values())))
             self._changed.wait(0.2)
             self._changed.clear()
@@ -243,9 +245,9 @@ class Executor:
     def _show_pause(self, status: str) -> None:
         if (status == "paused") != self._paused:
             self._paused = status == "paused"
-            self._say("paused" if self._paused else "continuing")
+            self._emit("paused" if self._paused else "continuing")
 
-    def _say(
+    def _emit(
         self,
         kind: Any,
         *,
@@ -265,6 +267,6 @@ class Executor:
 
 
 def _partitions(window: Window | None, planned: StepPlan) -> int:
-    """Count what a stage makes; a table without partitions counts by units."""
-    assert window is not None  # noqa: S101 - a stage of a backfill has a window
+    """Count what a chunk makes; a table without partitions counts by units."""
+    assert window is not None  # noqa: S101 - a chunk has a window
     return sum(unit.partitions for unit in planned.needed if window.covers(unit.window))

@@ -1,4 +1,4 @@
-"""How many rows a stage would read, from what its tables say of themselves: no Spark job is needed."""
+"""How many rows a planned step would read, from what its tables say of themselves: no Spark job is needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 
 from twice.content.counts import expected_rows
 from twice.content.filters import partitions_between
-from twice.engine.spark.session import activate
+from twice.engine.spark.jvm import activate
 from twice.errors import TwiceError
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from twice.model.windows import Window
 
 
-def weigh(runtime: Runtime, pipeline: Pipeline, stage: PlannedStep) -> float | None:
-    """Return the rows of the windowed inputs of a stage; None where a table cannot be counted."""
+def weigh(runtime: Runtime, pipeline: Pipeline, planned: PlannedStep) -> float | None:
+    """Return the rows of the windowed inputs of a planned step; None where a table cannot be counted."""
     total: float | None = None
-    assert stage.scope.window is not None  # noqa: S101 - a stage of a backfill has a window
-    for read in stage.step.reads.values():
-        cut = read.cut(stage.scope.window, stage.step.writes.lateness, pipeline.zone)
+    assert planned.scope.window is not None  # noqa: S101 - a planned step of a backfill has a window
+    for read in planned.step.reads.values():
+        cut = read.cut(planned.scope.window, planned.step.writes.lateness, pipeline.zone)
         if read.mode != "window" or cut.partitions is None:
             continue
         try:

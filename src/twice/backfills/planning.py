@@ -1,4 +1,4 @@
-"""The plan of a backfill: for each step what needs work, cut into the stages that a run executes."""
+"""The plan of a backfill: for each step what needs work, cut into the chunks that are run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class StepPlan:
     step: Step
     units: tuple[Unit, ...]
     needed: tuple[Unit, ...]
-    stages: tuple[PlannedStep, ...]
+    chunks: tuple[PlannedStep, ...]
     batching: Batching
     # Units whose input was not made, with the reason.
     blocked: tuple[tuple[Unit, str], ...] = ()
@@ -74,7 +74,7 @@ class StepPlan:
             "batched": self.batching.ok,
             "why": self.batching.why,
             "executor_seconds": self.seconds,
-            "stages": [stage.to_json() for stage in self.stages],
+            "chunks": [chunk.to_json() for chunk in self.chunks],
         }
 
 
@@ -108,7 +108,7 @@ class Planner:
     pipeline: Pipeline
     request: Request
     judge: Judge
-    weigh: Weigh = lambda _stage: None
+    weigh: Weigh = lambda _planned: None
     live: Files | None = None
     sources: Sources | None = None
     windows: tuple[Window, ...] = field(init=False)
@@ -176,14 +176,14 @@ class Planner:
         held = {unit.window for unit, _ in blocked}
         needed = [unit for unit in wanted if unit.window not in held]
         batching = self._batching(step, needed, found, early=early)
-        stages = [self.stage(step, piece) for piece in self._pieces(step, needed, batching)]
+        chunks = [self.planned(step, piece) for piece in self._pieces(step, needed, batching)]
         if self.request.order == "backward" and not batching.in_order:
-            stages.reverse()
+            chunks.reverse()
         return StepPlan(
             step,
             tuple(units),
             tuple(needed),
-            tuple(stages),
+            tuple(chunks),
             batching,
             tuple(blocked),
             reused,
@@ -228,7 +228,7 @@ class Planner:
         self, step: Step, needed: Sequence[Unit], found: Mapping[str, StepStatus], *, early: bool
     ) -> Batching:
         widest = max(neighbours([unit.window for unit in needed]), key=len, default=[])
-        probe = self.stage(step, widest) if len(widest) > 1 else None
+        probe = self.planned(step, widest) if len(widest) > 1 else None
 
         def rows_each() -> float | None:
             known = usual_rows(self.pipeline, step, found)
@@ -250,7 +250,7 @@ class Planner:
         parallel = self.request.parallel if self.request.chunk is None else 1
         return [piece for group in groups for piece in cut(group, size, parallel)]
 
-    def stage(self, step: Step, windows: Sequence[Window]) -> PlannedStep:
+    def planned(self, step: Step, windows: Sequence[Window]) -> PlannedStep:
         """Return one step for neighbouring windows."""
         scope = Scope.of(Window(windows[0].start, windows[-1].end), self.request.dimensions)
         return PlannedStep(step, scope, Target.of(step.writes, scope, self.pipeline.zone))

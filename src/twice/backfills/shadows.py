@@ -143,7 +143,7 @@ class ShadowOf:
 
     def _suppress(self, wanted: Swap, run: str, report: Callable[[str], None]) -> None:
         """Record the effects of what is published now as suppressed: a person may send them."""
-        for result in pay(self.runtime, self.pipeline, wanted.stage, run, suppress="all"):
+        for result in pay(self.runtime, self.pipeline, wanted.planned, run, suppress="all"):
             for error in result.errors:
                 report(f"effect {result.effect}, {result.scope}: {error.message}")
 
@@ -176,7 +176,7 @@ class ShadowOf:
 
     def _require_untouched(self, wanted: Swap) -> None:
         """Refuse to replace what another run or process wrote after the shadow began."""
-        shadow, table, target = _shadow(self.info), wanted.step.writes, wanted.stage.target
+        shadow, table, target = _shadow(self.info), wanted.step.writes, wanted.planned.target
         if shadow.begun_at is None or table.name in shadow.swapped:
             return
         newer = self.runtime.ledger.outputs.changed_since(table.name, target.scope.window, shadow.begun_at)
@@ -262,7 +262,7 @@ def require_finished(info: BackfillInfo) -> None:
 
 
 def _difference(runtime: Runtime, wanted: Swap) -> TableDifference:
-    task = task_of(runtime, wanted.pipeline, wanted.stage, f"diff-{wanted.step.name}")
+    task = task_of(runtime, wanted.pipeline, wanted.planned, f"diff-{wanted.step.name}")
     table, store, target = wanted.step.writes, task.store, task.target
     there = store.exists(task.session, wanted.shadow)
     if not there or superseded(runtime, wanted):

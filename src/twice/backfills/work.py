@@ -12,7 +12,7 @@ from twice.backfills.spans import neighbours
 from twice.effects.paying import EffectResult, pay
 from twice.engine.chunks.options import ChunkOptions, SpotCheck
 from twice.engine.operations.recorded_run import end_run
-from twice.engine.run import run_stage
+from twice.engine.run import run_planned_step
 from twice.errors import (
     GateFailed,
     KeyViolation,
@@ -83,7 +83,7 @@ class Worker:
     abandoned: Callable[[], bool] = lambda: False
     # What all runs of this process are made with.
     environment: Mapping[str, object] = field(default_factory=dict)
-    # By stage: one partition computed alone speaks for all chunks at work here.
+    # By step: one partition computed alone speaks for all chunks at work here.
     spot_checks: dict[int, SpotCheck] = field(default_factory=dict)
     # How long a chunk whose scope is held waits until it is tried again.
     pause: timedelta = timedelta(seconds=2)
@@ -97,7 +97,7 @@ class Worker:
             # It was at work, or held, when another one was found to mix its partitions.
             ledger.backfills.chunks.split(chunk, alone)
             return Outcome("split", "one partition per job from here on")
-        stage = self.stage(chunk)
+        planned = self.planned(chunk)
         tags = {**request.tags, "backfill": chunk.backfill}
         run = ledger.runs.start(
             pipeline.name, chunk.scope, command=self.command, tags=tags, environment=self.environment
@@ -106,17 +106,17 @@ class Worker:
         self.runs[chunk.id] = run
         try:
             self.runtime.stores.of(step.writes)
-            result = run_stage(
+            result = run_planned_step(
                 self.runtime,
                 pipeline,
-                stage,
+                planned,
                 run,
                 skip_fresh=skip_fresh,
                 wait=_HELD_WAIT,
                 chunk=ChunkOptions(
                     partial=isinstance(step.writes.write, Overwrite),
-                    check_alone=_witness(stage) if chunk.solo else None,
-                    spot_check=self.spot_checks.setdefault(chunk.stage, SpotCheck()),
+                    check_alone=_witness(planned) if chunk.spot_check else None,
+                    spot_check=self.spot_checks.setdefault(chunk.step_index, SpotCheck()),
                     pool=request.pool,
                 ),
                 # What the ledger has of these partitions may be what they were together.
@@ -124,7 +124,7 @@ class Worker:
                 accept_late=request.accept_late,
                 abandoned=self.abandoned,
             )
-            effects = self._effects(stage, run) if result.status != "superseded" else []
+            effects = self._effects(planned, run) if result.status != "superseded" else []
         except TwiceError as error:
             return self._failed(chunk, step, run, error)
         except Exception as error:  # noqa: BLE001 - a thread has nobody above it: whatever it is, the chunk failed
@@ -135,40 +135,40 @@ class Worker:
         owed = [error.message for effect in effects for error in effect.errors]
         return self._done(chunk, run, result, check=check, owed=owed)
 
-    def _effects(self, stage: PlannedStep, run: str) -> Sequence[EffectResult]:
+    def _effects(self, planned: PlannedStep, run: str) -> Sequence[EffectResult]:
         request = self.planner.request
         return pay(
             self.runtime,
             self.planner.pipeline,
-            stage,
+            planned,
             run,
             mode="send" if request.effects else "normal",
             suppress="" if request.effects else "undeclared",
             abandoned=self.abandoned,
         )
 
-    def stage(self, chunk: Chunk) -> PlannedStep:
-        """Return the stage that a chunk is."""
+    def planned(self, chunk: Chunk) -> PlannedStep:
+        """Return the planned step that a chunk is."""
         assert chunk.scope.window is not None  # noqa: S101 - a chunk has a window
-        return self.planner.stage(self.planner.pipeline.find(chunk.step), [chunk.scope.window])
+        return self.planner.planned(self.planner.pipeline.find(chunk.step), [chunk.scope.window])
 
     def _done(self, chunk: Chunk, run: str, result: StepResult, *, check: bool, owed: Sequence[str] = ()) -> Outcome:
         ledger, units = self.runtime.ledger, self._units(chunk)
         first = next(iter(result.refused.values()), "")
         end_run(ledger, run, "failed" if result.refused or owed else "done", first or next(iter(owed), ""))
-        spot_check = self.spot_checks.get(chunk.stage)
+        spot_check = self.spot_checks.get(chunk.step_index)
         done = ledger.backfills.chunks.finish(
             chunk,
             "done",
             rows=result.rows,
             refused=result.refused,
-            compared=chunk.solo and spot_check is not None and spot_check.passed,
+            compared=chunk.spot_check and spot_check is not None and spot_check.passed,
             alone=self.alone(chunk),
         )
         if not done and len(units) > 1 and self._is_one_by_one(chunk):
             return Outcome("split", "one partition per job from here on: another process found that they differ alone")
         # The time of a comparison tells nothing of the next chunk.
-        if check and not (chunk.solo and result.rows and len(units) > 1):
+        if check and not (chunk.spot_check and result.rows and len(units) > 1):
             self._adapt(chunk, result.seconds)
         text = f"{len(result.refused)} refused: {first}" if result.refused else result.status
         text += "".join(f"; effect {message}" for message in owed)
@@ -198,10 +198,10 @@ class Worker:
             return Outcome("split", error.message)
         chunks.finish(chunk, "failed", error=str(error))
         if step.depends_on_past:
-            chunks.give_up_waiting(chunk.backfill, chunk.stage, "blocked", "an earlier partition was not made")
+            chunks.give_up_waiting(chunk.backfill, chunk.step_index, "blocked", "an earlier partition was not made")
         elif self._is_broken(chunk):
             why = f"not tried: the first {_BROKEN} partitions all failed, the last with: {error.message}"
-            chunks.give_up_waiting(chunk.backfill, chunk.stage, "failed", why)
+            chunks.give_up_waiting(chunk.backfill, chunk.step_index, "failed", why)
         return Outcome("failed", error.message)
 
     def _units(self, chunk: Chunk) -> list[Window]:
@@ -210,17 +210,19 @@ class Worker:
         return list(pipeline.grain.partitions(chunk.scope.window, pipeline.zone))
 
     def _chunk(self, step: Step, windows: Sequence[Window]) -> NewChunk:
-        stage = self.planner.stage(step, windows)
-        count = len(stage.target.partitions) if step.writes.partition else len(windows)
-        return NewChunk(stage.scope, count)
+        planned = self.planner.planned(step, windows)
+        count = len(planned.target.partitions) if step.writes.partition else len(windows)
+        return NewChunk(planned.scope, count)
 
     def _is_broken(self, chunk: Chunk) -> bool:
-        ended = self.runtime.ledger.backfills.chunks.list(chunk.backfill, stage=chunk.stage, states=("done", "failed"))
+        ended = self.runtime.ledger.backfills.chunks.list(
+            chunk.backfill, step_index=chunk.step_index, states=("done", "failed")
+        )
         failed = [each for each in ended if each.state == "failed"]
         return len(failed) >= _BROKEN and len(failed) == len(ended)
 
     def _is_one_by_one(self, chunk: Chunk) -> bool:
-        return bool(self.runtime.ledger.backfills.chunks.step_note(chunk.backfill, chunk.stage).get("one_by_one"))
+        return bool(self.runtime.ledger.backfills.chunks.step_note(chunk.backfill, chunk.step_index).get("one_by_one"))
 
     def alone(self, chunk: Chunk) -> list[NewChunk]:
         """Cut a chunk into one job for each unit."""
@@ -237,11 +239,11 @@ class Worker:
         better = min(MOST, adapted(chunk.partitions, seconds))
         if request.chunk is not None or better == chunk.partitions:
             return
-        note = chunks.step_note(chunk.backfill, chunk.stage)
+        note = chunks.step_note(chunk.backfill, chunk.step_index)
         if note.get("one_by_one") or was_split(note, chunk.scope.window):
             return
         step = self.planner.pipeline.find(chunk.step)
-        found = chunks.list(chunk.backfill, stage=chunk.stage, states=("waiting",))
+        found = chunks.list(chunk.backfill, step_index=chunk.step_index, states=("waiting",))
         waiting = [each for each in found if not was_split(note, each.scope.window)]
         each = max(1, chunk.partitions // len(self._units(chunk)))
         size = max(1, better // each)
@@ -258,6 +260,6 @@ def _may_be_of_one(error: TwiceError) -> bool:
     return isinstance(error, _OF_ONE) and not isinstance(error.__cause__, LedgerError)
 
 
-def _witness(stage: PlannedStep) -> Scope:
+def _witness(planned: PlannedStep) -> Scope:
     """Choose the partition that is computed alone: one from the middle, with neighbours on both sides."""
-    return stage.target.partitions[len(stage.target.partitions) // 2]
+    return planned.target.partitions[len(planned.target.partitions) // 2]

@@ -128,7 +128,7 @@ def audit(
         _write_baseline(outcome, write_baseline)
         return
     fails = min(part.config.fail_on for part in parts)
-    _tell(settings, outcome, fails, form, output, statistics=statistics, rank=rank)
+    _report(settings, outcome, fails, form, output, statistics=statistics, rank=rank)
     if any(one.severity >= fails for one in outcome.summary.findings):
         raise click.exceptions.Exit(1)
 
@@ -215,17 +215,17 @@ def _progress(settings: Settings) -> Progress | None:
     """Return what shows the progress of more than two seconds: on a terminal in place, else every ten seconds."""
     if settings.verbosity < 0 or settings.json_logs:
         return None
-    started = told = time.monotonic()
+    started = shown = time.monotonic()
     terminal = sys.stderr.isatty()
 
-    def tell(done: int, total: int) -> None:
-        nonlocal told
+    def show(done: int, total: int) -> None:
+        nonlocal shown
         now = time.monotonic()
-        if now - started < 2 or now - told < (0.2 if terminal else 10):
-            if terminal and done == total and told > started:
+        if now - started < 2 or now - shown < (0.2 if terminal else 10):
+            if terminal and done == total and shown > started:
                 click.echo("\r\x1b[K", nl=False, err=True)
             return
-        told = now
+        shown = now
         text = f"read {done} of {total} files"
         click.echo(
             f"\r\x1b[K{text}" if terminal and done < total else "\r\x1b[K" if terminal else text,
@@ -233,10 +233,10 @@ def _progress(settings: Settings) -> Progress | None:
             err=True,
         )
 
-    return tell
+    return show
 
 
-def _tell(
+def _report(
     settings: Settings,
     outcome: Outcome,
     fails: Severity,

@@ -81,7 +81,7 @@ def backfill() -> None:
     help="Build everything out of sight of readers; then compare with diff, and swap or drop it.",
 )
 @click.option("--effects", is_flag=True, help="Send the effects of what is published; without it they are suppressed.")
-@click.option("--dry-run", is_flag=True, help="Only show the plan: the same stages that a run executes.")
+@click.option("--dry-run", is_flag=True, help="Only show the plan: the same chunks that would run.")
 @json_option
 @pass_settings
 def start(
@@ -186,7 +186,7 @@ def resume(settings: Settings, backfill_id: str, new_code: bool, restart: bool, 
     if info.workers and not join:
         if info.status == "paused":
             ledger.backfills.unpause(info.id)
-        _tell_going(info, as_json=as_json)
+        _print_going(info, as_json=as_json)
         return
     from twice.backfills.api import Project, changed_steps, code_changed, code_of
     from twice.backfills.request import Request
@@ -225,7 +225,7 @@ def _details(settings: Settings, *, as_json: bool) -> Listener | None:
     return json_line if settings.json_logs or as_json else text_line
 
 
-def _tell_going(info: BackfillInfo, *, as_json: bool) -> None:
+def _print_going(info: BackfillInfo, *, as_json: bool) -> None:
     where = ", ".join(map(str, info.workers))
     if as_json:
         print_json({"backfill": info.id, "status": "running", "workers": [w.to_json() for w in info.workers]})
@@ -236,7 +236,7 @@ def _tell_going(info: BackfillInfo, *, as_json: bool) -> None:
 def report_end(settings: Settings, summary: BackfillResult, *, as_json: bool) -> None:
     """Print the summary, run the failure hook, and exit with the backfill's code."""
     if summary.failures:
-        _tell_hook(settings, summary)
+        _call_hook(settings, summary)
     if as_json:
         print_json(summary.to_json(), long=True)
     else:
@@ -246,7 +246,7 @@ def report_end(settings: Settings, summary: BackfillResult, *, as_json: bool) ->
         raise click.exceptions.Exit(summary.exit_code)
 
 
-def _tell_hook(settings: Settings, summary: BackfillResult) -> None:
+def _call_hook(settings: Settings, summary: BackfillResult) -> None:
     """Call `on_failure` once, with everything that a backfill could not make."""
     from twice.engine.hooks import on_failure
 

@@ -172,14 +172,16 @@ def send(
     found = find_pipeline(settings.config, pipeline)
     _check_names(found, names)
     window, dimensions = units(found, for_, None, None)[0], pairs(sets, "--set")
-    stages = [stage for stage in plan(found, window, dimensions=dimensions) if found.effects_after(stage.step.writes)]
+    planned_steps = [
+        planned for planned in plan(found, window, dimensions=dimensions) if found.effects_after(planned.step.writes)
+    ]
     results: list[EffectResult] = []
     with settings.runtime() as shop:
         from twice.effects.paying import pay
 
-        with recorded_run(shop.ledger, found.name, stages[0].scope, command=settings.command) as run:
-            for stage in stages:
-                results += pay(shop, found, stage, run, mode="again" if again else "send", names=names, keys=keys)
+        with recorded_run(shop.ledger, found.name, planned_steps[0].scope, command=settings.command) as run:
+            for planned in planned_steps:
+                results += pay(shop, found, planned, run, mode="again" if again else "send", names=names, keys=keys)
             for error in (error for result in results for error in result.errors):
                 raise error
             if not any(result.states for result in results):

@@ -13,12 +13,12 @@ _SHOWN = 12
 
 
 def lines(plan: Plan) -> Iterator[str]:
-    """Show the stages that a run would execute, step by step."""
+    """Show the steps that a run would execute, step by step."""
     total = sum(step.partitions for step in plan.steps)
     if plan.nothing_to_do:
         yield f"{plan.pipeline.name}: nothing to do, every partition of the range is up to date"
     else:
-        chunks = sum(len(step.stages) for step in plan.steps)
+        chunks = sum(len(step.chunks) for step in plan.steps)
         at_once = plan.request.parallel
         order = "newest first" if plan.request.order == "backward" else "oldest first"
         yield f"{plan.pipeline.name}: {total} partitions in {chunks} chunks, {at_once} at once, {order}"
@@ -38,12 +38,12 @@ def _step(step: StepPlan) -> Iterator[str]:
         yield f"    not made: {unit.window}: {why}"
     if step.perhaps:
         yield f"    {step.perhaps} more if the steps before change what they are made from"
-    if not step.stages:
+    if not step.chunks:
         if not step.perhaps:
             yield "    nothing to do"
         return
     yield f"    {step.batching.why}"
-    for stage in step.stages[:_SHOWN]:
-        yield f"    {stage.text}"
-    if len(step.stages) > _SHOWN:
-        yield f"    … and {len(step.stages) - _SHOWN} more chunks"
+    for chunk in step.chunks[:_SHOWN]:
+        yield f"    {chunk.text}"
+    if len(step.chunks) > _SHOWN:
+        yield f"    … and {len(step.chunks) - _SHOWN} more chunks"

@@ -94,7 +94,7 @@ class Request:
 @click.option("--step", "steps", multiple=True, metavar="S", help="Only this step; may be given several times.")
 @click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Fix a dimension: --set tenant=acme.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag recorded with the run.")
-@click.option("--explain", is_flag=True, help="Show the stages that would run; Spark is not started.")
+@click.option("--explain", is_flag=True, help="Show the steps that would run; Spark is not started.")
 @click.option("--skip-fresh", is_flag=True, help="Skip what is up to date: same inputs, same code, same files.")
 @click.option("--wait", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
               help="Wait for a scope that another run holds, instead of ending with exit code 4.")  # fmt: skip
@@ -157,21 +157,22 @@ def run(
 def _explain(request: Request, *, as_json: bool) -> None:
     if as_json:
         runs = [
-            {"scope": str(stages[0].scope), "stages": [stage.to_json() for stage in stages]} for stages in request.plans
+            {"scope": str(planned_steps[0].scope), "steps": [planned.to_json() for planned in planned_steps]}
+            for planned_steps in request.plans
         ]
         print_json({"pipeline": request.pipeline.name, "runs": runs})
         return
-    for stages in request.plans:
-        print_text(f"{request.pipeline.name} {stages[0].scope}")
-        for number, stage in enumerate(stages, start=1):
-            print_text(f"  {number}. {stage.text}")
+    for planned_steps in request.plans:
+        print_text(f"{request.pipeline.name} {planned_steps[0].scope}")
+        for number, planned in enumerate(planned_steps, start=1):
+            print_text(f"  {number}. {planned.text}")
 
 
 def execute_all(request: Request, *, as_json: bool, runtime: Runtime | None = None) -> int:
     """Run every unit, oldest first, until one fails; return the exit code."""
     results: list[RunResult] = []
     error: TwiceError | None = None
-    names = [stage.step.name for stage in request.plans[0]]
+    names = [planned.step.name for planned in request.plans[0]]
     try:
         with progress(request.settings, names) as listener:
             if runtime is not None:
@@ -237,9 +238,9 @@ def _are_fresh(request: Request, results: list[RunResult], listener: Listener) -
     """Record the first units that are fresh as far as can be found out without Spark; return whether all are."""
     from twice.engine.fresh_run import find_fresh
 
-    for stages in request.plans if request.skip_fresh else ():
+    for planned_steps in request.plans if request.skip_fresh else ():
         config, pipeline = request.settings.config, request.pipeline
-        found = find_fresh(config, pipeline, stages, request.command, tags=request.tags, listener=listener)
+        found = find_fresh(config, pipeline, planned_steps, request.command, tags=request.tags, listener=listener)
         if found is None:
             break
         results.append(found)
@@ -249,15 +250,15 @@ def _are_fresh(request: Request, results: list[RunResult], listener: Listener) -
 def _loop(request: Request, runtime: Runtime, results: list[RunResult]) -> TwiceError | None:
     from twice.engine.run import execute
 
-    for stages in request.plans[len(results) :]:
+    for planned_steps in request.plans[len(results) :]:
         result = execute(
             runtime,
             request.pipeline,
-            stages,
+            planned_steps,
             skip_fresh=request.skip_fresh,
             wait=request.wait,
             accept_late=request.accept_late,
-            accept=accepted_gates(stages, request.accept, request.because),
+            accept=accepted_gates(planned_steps, request.accept, request.because),
             command=request.command,
             tags=request.tags,
         )

@@ -69,7 +69,11 @@ class Watch:
         """Report which chunks started and which ended since the last look."""
         running = {chunk.id: chunk for chunk in self._backfills.chunks.list(self._id, states=("running",))}
         gone = {number: chunk for number, chunk in self._running.items() if number not in running}
-        ended = {chunk.id: chunk for chunk in self._backfills.chunks.list(self._id, stage=info.stage)} if gone else {}
+        ended = (
+            {chunk.id: chunk for chunk in self._backfills.chunks.list(self._id, step_index=info.step_index)}
+            if gone
+            else {}
+        )
         for number, chunk in gone.items():
             now = ended.get(number)
             data = {"rows": now.rows, "seconds": now.seconds} if now else {}

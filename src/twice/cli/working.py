@@ -68,7 +68,7 @@ class Board:
         self._last: Note | None = None
         self._progress: Any = None
         self._working: dict[tuple[str, str], None] = {}
-        self._said: list[str] = []
+        self._lines: list[str] = []
 
     def listen(self, note: Note) -> None:
         """Take in one note."""
@@ -81,7 +81,7 @@ class Board:
         if note.span:
             self._working.pop(key, None)
         if note.kind not in _DETAILS:
-            self._said = [*self._said[-4:], without_passwords(line(note))]
+            self._lines = [*self._lines[-4:], without_passwords(line(note))]
 
     def draw(self) -> Any:
         """Draw the view as it is now."""
@@ -95,5 +95,5 @@ class Board:
             parts += [ProgressBar(total=max(found.total, 1), completed=found.done + found.failed, width=60)]
             parts += [Text(found.text)]
         parts += [Text(f"  {step} {span}", style="cyan") for step, span in self._working]
-        parts += [Text(said, style="dim") for said in self._said]
+        parts += [Text(line, style="dim") for line in self._lines]
         return Group(*parts)

@@ -30,8 +30,8 @@ _IGNORED = ("comment", "space")
 
 def typed_literals(text: str) -> Iterator[tuple[str, str]]:
     """Yield literals with their type before them, such as `date'today'`, as (type, content)."""
-    said = [(kind, text[start:end]) for kind, start, end in _tokens(text) if kind not in _IGNORED]
-    for (kind, word), (following, literal) in pairwise(said):
+    words = [(kind, text[start:end]) for kind, start, end in _tokens(text) if kind not in _IGNORED]
+    for (kind, word), (following, literal) in pairwise(words):
         if kind == "word" and following == "quoted" and literal[0] in "'\"":
             yield word.lower(), literal[1:-1]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
-from twice.content.java import items_of
+from twice.content.java import items_of, query_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,7 +29,7 @@ _COUNTED = frozenset({"LocalRelation", "Range", _SCAN})
 
 def expected_rows(df: DataFrame) -> float | None:
     """Sum the rows that the leaves of the plan expect; None where one does not know."""
-    leaves = df._jdf.queryExecution().optimizedPlan().collectLeaves()
+    leaves = query_of(df).optimizedPlan().collectLeaves()
     total = 0.0
     for index in range(leaves.size()):
         count = leaves.apply(index).stats().rowCount()
@@ -41,7 +41,7 @@ def expected_rows(df: DataFrame) -> float | None:
 
 def most_rows(df: DataFrame) -> int | None:
     """Return a number of rows that the result cannot exceed; None if the plan does not show one."""
-    plan = df._jdf.queryExecution().optimizedPlan()
+    plan = query_of(df).optimizedPlan()
     try:
         # One text, in the order in which the tree is walked: a call for each node would cost more.
         nodes = json.loads(str(plan.toJSON()))

@@ -8,9 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from py4j.java_collections import JavaList
+
+from twice.content import gateway
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def query_of(rows: DataFrame) -> Any:
+    """Return the query behind a DataFrame: its plans, as Spark has understood and changed them."""
+    return gateway.java_rows(rows).queryExecution()
 
 
 def items_of(found: Any) -> Iterator[Any]:
@@ -23,8 +33,9 @@ def items_of(found: Any) -> Iterator[Any]:
         yield iterator.next()
 
 
-def compiled(java: Any, like: Callable[[], Any], name: str, source: str) -> Any:
+def compiled(session: SparkSession, like: Callable[[], Any], name: str, source: str) -> Any:
     """Return an object of a class that is compiled once for each JVM; `like` gives one of the library that it uses."""
+    java = gateway.java(session)
     kept = _kept(java, name)
     if not kept:
         compiler = java.org.codehaus.janino.SimpleCompiler()

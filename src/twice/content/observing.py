@@ -13,13 +13,14 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from twice.content.counts import most_rows
+from twice.content.gateway import java_observation
 from twice.content.profile import KEY_HASH, PartitionProfile, digest_of, hashed, key_hash, sums_of
 from twice.content.rows import schema_fingerprint
 from twice.model.framework import FRAMEWORK_COLUMNS
@@ -62,7 +63,7 @@ class Observed:
         """Wait for Spark's report; one that does not come at all is not waited for again in this process."""
         if SILENT.is_set():
             return False
-        asked: Any = self.observation._jo  # noqa: SLF001 - its public way to ask waits for ever
+        asked = java_observation(self.observation)  # its public way to ask waits for ever
         deadline = time.monotonic() + PATIENCE
         try:
             future = asked.future()

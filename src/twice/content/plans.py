@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from twice.content.java import query_of
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -61,7 +63,7 @@ class Node:
 
 def analysed(df: DataFrame) -> Node:
     """Return the plan of a DataFrame as Spark has understood it, before any optimisation."""
-    return tree(json.loads(str(df._jdf.queryExecution().analyzed().toJSON())))
+    return tree(json.loads(str(query_of(df).analyzed().toJSON())))
 
 
 def tree(items: Sequence[Mapping[str, Any]]) -> Node:
@@ -99,11 +101,11 @@ def constant(value: object) -> str:
     return str(found or "strange").rsplit(".", 1)[-1].rstrip("$")
 
 
-def said(expression: Node) -> str:
+def name_of(expression: Node) -> str:
     """Name what rows are grouped by, as briefly as it can be."""
     if expression.kind in {"AttributeReference", "Alias"}:
         return expression.name
-    inner = ", ".join(said(child) for child in expression.children)
+    inner = ", ".join(name_of(child) for child in expression.children)
     return f"{snake(expression.kind)}({inner})"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from twice.content.plans import Node, alias_of, constant, said, snake, terms
+from twice.content.plans import Node, alias_of, constant, name_of, snake, terms
 
 _ROW_BY_ROW = frozenset({"SubqueryAlias", "View", "Sort", "Repartition", "RepartitionByExpression",
                          "RebalancePartitions", "ResolvedHint", "CTERelationDef"})  # fmt: skip
@@ -165,7 +165,7 @@ class Reader:
             self._require(keys, below, "drops duplicates")
             if {each.id for each in below.output} - {key.id for key in keys}:
                 # As first() would: rows that differ elsewhere are chosen from by how they lie in the job.
-                by = _words([said(key) for key in keys])
+                by = _words([name_of(key) for key in keys])
                 raise Mixed(f"drops duplicates by {by} and keeps whichever row comes first")
         return below
 
@@ -294,7 +294,7 @@ class Reader:
         # Equal instants lie in one partition, too.
         if any(self._is_place(key, below) or key.id in below.instants for key in keys):
             return
-        by = f" by {_words([said(key) for key in keys])}" if keys else " over all rows"
+        by = f" by {_words([name_of(key) for key in keys])}" if keys else " over all rows"
         raise Mixed(f"{what}{by} without {self._place_in(below)}")
 
     def _allow(self, expression: Node) -> None:

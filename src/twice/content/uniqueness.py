@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from twice.content.java import items_of
+from twice.content.java import items_of, query_of
 from twice.content.keys import key_of
 from twice.model.names import quote
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def proves_unique(df: DataFrame, names: Sequence[str]) -> bool:
     """Return whether no two rows of the result can agree in all of these columns, by its optimised plan."""
-    plan = df._jdf.queryExecution().optimizedPlan()
+    plan = query_of(df).optimizedPlan()
     wanted = set(names)
     known = {_id(each) for each in items_of(plan.output()) if each.name() in wanted}
     keys = [{_id(each) for each in items_of(key)} for key in items_of(plan.distinctKeys())]
@@ -57,7 +57,7 @@ def _is_surrogate(df: DataFrame, expression: Any, names: list[str]) -> bool:
     if expression.getClass().getSimpleName() != "Substring" or len(distinct) < len(df.columns):
         return False
     key = key_of(*(name if name.isidentifier() else quote(name) for name in names))
-    probe = df.select(key.alias("k"))._jdf.queryExecution().optimizedPlan()
+    probe = query_of(df.select(key.alias("k"))).optimizedPlan()
     return any(
         each.getClass().getSimpleName() == "Alias" and each.child().semanticEquals(expression)
         for each in items_of(probe.expressions())

@@ -84,7 +84,7 @@ class EffectResult:
 def pay(
     runtime: Runtime,
     pipeline: Pipeline,
-    stage: PlannedStep,
+    planned: PlannedStep,
     run: str,
     *,
     mode: Mode = "normal",
@@ -93,23 +93,25 @@ def pay(
     keys: Sequence[str] = (),
     abandoned: Callable[[], bool] = lambda: False,
 ) -> list[EffectResult]:
-    """Pay, or record as suppressed, the effects after a step's table for the partitions of a stage.
+    """Pay, or record as suppressed, the effects after a step's table for the partitions of a planned step.
 
     `suppress`: nothing, what is not declared with `in_backfill=True`, or all. `names` and `keys` select effects and
     business keys.
     """
-    wanted = [each for each in pipeline.effects_after(stage.step.writes) if not names or each.name in names]
-    if not wanted or stage.step.shadow_of is not None:
+    wanted = [each for each in pipeline.effects_after(planned.step.writes) if not names or each.name in names]
+    if not wanted or planned.step.shadow_of is not None:
         return []
-    task = replace(task_of(runtime, pipeline, stage, run), abandoned=abandoned)
-    known = cached(lambda: Tombstones.read(task.store.remembered(task.session, stage.step.writes, PROPERTY)))
-    outputs = {output.scope: output for output in task.ledger.outputs.held(stage.step.writes.name, stage.target.scope)}
+    task = replace(task_of(runtime, pipeline, planned, run), abandoned=abandoned)
+    known = cached(lambda: Tombstones.read(task.store.remembered(task.session, planned.step.writes, PROPERTY)))
+    outputs = {
+        output.scope: output for output in task.ledger.outputs.held(planned.step.writes.name, planned.target.scope)
+    }
     return [
         _Paying(task, effect, partition, outputs[partition], mode, frozenset(keys), known).pay(
             suppress=suppress == "all" or (suppress == "undeclared" and not effect.in_backfill)
         )
         for effect in wanted
-        for partition in stage.target.partitions
+        for partition in planned.target.partitions
         if partition in outputs  # a partition that its gates refused is not published
     ]
 
@@ -157,11 +159,11 @@ class _Paying:
 
     def _reported(self, paid: Iterator[Paid], result: EffectResult) -> Iterator[Paid]:
         """Report now and then how far it is, and at the end if something was called."""
-        said = time.monotonic()
+        reported = time.monotonic()
         for each in paid:
             yield each
-            if time.monotonic() - said > _PROGRESS_SECONDS:
-                said = time.monotonic()
+            if time.monotonic() - reported > _PROGRESS_SECONDS:
+                reported = time.monotonic()
                 self.task.report("sending", f"{self.effect.name}: {result.text}")
         if result.called:
             self.task.report("sending", f"{self.effect.name}: {result.text}")

@@ -257,8 +257,8 @@ def stores(config: Config) -> Iterator[Finding]:
             try:
                 more = probe(spark, store, config.root)
             except PySparkException as error:
-                said = redact(str(error).splitlines()[0])
-                yield Finding("store", False, f"{store.name}: {said}", f"look at [stores.{store.name}]")
+                reason = redact(str(error).splitlines()[0])
+                yield Finding("store", False, f"{store.name}: {reason}", f"look at [stores.{store.name}]")
             except TwiceError as error:
                 yield Finding("store", False, f"{store.name}: {error.message}", error.next_step)
             else:

@@ -57,6 +57,6 @@ def _shell(config: Config, run: Mapping[str, object]) -> str:
     except OSError as error:
         return f"the command did not start: {error.strerror}"
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        return f"the command exited with {done.returncode}" + (f": {said[-1]}" if said else "")
+        output = (done.stderr or done.stdout).strip().splitlines()
+        return f"the command exited with {done.returncode}" + (f": {output[-1]}" if output else "")
     return ""

@@ -1,4 +1,4 @@
-"""A run as a list of stages: `--explain` prints the same objects that the run executes."""
+"""A run as a list of planned steps: `--explain` prints the same objects that the run executes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PlannedStep:
 
     @property
     def text(self) -> str:
-        """The stage in words."""
+        """The planned step in words."""
         table = self.step.writes
         assert table.write is not None  # noqa: S101 - a produced table has a pattern
         reads = "; ".join(f"{name} = {text}" for name, text in self._reads().items()) or "the outside"
@@ -36,7 +36,7 @@ class PlannedStep:
         )
 
     def to_json(self) -> dict[str, object]:
-        """Return the stage as JSON scalars."""
+        """Return the planned step as JSON scalars."""
         return {
             "step": self.step.name,
             "kind": self.step.kind,
@@ -59,13 +59,13 @@ def plan(
     dimensions: Mapping[str, str] | None = None,
     steps: Sequence[str] | None = None,
 ) -> list[PlannedStep]:
-    """List the stages of one run, upstream first; bad parameters are refused here, before anything starts."""
+    """List the steps of one run, upstream first; bad parameters are refused here, before anything starts."""
     if not pipeline.steps:
         raise UsageError(f"pipeline {pipeline.name} has no steps")
     chosen = {pipeline.find(name).name for name in steps} if steps else set(pipeline.steps)
     scope = Scope.of(window, dimensions)
     units = list(pipeline.grain.partitions(window, pipeline.zone))
-    stages = []
+    planned_steps = []
     for step in pipeline.ordered():
         if step.name in chosen:
             inspect_code(step)
@@ -75,8 +75,8 @@ def plan(
                     f"step {step.name} builds on its own past, so it runs one {pipeline.grain} at a time, not {window}",
                     next_step=f"twice run {pipeline.name} --from … --to … runs them one after the other",
                 )
-            stages.append(PlannedStep(step, scope, Target.of(step.writes, scope, pipeline.zone)))
-    return stages
+            planned_steps.append(PlannedStep(step, scope, Target.of(step.writes, scope, pipeline.zone)))
+    return planned_steps
 
 
 def _check_dimensions(pipeline: Pipeline, step: Step, scope: Scope) -> None:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from twice.content.filters import scope_filter
 from twice.engine.attempt.compute import batches
 from twice.engine.attempt.failures import explained
-from twice.engine.attempt.inputs import bind, pin, require_unmoved
+from twice.engine.attempt.inputs import pin
 from twice.engine.attempt.merging import compare_by_key, require_mergeable
+from twice.engine.attempt.reading import bind
+from twice.engine.attempt.unmoved import require_unmoved
 from twice.engine.spark.job_group import grouped
 from twice.model.patterns import InsertOnly, Merge
 

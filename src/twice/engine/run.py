@@ -1,4 +1,4 @@
-"""A run: the stages of a plan, one after the other, each retried after transient errors."""
+"""A run: the steps of a plan, one after the other, each retried after transient errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import stamina
 
 from twice.engine.attempt.fingerprint import fingerprint, keep_parts
-from twice.engine.attempt.holding import recorded_attempt
+from twice.engine.attempt.recorded_attempt import recorded_attempt
 from twice.engine.attempt.retries import is_transient, wait_hint
 from twice.engine.attempt.task import StepResult, Task
 from twice.engine.attempt.verbs import attempt
@@ -116,7 +116,7 @@ class RunResult:
 def execute(
     runtime: Runtime,
     pipeline: Pipeline,
-    stages: Sequence[PlannedStep],
+    planned_steps: Sequence[PlannedStep],
     *,
     skip_fresh: bool = False,
     wait: float = 0.0,
@@ -129,15 +129,15 @@ def execute(
 
     `accept` names gates that may fail in this run, with the reason.
     """
-    scope = stages[0].scope
+    scope = planned_steps[0].scope
     made_with = environment(runtime, pipeline)
     run = runtime.ledger.runs.start(pipeline.name, scope, command=command, tags=tags, environment=made_with)
     result = RunResult(run, pipeline.name, str(scope))
-    one_step = partial(run_stage, skip_fresh=skip_fresh, wait=wait, accept_late=accept_late)
+    one_step = partial(run_planned_step, skip_fresh=skip_fresh, wait=wait, accept_late=accept_late)
     _report(runtime, result, "started")
     try:
         with plain_interrupts():
-            _run_steps(runtime, pipeline, stages, result, one_step, accept or {})
+            _run_steps(runtime, pipeline, planned_steps, result, one_step, accept or {})
             # An effect that fails stops no step: what it is about is published.
             result.raise_owed()
         result.status = "done"
@@ -165,26 +165,26 @@ def execute(
 def _run_steps(
     runtime: Runtime,
     pipeline: Pipeline,
-    stages: Sequence[PlannedStep],
+    planned_steps: Sequence[PlannedStep],
     result: RunResult,
     one_step: Callable[..., StepResult],
     accept: AcceptedGates,
 ) -> None:
     """Run the steps one after the other, each followed by its effects."""
-    for stage in stages:  # a pattern that a store cannot do is refused before the first step runs
-        runtime.stores.of(stage.step.writes)
-    for stage in stages:
-        done = one_step(runtime, pipeline, stage, result.run, accept=accept.get(stage.step.name, {}))
+    for planned in planned_steps:  # a pattern that a store cannot do is refused before the first step runs
+        runtime.stores.of(planned.step.writes)
+    for planned in planned_steps:
+        done = one_step(runtime, pipeline, planned, result.run, accept=accept.get(planned.step.name, {}))
         result.steps.append(done)
         # A superseded run published nothing: what the table holds is about a later window.
         if runtime.after_step is not None and done.status != "superseded":
-            result.effects += runtime.after_step(runtime, pipeline, stage, result.run)
+            result.effects += runtime.after_step(runtime, pipeline, planned, result.run)
 
 
-def run_stage(
+def run_planned_step(
     runtime: Runtime,
     pipeline: Pipeline,
-    stage: PlannedStep,
+    planned: PlannedStep,
     run: str,
     *,
     skip_fresh: bool,
@@ -195,13 +195,13 @@ def run_stage(
     anew: bool = False,
     abandoned: Callable[[], bool] = lambda: False,
 ) -> StepResult:
-    """Bring one stage up to date, with retries for transient errors.
+    """Bring one planned step up to date, with retries for transient errors.
 
     `chunk`: how several partitions are worked on together;
     `accept_late` lets a closed partition of a table with `late="fail"` be rebuilt; `anew` rebuilds it also where
     another run that was waited for seems to have made it; once it is `abandoned`, no source is called any more.
     """
-    task = task_of(runtime, pipeline, stage, run)
+    task = task_of(runtime, pipeline, planned, run)
     task = dataclasses.replace(task, skip_fresh=skip_fresh, wait=wait, accept_late=accept_late, anew=anew)
     task = dataclasses.replace(task, abandoned=abandoned, accepted_gates=accept or {})
     return run_step(dataclasses.replace(task, chunk=chunk or task.chunk))
@@ -268,15 +268,15 @@ def run_step(task: Task, try_once: Callable[[Task], Finding] = attempt_once) -> 
     )
 
 
-def task_of(runtime: Runtime, pipeline: Pipeline, stage: PlannedStep, run: str) -> Task:
+def task_of(runtime: Runtime, pipeline: Pipeline, planned: PlannedStep, run: str) -> Task:
     """Return the task of a planned step, in a Spark session of its own."""
     return Task(
         pipeline=pipeline,
-        step=stage.step,
-        scope=stage.scope,
-        target=stage.target,
+        step=planned.step,
+        scope=planned.scope,
+        target=planned.target,
         run=run,
-        code=fingerprint(stage.step),
+        code=fingerprint(planned.step),
         session=fresh(runtime.spark, pipeline.zone.key),
         stores=runtime.stores,
         ledger=runtime.ledger,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
@@ -10,8 +11,15 @@ from twice.errors import DefinitionError, did_you_mean
 from twice.model.steps import Step
 from twice.model.tables import Read, Table
 
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 # By the name that the step has for each; or a list, where each is called as its table.
 Inputs = Mapping[str, Table | Read] | Sequence[Table | Read]
+
+
+def check_name(kind: str, name: object) -> None:
+    """Refuse a name that could not stand in a command, a path or an id."""
+    if not _NAME.fullmatch(str(name)):
+        raise DefinitionError(f"{kind} name {name!r}: use letters, digits, - and _, starting with a letter")
 
 
 def check_declared(step: Step) -> None:

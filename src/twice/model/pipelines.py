@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 from twice.errors import DefinitionError, UsageError
-from twice.model.declaring import Inputs, check_declared, folder_of, named_reads, read_query
+from twice.model.declaring import Inputs, check_declared, check_name, folder_of, named_reads, read_query
 from twice.model.durations import Duration
 from twice.model.effects import Effect, OnChange, OnUnknown, Target
 from twice.model.grains import Grain, zone_of
+from twice.model.graph import check_grain, check_own_past, in_order, writer_of
 from twice.model.rates import Rate
 from twice.model.steps import Retry, Step, check_named_after_tables, check_signature
 from twice.model.streams import Dedup, Stream, StreamSource
@@ -22,7 +22,6 @@ from twice.model.tables import Table
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 STEP_ATTRIBUTE = "__twice_step__"
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
 class Pipeline:
@@ -42,8 +41,7 @@ class Pipeline:
     def __init__(self, name: str, *, grain: Grain, time_zone: str = "UTC", description: str = "") -> None:
         if not isinstance(grain, Grain):
             raise DefinitionError(f'Pipeline("{name}"): grain must be QuarterHour, Hour, Day, Week or Month')
-        if not _NAME.fullmatch(str(name)):
-            raise DefinitionError(f"pipeline name {name!r}: use letters, digits, - and _, starting with a letter")
+        check_name("pipeline", name)
         self.name = name
         self.grain = grain
         self.zone: ZoneInfo = zone_of(time_zone)
@@ -277,10 +275,7 @@ class Pipeline:
 
     def ordered(self) -> list[Step]:
         """Return the steps, each after the steps whose tables it reads."""
-        done: list[Step] = []
-        for step in self.steps.values():
-            self._visit(step, done, [])
-        return done
+        return in_order(self.name, list(self.steps.values()))
 
     def find(self, name: str) -> Step:
         """Return the step of that name."""
@@ -291,7 +286,7 @@ class Pipeline:
 
     def producer(self, table: Table) -> Step | None:
         """Return the step that writes the table, if one of this pipeline does."""
-        return next((step for step in self.steps.values() if step.writes.id == table.id), None)
+        return writer_of(table, self.steps.values())
 
     @property
     def dimensions(self) -> frozenset[str]:
@@ -305,17 +300,15 @@ class Pipeline:
 
     def tables(self) -> Iterator[Table]:
         """Yield every table that the pipeline reads or writes, once."""
-        seen = set()
+        found: dict[object, Table] = {}
         for step in self.ordered():
             for table in (*(read.table for read in step.reads.values()), step.writes):
-                if table.id not in seen:
-                    seen.add(table.id)
-                    yield table
+                found.setdefault(table.id, table)
         for stream in self.streams.values():
-            for table in (*([stream.reads] if isinstance(stream.reads, Table) else []), stream.writes):
-                if table.id not in seen:
-                    seen.add(table.id)
-                    yield table
+            for each in (stream.reads, stream.writes):
+                if isinstance(each, Table):
+                    found.setdefault(each.id, each)
+        yield from found.values()
 
     def _keep(self, step: Step, function: Function) -> Function:
         check_signature(step)
@@ -324,26 +317,20 @@ class Pipeline:
         return function
 
     def _add(self, step: Step) -> None:
-        if not _NAME.fullmatch(str(step.name)):
-            raise DefinitionError(f"step name {step.name!r}: use letters, digits, - and _, starting with a letter")
+        check_name("step", step.name)
         if step.name in self.steps:
             raise DefinitionError(
                 f"pipeline {self.name} has a step {step.name} already; give one of them another name="
             )
         check_declared(step)
         self._require_one_producer(step.name, step.writes)
-        self._check_grain(step)
-        self._check_own_output(step)
+        check_grain(step, self.grain, self.zone)
+        check_own_past(step, self.grain)
+        in_order(self.name, [*self.steps.values(), step])  # refuses a cycle
         self.steps[step.name] = step
-        try:
-            self.ordered()
-        except DefinitionError:
-            del self.steps[step.name]
-            raise
 
     def _add_stream(self, stream: Stream) -> None:
-        if not _NAME.fullmatch(str(stream.name)):
-            raise DefinitionError(f"stream name {stream.name!r}: use letters, digits, - and _, starting with a letter")
+        check_name("stream", stream.name)
         if stream.name in self.streams or stream.name in self.steps:
             kind = "stream" if stream.name in self.streams else "step"
             raise DefinitionError(f"pipeline {self.name} has a {kind} {stream.name} already; give one another name=")
@@ -372,8 +359,7 @@ class Pipeline:
             )
 
     def _add_effect(self, effect: Effect) -> None:
-        if not _NAME.fullmatch(str(effect.name)):
-            raise DefinitionError(f"effect name {effect.name!r}: use letters, digits, - and _, starting with a letter")
+        check_name("effect", effect.name)
         if effect.name in self.effects:
             raise DefinitionError(f"pipeline {self.name} has an effect {effect.name} already; give one another name=")
         if self.producer(effect.after) is None:
@@ -382,56 +368,6 @@ class Pipeline:
                 "the step, in the pipeline that writes the table"
             )
         self.effects[effect.name] = effect
-
-    def _check_grain(self, step: Step) -> None:
-        partition = step.writes.partition
-        if partition and not self.grain.is_made_of(partition.grain, self.zone):
-            raise DefinitionError(
-                f"step {step.name}: pipeline {self.name} runs by {self.grain} ({self.zone.key}), but "
-                f"{step.writes.name} is partitioned by {partition.grain}: a run would own a part of a "
-                f"partition. Give the table a grain of {self.grain} or finer, or the pipeline a grain that is made of "
-                f"whole {partition.grain} partitions"
-            )
-
-    def _check_own_output(self, step: Step) -> None:
-        own = [name for name, read in step.reads.items() if read.table.id == step.writes.id]
-        if own and not step.depends_on_past:
-            raise DefinitionError(
-                f"step {step.name} reads its own output {step.writes.name}: a rerun would build on the first "
-                "run. Compute it from the inputs, or declare depends_on_past=True, which gives the step only "
-                "earlier partitions and forces forward order, one partition at a time"
-            )
-        if step.depends_on_past:
-            if not own:
-                raise DefinitionError(
-                    f"step {step.name} declares depends_on_past but does not read {step.writes.name}: "
-                    "add it to reads= with .window(lookback=days(1)), or leave depends_on_past out"
-                )
-            for name in own:
-                read = step.reads[name]
-                if read.mode != "window" or not read.lookback:
-                    raise DefinitionError(
-                        f"step {step.name}: read the past of {step.writes.name} with .window(lookback=days(1))"
-                    )
-            if step.writes.partition is None or step.writes.partition.grain != self.grain:
-                raise DefinitionError(
-                    f"step {step.name} depends on its past, so {step.writes.name} must be partitioned by "
-                    f"the pipeline's grain, {self.grain}"
-                )
-
-    def _visit(self, step: Step, done: list[Step], path: list[Step]) -> None:
-        if step in done:
-            return
-        if step in path:
-            circle = " → ".join(s.name for s in (*path[path.index(step) :], step))
-            raise DefinitionError(
-                f"pipeline {self.name} has a cycle: {circle}. One of these steps must not read the next"
-            )
-        for read in step.reads.values():
-            upstream = self.producer(read.table)
-            if upstream and upstream is not step:
-                self._visit(upstream, done, [*path, step])
-        done.append(step)
 
 
 def step_of(step: object) -> Step:

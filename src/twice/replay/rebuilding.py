@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from twice.content.filters import scope_filter
 from twice.content.rows import column
 from twice.engine.attempt.compute import batches
-from twice.engine.attempt.inputs import bind
 from twice.engine.attempt.merging import compare_by_key, matched_columns
+from twice.engine.attempt.reading import bind
 from twice.engine.attempt.task import Task
 from twice.engine.chunks.options import ChunkOptions
 from twice.engine.spark.environment import put_back

@@ -1,4 +1,4 @@
-"""The same few operations on HDFS, through the Hadoop client of the Spark session."""
+"""The same few operations on HDFS, through the Hadoop client of the Spark session; what stores of files ask of Java."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
+from twice.content import gateway
 from twice.errors import TwiceError
 from twice.store.parquet.files import Entry, problem
 
@@ -31,16 +32,14 @@ class HadoopFiles:
     """The file system of one address, such as hdfs://nameservice."""
 
     def __init__(self, session: SparkSession, root: str) -> None:
-        gateway = session.sparkContext._gateway
-        assert gateway is not None  # noqa: S101 - a classic session has one
-        self._java = gateway.jvm
-        conf = session._jsparkSession.sessionState().newHadoopConf()
+        self._java = gateway.java(session)
+        conf = gateway.hadoop_settings(session)
         where = self._java.org.apache.hadoop.fs.Path(root).toUri()
         self._system = self._java.org.apache.hadoop.fs.FileSystem.get(where, conf)
         # Unlike FileSystem's, its rename refuses a target that holds something, and says why.
         self._context = self._java.org.apache.hadoop.fs.FileContext.getFileContext(where, conf)
         ways = getattr(self._java.org.apache.hadoop.fs, "Options$Rename")
-        self._how = gateway.new_array(ways, 1)
+        self._how = gateway.array(session, ways, 1)
         self._how[0] = ways.OVERWRITE  # an empty folder only: see the client's documentation
 
     def entries(self, path: str) -> list[Entry]:
@@ -113,11 +112,29 @@ class HadoopFiles:
         with _explained(path):
             self._system.delete(self._path(path), True)
 
+    def copy(self, source: str, target: str) -> None:
+        """Copy a folder with everything in it, wherever both are."""
+        hadoop, conf = self._java.org.apache.hadoop.fs, self._system.getConf()
+        from_, to = self._path(source), self._path(target)
+        with _explained(source):
+            hadoop.FileUtil.copy(from_.getFileSystem(conf), from_, to.getFileSystem(conf), to, False, conf)
+
     def sync(self, path: str) -> None:
         """Do nothing: the name node writes each of its changes down before it answers."""
 
     def _path(self, path: str) -> Any:
         return self._java.org.apache.hadoop.fs.Path(path)
+
+
+def place(session: SparkSession, folder: str) -> tuple[Any, Any]:
+    """Return the file system of a folder, and the folder in it."""
+    path = gateway.java(session).org.apache.hadoop.fs.Path(folder)
+    return path.getFileSystem(gateway.hadoop_settings(session)), path
+
+
+def name_encoding(session: SparkSession) -> str:
+    """Return how this Java writes the names of files."""
+    return str(gateway.java(session).java.lang.System.getProperty("sun.jnu.encoding"))
 
 
 @contextmanager
@@ -126,14 +143,14 @@ def _explained(path: str) -> Iterator[None]:
     try:
         yield
     except (Py4JJavaError, CapturedException) as error:
-        name, said = _name_and_words(error)
+        name, reason = _name_and_words(error)
         if name in _GONE:
-            raise FileNotFoundError(errno.ENOENT, said, path) from error
-        raise problem(OSError(_CODES.get(name, errno.EIO), said), path) from error
+            raise FileNotFoundError(errno.ENOENT, reason, path) from error
+        raise problem(OSError(_CODES.get(name, errno.EIO), reason), path) from error
 
 
 def _name_and_words(error: Any) -> tuple[str, str]:
-    thrown = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    thrown = gateway.java_error(error)
     if thrown is None:
         return type(error).__name__, str(error).splitlines()[0]
     if thrown.getClass().getSimpleName() == "RemoteException":

@@ -1,14 +1,26 @@
-"""The stages that are open in this process; threads share them."""
+"""Stages of any store: what of them is published, and which are open in this process, whose threads share them."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from twice.model.scopes import Scope
 from twice.store.protocol import StagedRows
 
 StageT = TypeVar("StageT", bound=StagedRows)
+
+
+@dataclass(frozen=True)
+class Publication(Generic[StageT]):
+    """What of a stage is to become visible, and what is written down with it."""
+
+    stage: StageT
+    partitions: Sequence[Scope]
+    notes: Mapping[str, str]
+    remember: Mapping[str, str]
 
 
 class OpenStages(Generic[StageT]):

@@ -15,8 +15,9 @@ from pyspark.sql import functions as F
 from twice.engine.attempt import gating
 from twice.engine.attempt.compute import batches
 from twice.engine.attempt.fingerprint import keep_parts
-from twice.engine.attempt.holding import hold_lease, recorded_attempt
+from twice.engine.attempt.holding import hold_lease
 from twice.engine.attempt.outputs import Finding
+from twice.engine.attempt.recorded_attempt import recorded_attempt
 from twice.engine.attempt.skipping import end_early
 from twice.engine.attempt.verbs import commit_stage, record, recover
 from twice.engine.run import run_step

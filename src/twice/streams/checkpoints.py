@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from twice.errors import ConfigError, StreamRefused
 from twice.store.hadoop import HadoopFiles
@@ -99,12 +99,7 @@ class Checkpoint:
         """Take over what sources themselves keep, such as which files belong to which offset."""
         if not self._files.exists(f"{other.path}/sources"):
             return
-        gateway = self._session.sparkContext._gateway
-        assert gateway is not None  # noqa: S101 - a classic session has one
-        hadoop: Any = gateway.jvm.org.apache.hadoop.fs
-        conf = self._session._jsparkSession.sessionState().newHadoopConf()
-        source, target = hadoop.Path(f"{other.path}/sources"), hadoop.Path(f"{self.path}/sources")
-        hadoop.FileUtil.copy(source.getFileSystem(conf), source, target.getFileSystem(conf), target, False, conf)
+        self._files.copy(f"{other.path}/sources", f"{self.path}/sources")
 
     def missing_files(self, offsets: Offsets, before: Offsets | None) -> list[str]:
         """Name the files of a batch that are not there any more: a source of files would leave them out silently."""

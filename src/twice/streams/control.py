@@ -241,19 +241,19 @@ class Running:
 
     def _report(self, query: StreamingQuery, report: Report) -> None:
         """Report the batches that ended since the last look, with Spark's figures."""
-        for said in query.recentProgress:
-            number = int(said["batchId"])
+        for reported in query.recentProgress:
+            number = int(reported["batchId"])
             if number <= self._reported or number not in self._unreported:
                 continue
             info, status, counts = self._unreported.pop(number)
             self._reported = number
-            progress = progress_of(dict(said), number, status, counts)
+            progress = progress_of(dict(reported), number, status, counts)
             more: dict[str, object] = {"late": progress.late}
             if isinstance(self.stream.dedup, Windowed):
                 more |= {
                     "rows_in": progress.rows_in,
                     "duplicates": progress.duplicates,
-                    "state_rows": state_rows(dict(said)),
+                    "state_rows": state_rows(dict(reported)),
                 }
             if progress.late:
                 late.land(self._context, info)

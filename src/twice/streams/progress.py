@@ -66,9 +66,9 @@ class Progress:
 Report = Callable[[Progress], None]
 
 
-def progress_of(said: dict[str, Any], number: int, status: str, counts: Counts | None) -> Progress:
+def progress_of(reported: dict[str, Any], number: int, status: str, counts: Counts | None) -> Progress:
     """Join what twice counted of a batch with what Spark reports about it."""
-    operators = said.get("stateOperators") or []
+    operators = reported.get("stateOperators") or []
     late_rows = sum(int(each.get("numRowsDroppedByWatermark", 0)) for each in operators)
     dropped = sum(int(each.get("customMetrics", {}).get("numDroppedDuplicateRows", 0)) for each in operators)
     rows_out = counts.rows_out if counts else 0
@@ -80,26 +80,26 @@ def progress_of(said: dict[str, Any], number: int, status: str, counts: Counts |
         rows_out,
         duplicates,
         late_rows,
-        float(said.get("processedRowsPerSecond") or 0.0),
-        _behind(said),
+        float(reported.get("processedRowsPerSecond") or 0.0),
+        _behind(reported),
         status,
     )
 
 
-def _behind(said: dict[str, Any]) -> str:
+def _behind(reported: dict[str, Any]) -> str:
     """Return how far the stream is behind its source, where Spark reports it."""
     names = {
         "maxOffsetsBehindLatest": "offsets",
         "numFilesOutstanding": "files",
         "numBytesOutstanding": "bytes",
     }
-    for source in said.get("sources") or []:
+    for source in reported.get("sources") or []:
         for name, unit in names.items():
             if (value := (source.get("metrics") or {}).get(name)) not in (None, "0", 0):
                 return f"{value} {unit}"
     return ""
 
 
-def state_rows(said: dict[str, Any]) -> int:
+def state_rows(reported: dict[str, Any]) -> int:
     """Return how many keys Spark's state holds."""
-    return sum(int(each.get("numRowsTotal", 0)) for each in said.get("stateOperators") or [])
+    return sum(int(each.get("numRowsTotal", 0)) for each in reported.get("stateOperators") or [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, ParseException
@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from twice.content.changes import row_hashes_of
 from twice.content.rows import column
+from twice.engine.spark.jvm import kafka_cluster
 from twice.errors import DefinitionError, EnvironmentProblem, StoreRefused
 from twice.model.streams import KafkaSource, RateSource, Windowed
 from twice.store.protocol import Streaming
@@ -58,16 +59,8 @@ def identity(session: SparkSession, stream: Stream) -> str:
         name.removeprefix("kafka."): value for name, value in source.options.items() if name.startswith("kafka.")
     }
     settings |= {"bootstrap.servers": source.servers, "request.timeout.ms": "5000", "default.api.timeout.ms": "10000"}
-    java: Any = session._jvm
     try:
-        properties = java.java.util.Properties()
-        for name, value in settings.items():
-            properties.setProperty(name, value)
-        admin = java.org.apache.kafka.clients.admin.AdminClient.create(properties)
-        try:
-            cluster = admin.describeCluster().clusterId().get()
-        finally:
-            admin.close()
+        cluster = kafka_cluster(session, settings)
     except (Py4JError, TypeError):  # no connector, or no answer: the query itself explains that better
         return stream.source_text
     return f"{stream.source_text}{_CLUSTER}{cluster}" if cluster else stream.source_text

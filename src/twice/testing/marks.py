@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from twice.engine.run import Runtime
+from twice.engine.spark.jvm import active
 from twice.engine.stores import Stores, spark_settings
 from twice.errors import TwiceError
 from twice.ledger import open_ledger
@@ -20,7 +21,7 @@ from twice.testing.sessions import require_jars
 from twice.testing.trials import Testable, config_for, failure, pipeline_of, trial_of, unit_of
 from twice.verify.checks import chosen
 from twice.verify.running import Request, make, prepared
-from twice.verify.sandbox import Sandbox, active
+from twice.verify.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from twice import config as configuration
 from twice.config import Config, StoreConfig
-from twice.engine.spark import session
+from twice.engine.spark import jvm, session
 from twice.errors import EnvironmentProblem
 from twice.store.registry import DEFAULT, store_type
 
@@ -40,7 +40,7 @@ def running() -> SparkSession | None:
     from pyspark.sql import SparkSession
 
     found = SparkSession.getActiveSession()
-    return None if found is None or session.is_stopped(found) else found
+    return None if found is None or jvm.is_stopped(found) else found
 
 
 def running_or_started(config: Config | None = None) -> SparkSession:
@@ -86,20 +86,14 @@ def shared(config: Config) -> Iterator[SparkSession]:
 
 def require_jars(spark: SparkSession, config: Config) -> None:
     """Refuse a Spark that was started without the jars of a store that a test writes to."""
-    assert spark._jvm is not None  # noqa: S101 - a classic session has one
-    from py4j.protocol import Py4JJavaError
-
-    loader = spark._jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
     for store in config.stores.values():
         jars = store_type(store.type).jars
         if jars is None or not jars.java_class:
             continue
-        try:
-            loader.loadClass(jars.java_class)
-        except Py4JJavaError:
+        if not jvm.knows(spark, jars.java_class):
             raise EnvironmentProblem(
                 f"the Spark of this test was started without the jars of {store.type}, where store {store.name} writes",
                 unchanged="nothing was run",
                 next_step="use the fixture twice_spark, and name the store in twice.toml: "
                 f'[stores.{store.name}] type = "{store.type}"',
-            ) from None
+            )

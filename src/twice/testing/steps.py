@@ -16,7 +16,7 @@ from twice.content.filters import scope_filter
 from twice.engine.attempt.compute import batches
 from twice.engine.attempt.fingerprint import fingerprint
 from twice.engine.attempt.gating import judge
-from twice.engine.attempt.inputs import cut_rows
+from twice.engine.attempt.reading import cut_rows
 from twice.engine.attempt.samples import LIMIT, rows_text
 from twice.engine.attempt.task import Task
 from twice.engine.stores import Stores

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twice.config import Config
+from twice.engine.spark.jvm import active
 from twice.errors import ConfigError
 from twice.failpoints import watched
 from twice.loading import load_object
@@ -27,7 +28,7 @@ from twice.model.pipelines import Pipeline
 from twice.model.windows import Window
 from twice.verify.clocks import moved_clock
 from twice.verify.effects import Call, Recorder
-from twice.verify.sandbox import Sandbox, active
+from twice.verify.sandbox import Sandbox
 from twice.verify.surroundings import other_answers
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from twice.engine.spark import jvm
 from twice.engine.spark.job_group import cancel_run
 from twice.verify.child import START, Order
 from twice.verify.trial import NotRun
@@ -178,7 +179,6 @@ class Children:
         else:
             child = self._new({**os.environ, **(environment or {})}, directory or Path.cwd())
         trial = self._trial
-        parameters = trial.sandbox.spark.sparkContext._gateway.gateway_parameters  # type: ignore[union-attr]
         order = Order(
             config=trial.sandbox.config,
             place=trial.place,
@@ -188,7 +188,7 @@ class Children:
             steps=frozenset(case.pipeline.steps),
             windows=windows,
             only=None if steps is None else tuple(steps),
-            gateway=(parameters.port, parameters.auth_token),
+            gateway=jvm.address(trial.sandbox.spark),
             report=child.folder,
             calls=child.folder,
             called=tuple((call.effect, call.key) for call in case.recorder.calls),

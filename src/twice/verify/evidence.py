@@ -76,11 +76,6 @@ class Evidence:
                 parts.append(f"{count:,} {what}")
         return "; ".join(parts)
 
-    @property
-    def suspects(self) -> tuple[str, ...]:
-        """The columns that differ."""
-        return tuple(self.matches)
-
     def lines(self) -> Iterator[str]:
         """Yield the evidence, from the whole to the single cell."""
         yield self.text

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from twice.content.rows import column, row_hashes
-from twice.engine.attempt.inputs import cut_rows
+from twice.engine.attempt.reading import cut_rows
 from twice.engine.plan import PlannedStep
 from twice.engine.run import task_of
 from twice.engine.spark.session import fresh

@@ -21,6 +21,8 @@ import sqlalchemy as sa
 from twice.config import Config, StoreConfig
 from twice.effects.paying import pay
 from twice.engine.run import Runtime
+from twice.engine.spark import jvm
+from twice.engine.spark.jvm import active
 from twice.engine.stores import Stores, open_store, spark_settings
 from twice.errors import ConfigError, StoreRefused, TwiceError
 from twice.ledger import open_ledger
@@ -84,7 +86,7 @@ class Sandbox:
     @contextmanager
     def settings(self, wanted: Mapping[str, str]) -> Iterator[None]:
         """Let sessions that are opened from now on have these settings, until the end of the block."""
-        conf = self.spark.sparkContext._jsc.sc().conf()
+        conf = jvm.context(self.spark).conf()
         before = {name: conf.get(name) if conf.contains(name) else None for name in wanted}
         for name, value in wanted.items():
             conf.set(name, value)
@@ -227,21 +229,6 @@ class Sandbox:
             self._template = self.folder / "empty.db"
             open_ledger(f"sqlite:///{self._template}")
         shutil.copy(self._template, self._ledger(mark))
-
-
-@contextmanager
-def active(session: SparkSession) -> Iterator[None]:
-    """Let Spark look for catalogs in a session's settings, on this thread, until the end of the block."""
-    sessions = session._jvm.org.apache.spark.sql.SparkSession  # type: ignore[union-attr]
-    before = sessions.getActiveSession()
-    sessions.setActiveSession(session._jsparkSession)
-    try:
-        yield
-    finally:
-        if before.isDefined():
-            sessions.setActiveSession(before.get())
-        else:
-            sessions.clearActiveSession()
 
 
 @dataclass(frozen=True)

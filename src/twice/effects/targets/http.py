@@ -45,15 +45,15 @@ class Http:
         )
         try:
             with urllib.request.urlopen(request, timeout=timeout) as response:  # noqa: S310
-                return Answer(_body(response.read()), _said(response.headers))
+                return Answer(_body(response.read()), _replay_note(response.headers))
         except urllib.error.HTTPError as error:
-            said = f"HTTP {error.code}{': ' + text if (text := error.read(500).decode(errors='replace')) else ''}"
+            answer = f"HTTP {error.code}{': ' + text if (text := error.read(500).decode(errors='replace')) else ''}"
             if error.code in self.mismatch:
-                raise KeyUsed(f"the provider knows this key with another payload ({said})") from error
+                raise KeyUsed(f"the provider knows this key with another payload ({answer})") from error
             if error.code in self.in_flight:
-                raise OutcomeUnknown(f"the provider is still at work on an earlier call ({said})") from error
+                raise OutcomeUnknown(f"the provider is still at work on an earlier call ({answer})") from error
             if error.code >= 500:
-                raise OutcomeUnknown(said, final=bool(_said(error.headers))) from error
+                raise OutcomeUnknown(answer, final=bool(_replay_note(error.headers))) from error
             raise
 
 
@@ -65,6 +65,6 @@ def _body(data: bytes) -> Any:
         return text[:10_000]
 
 
-def _said(headers: Any) -> str:
+def _replay_note(headers: Any) -> str:
     found = next((name for name in _REPLAYED if str(headers.get(name, "")).lower() == "true"), "")
     return f"the provider answered with what it stored ({found})" if found else ""

@@ -14,7 +14,7 @@ from twice.errors import UsageError, did_you_mean
 AcceptedGates = Mapping[str, Mapping[str, str]]
 
 
-def accepted_gates(stages: Sequence[PlannedStep], names: Sequence[str], because: str) -> AcceptedGates:
+def accepted_gates(planned_steps: Sequence[PlannedStep], names: Sequence[str], because: str) -> AcceptedGates:
     """Find the gates of a run by their names; `STEP: GATE` where several steps have one of that name."""
     because = because.strip()
     if names and not because:
@@ -23,13 +23,13 @@ def accepted_gates(stages: Sequence[PlannedStep], names: Sequence[str], because:
         raise UsageError("a reason needs the gate that it is for", next_step='add --accept "GATE"')
     found: dict[str, dict[str, str]] = {}
     for name in names:
-        step, gate = _find(stages, name)
+        step, gate = _find(planned_steps, name)
         found.setdefault(step, {})[gate] = because
     return found
 
 
-def _find(stages: Sequence[PlannedStep], name: str) -> tuple[str, str]:
-    gates = [(stage.step.name, gate.text) for stage in stages for gate in stage.step.writes.gates]
+def _find(planned_steps: Sequence[PlannedStep], name: str) -> tuple[str, str]:
+    gates = [(planned.step.name, gate.text) for planned in planned_steps for gate in planned.step.writes.gates]
     matches = [(step, gate) for step, gate in gates if name in (gate, f"{step}: {gate}")]
     if not matches:
         known = list(dict.fromkeys(gate for _, gate in gates))

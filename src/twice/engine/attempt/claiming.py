@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from twice.engine.attempt.heartbeat import lease_lost
-from twice.engine.spark.session import is_stopped
+from twice.engine.spark.jvm import is_stopped
 from twice.errors import Interrupted, LeaseLost, LedgerError, ScopeHeld, TransientError, TwiceError, UsageError
 from twice.failpoints import fail_point
 from twice.ledger import Owner

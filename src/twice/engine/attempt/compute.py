@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 from twice.content.keys import expand_keys
 from twice.content.nullability import plain
 from twice.engine.attempt.determinism import inspect_code, inspect_plan
-from twice.engine.attempt.failures import said
+from twice.engine.attempt.failures import message_of
 from twice.engine.attempt.only_reading import only_reading
 from twice.errors import Interrupted, SchemaRefused, StepFailed, TwiceError, did_you_mean
 from twice.model.framework import FRAMEWORK_COLUMNS, LOADED_AT_COLUMN, WINDOW_COLUMN
@@ -107,7 +107,7 @@ def wait_for_turn(task: Task) -> None:
 
 def _failed(task: Task, error: BaseException) -> StepFailed:
     return StepFailed(
-        f"step {task.step.name} raised {said(task, error)}",
+        f"step {task.step.name} raised {message_of(task, error)}",
         unchanged="nothing was staged; the last good version stays readable",
         next_step=f"correct the step, then run it again for {task.target.scope}",
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from twice.code.repeatability import read_code
 from twice.content.calls import typed_literals
+from twice.content.java import query_of
 from twice.errors import NotDeterministic
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def not_deterministic(step: Step, found: Iterable[tuple[str, str]], where: str =
 
 def forbidden(df: DataFrame) -> Iterator[tuple[str, str]]:
     """Yield the offending expressions of a plan, each with what is wrong about it."""
-    plan = df._jdf.queryExecution().analyzed()
+    plan = query_of(df).analyzed()
     # Nearly all plans are clean: to read one as a text is one call to Spark, to walk it is thousands.
     if not _is_suspicious(json.loads(str(plan.toJSON()))):
         return

@@ -32,9 +32,11 @@ def explained(task: Task, error: Exception) -> TwiceError:
             next_step="free some space, then run it again; twice maintain removes leftovers",
         )
     if is_transient(error, task.step.transient):
-        return TransientError(f"{where}: {said(task, error)}", unchanged=_UNCHANGED, next_step="run it again later")
+        return TransientError(
+            f"{where}: {message_of(task, error)}", unchanged=_UNCHANGED, next_step="run it again later"
+        )
     return StepFailed(
-        f"{where}: {said(task, error)}",
+        f"{where}: {message_of(task, error)}",
         unchanged=_UNCHANGED,
         next_step="correct the step or its input, then run it again",
     )
@@ -56,7 +58,7 @@ def _cancelled(where: str, error: Exception) -> TwiceError | None:
     return None
 
 
-def said(task: Task, error: BaseException) -> str:
+def message_of(task: Task, error: BaseException) -> str:
     """Return an error's kind and what it says; where rows are personal, its words are left out.
 
     A text that Spark or a step makes may quote values of rows. What is said about a query is not

@@ -46,11 +46,6 @@ class Heartbeat:
             self._lost = True
             raise lease_lost(self._claim)
 
-    @property
-    def lost(self) -> bool:
-        """Whether the claim has been taken over."""
-        return self._lost
-
     def _beat(self) -> None:
         while not self._stop.wait(self._ttl.total_seconds() / 4):
             try:

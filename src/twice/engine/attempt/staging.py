@@ -6,8 +6,9 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from twice.engine.attempt.compute import batches
-from twice.engine.attempt.inputs import Pinned, bind, records
+from twice.engine.attempt.inputs import Pinned, records
 from twice.engine.attempt.patterns import strategy_of
+from twice.engine.attempt.reading import bind
 from twice.engine.chunks.task_per_partition import spread
 from twice.failpoints import fail_point
 

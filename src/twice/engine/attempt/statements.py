@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+
+from twice.engine.spark import jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,13 +45,13 @@ class Statement:
 def read_statement(session: SparkSession, query: str, places: Mapping[str, Any]) -> Statement:
     """Let Spark's own parser read a statement; one that it cannot read fails by itself, and does nothing."""
     word = (query.split() or [""])[0]
-    parser = session._jsparkSession.sessionState().sqlParser()
+    parser = jvm.parser(session)
     try:
         plan = parser.parsePlan(_PLACE.sub("x", query) if places else query)
     except (PySparkException, Py4JError):
         # With places for DataFrames it may be the place that is not readable.
         return Statement(word, at_once=bool(places), writes=bool(places) and not _QUERY.match(query))
-    nodes = [node for node in _walk(plan) if _is_command(node)]
+    nodes = [node for node in _walk(plan) if _is_command(session, node)]
     kinds = [str(node.getClass().getSimpleName()) for node in nodes]
     return Statement(
         word,
@@ -66,19 +67,13 @@ def _walk(plan: Any) -> Iterator[Any]:
         yield from _walk(children.next())
 
 
-def _is_command(node: Any) -> bool:
+def _is_command(session: SparkSession, node: Any) -> bool:
     if str(node.getClass().getSimpleName()) in _MORE_COMMANDS:
         return True
-    return any(is_instance_of(_gateway(), node, command) for command in _COMMANDS)
+    return any(jvm.is_instance(session, node, command) for command in _COMMANDS)
 
 
 def _is_plain(node: Any) -> bool:
     """Return whether a command only names a query or a setting, in this session."""
     kind = str(node.getClass().getSimpleName())
     return kind == "SetCommand" or (kind == "CreateViewCommand" and str(node.viewType().toString()) == "LocalTempView")
-
-
-def _gateway() -> Any:
-    from pyspark import SparkContext
-
-    return SparkContext._gateway

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from twice.engine.attempt import differences, gating
 from twice.engine.attempt.claiming import drop_leftovers
 from twice.engine.attempt.holding import hold_lease
-from twice.engine.attempt.inputs import pin, records, require_unmoved
+from twice.engine.attempt.inputs import pin, records
 from twice.engine.attempt.outputs import Finding, outputs_of
 from twice.engine.attempt.patterns import strategy_of
 from twice.engine.attempt.skipping import nothing_to_do
 from twice.engine.attempt.staged import Staged
 from twice.engine.attempt.staging import stage
+from twice.engine.attempt.unmoved import require_unmoved
 from twice.engine.chunks.spot_check import compare_alone
 from twice.engine.spark.metrics import priced
 from twice.errors import LedgerBusy

@@ -1,6 +1,6 @@
-"""Whether a stage of many partitions gives, in one job, what its partitions give one by one.
+"""Whether a step of many partitions gives, in one job, what its partitions give one by one.
 
-A step may declare it. Otherwise it is proven for the stage at hand: the step is called on inputs that are
+A step may declare it. Otherwise it is proven for the scope at hand: the step is called on inputs that are
 bound but not read, and the plan that it returns is followed. In doubt the answer is no.
 """
 
@@ -16,10 +16,12 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 
+from twice.content.java import query_of
 from twice.content.separability import Marks, Origin
 from twice.engine.attempt.compute import batches
-from twice.engine.attempt.inputs import arrives_apart, bind, located
+from twice.engine.attempt.inputs import arrives_apart, located
 from twice.engine.attempt.outside import nothing_outside
+from twice.engine.attempt.reading import bind
 from twice.engine.chunks.dry_call import Stopped, watched
 from twice.engine.run import task_of
 from twice.engine.spark.job_group import grouped
@@ -50,16 +52,16 @@ class Separability:
     reason: str
 
 
-def separability(runtime: Runtime, pipeline: Pipeline, stage: PlannedStep) -> Separability:
-    """Decide without a Spark job: declared, or proven from the plan of this very stage."""
-    step = stage.step
+def separability(runtime: Runtime, pipeline: Pipeline, planned: PlannedStep) -> Separability:
+    """Decide without a Spark job: declared, or proven from the plan of this very step."""
+    step = planned.step
     if reason := _never(step):
         return Separability(ok=False, reason=reason)
     if step.separable is not None:
         return Separability(step.separable, f"declared separable={step.separable}")
     if reason := _by_contract(pipeline, step):
         return Separability(ok=False, reason=reason)
-    reason = _proven(replace(task_of(runtime, pipeline, stage, run="plan"), attempt_id=next(_numbers)))
+    reason = _proven(replace(task_of(runtime, pipeline, planned, run="plan"), attempt_id=next(_numbers)))
     return Separability(not reason, reason or "proven from its plan")
 
 
@@ -138,7 +140,7 @@ def _by_plan(task: Task) -> str:
         return seen[0]
     if started(task):
         return "starts Spark jobs while it is called"
-    if not result._jdf.queryExecution().analyzed().deterministic():
+    if not query_of(result).analyzed().deterministic():
         return "non-deterministic"
     assert task.step.writes.partition is not None  # noqa: S101 - what is overwritten has partitions
     return marks.mixes(result, task.step.writes.partition.column, task.pipeline.zone.key)

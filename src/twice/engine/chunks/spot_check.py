@@ -12,7 +12,9 @@ from twice.content.filters import partition_filter, scope_filter
 from twice.content.likeness import digest_of, nearly, shaped
 from twice.content.schema import order_sensitive
 from twice.engine.attempt.compute import batches
-from twice.engine.attempt.inputs import Pinned, bind, pin_unit, require_unmoved
+from twice.engine.attempt.inputs import Pinned, pin_unit
+from twice.engine.attempt.reading import bind
+from twice.engine.attempt.unmoved import require_unmoved
 from twice.engine.chunks.options import ChunkOptions
 from twice.errors import NotSeparable
 from twice.model.scopes import Scope

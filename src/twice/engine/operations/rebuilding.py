@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING
 from twice.content import changes, replay
 from twice.engine.attempt import gating
 from twice.engine.attempt.compute import batches
-from twice.engine.attempt.holding import hold_lease, recorded_attempt
-from twice.engine.attempt.inputs import Pinned, bind, pin, records, require_unmoved
+from twice.engine.attempt.holding import hold_lease
+from twice.engine.attempt.inputs import Pinned, pin, records
 from twice.engine.attempt.merging import judge_source
+from twice.engine.attempt.reading import bind
+from twice.engine.attempt.recorded_attempt import recorded_attempt
 from twice.engine.attempt.samples import LIMIT, rows_text
 from twice.engine.attempt.staged import Staged
 from twice.engine.attempt.task import Task
+from twice.engine.attempt.unmoved import require_unmoved
 from twice.engine.attempt.verbs import publish, record, recover
 from twice.engine.chunks.task_per_partition import staged_rows
 from twice.engine.operations.recorded_run import recorded_run
@@ -128,8 +131,8 @@ def rebuild(runtime: Runtime, plan: Rebuild, *, command: str = "") -> RebuildRes
     made_with = environment(runtime, pipeline)
     recorded = recorded_run(runtime.ledger, pipeline.name, scope, command=command, tags=tags, environment=made_with)
     with recorded as run, plain_interrupts():
-        stage = PlannedStep(step, scope, Target.of(step.writes, scope, pipeline.zone))
-        with recorded_attempt(task_of(runtime, pipeline, stage, run)) as task:
+        planned = PlannedStep(step, scope, Target.of(step.writes, scope, pipeline.zone))
+        with recorded_attempt(task_of(runtime, pipeline, planned, run)) as task:
             finding = _replace(task, plan)
     return RebuildResult(run, step.writes.name, len(plan.windows), finding.status, finding.rows, finding.version)
 

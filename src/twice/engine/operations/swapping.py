@@ -11,7 +11,8 @@ from twice.content.digest import Digest
 from twice.engine.attempt import gating
 from twice.engine.attempt.differences import NEWEST
 from twice.engine.attempt.gating import Verdict, profiled
-from twice.engine.attempt.holding import hold_lease, recorded_attempt
+from twice.engine.attempt.holding import hold_lease
+from twice.engine.attempt.recorded_attempt import recorded_attempt
 from twice.engine.attempt.staged import Staged
 from twice.engine.attempt.verbs import commit, record, recover
 from twice.engine.plan import PlannedStep
@@ -47,7 +48,7 @@ class Swap:
     mark: str
 
     @property
-    def stage(self) -> PlannedStep:
+    def planned(self) -> PlannedStep:
         """What is replaced: the range, and for a table that is written as a whole its newest unit."""
         scope = self.scope
         if isinstance(self.step.writes.write, Whole) and scope.window is not None:
@@ -67,7 +68,7 @@ def swap(
 
     `look_again` is called once no other run can publish, and may refuse the swap; `at_last` right before the commit.
     """
-    task = task_of(runtime, wanted.pipeline, wanted.stage, run)
+    task = task_of(runtime, wanted.pipeline, wanted.planned, run)
     table = task.step.writes
     task.store.check(task.session, table)
     # Not the code of the step: what a swap ends as says nothing about the partitions, and status leaves it out.
@@ -80,7 +81,7 @@ def swap(
 
 def superseded(runtime: Runtime, wanted: Swap) -> bool:
     """Return whether a table written as a whole was newer than the range when its turn came: nothing was made."""
-    table, window = wanted.step.writes, wanted.stage.scope.window
+    table, window = wanted.step.writes, wanted.planned.scope.window
     if not isinstance(table.write, Whole) or window is None:
         return False
     newest = runtime.stores.of(table).remembered(runtime.spark, wanted.shadow, NEWEST)
@@ -89,7 +90,7 @@ def superseded(runtime: Runtime, wanted: Swap) -> bool:
 
 def built(runtime: Runtime, wanted: Swap) -> dict[Scope, Output]:
     """Return what the ledger says of every partition of a shadow; one that was never made is refused."""
-    target = wanted.stage.target
+    target = wanted.planned.target
     known = {output.scope: output for output in runtime.ledger.outputs.list(wanted.shadow.name, target.scope.window)}
     missing = [target.name(partition) for partition in target.partitions if partition not in known]
     if missing:

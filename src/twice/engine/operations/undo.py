@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 from twice.content.filters import scope_filter
 from twice.engine.attempt.differences import known_outputs
 from twice.engine.attempt.gating import Verdict, profiled
-from twice.engine.attempt.holding import hold_lease, recorded_attempt
+from twice.engine.attempt.holding import hold_lease
+from twice.engine.attempt.recorded_attempt import recorded_attempt
 from twice.engine.attempt.staged import Staged
 from twice.engine.attempt.task import Task
 from twice.engine.attempt.verbs import publish, record, recover

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 
 from twice.content.java import items_of
-from twice.engine.spark.session import is_stopped
+from twice.engine.spark import jvm
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
     from twice.engine.attempt.outputs import Finding
     from twice.engine.attempt.task import Task
 
-# Spark writes its books a moment after the fact.
+# Spark counts what ran a moment after the fact.
 _PATIENCE = 500
 
 
@@ -29,38 +29,35 @@ def priced(task: Task, finding: Finding) -> Finding:
 
 def measured(task: Task) -> dict[str, float]:
     """Sum what the attempt's Spark jobs used so far; empty, if it started none or Spark cannot say."""
-    if is_stopped(task.session):
+    if jvm.is_stopped(task.session):
         return {}
     with contextlib.suppress(Py4JError, OSError):
-        return sum_metrics(task.session.sparkContext, task.group)
+        return sum_metrics(task.session, task.group)
     return {}
 
 
 def started(task: Task) -> int:
     """Count the Spark jobs that were started in the task's group."""
-    context = task.session.sparkContext
     with contextlib.suppress(Py4JError):
-        context._jsc.sc().listenerBus().waitUntilEmpty(_PATIENCE)
-    return len(context.statusTracker().getJobIdsForGroup(task.group))
+        jvm.context(task.session).listenerBus().waitUntilEmpty(_PATIENCE)
+    return len(task.session.sparkContext.statusTracker().getJobIdsForGroup(task.group))
 
 
-def sum_metrics(context: SparkContext, group: str) -> dict[str, float]:
+def sum_metrics(session: SparkSession, group: str) -> dict[str, float]:
     """Add up what Spark measured for the stages of a job group."""
-    spark = context._jsc.sc()
+    spark = jvm.context(session)
     with contextlib.suppress(Py4JError):
         spark.listenerBus().waitUntilEmpty(_PATIENCE)
     store = spark.statusStore()
     stages: dict[int, Any] = {}
-    for number in context.statusTracker().getJobIdsForGroup(group):
+    for number in session.sparkContext.statusTracker().getJobIdsForGroup(group):
         with contextlib.suppress(Py4JError):  # long ago: forgotten
             for stage in items_of(store.job(number).stageIds()):
                 stages.setdefault(stage, None)
     if not stages:
         return {}
     total = dict.fromkeys(("executor_seconds", "cpu_seconds", "bytes_read", "bytes_written", "bytes_shuffled"), 0.0)
-    gateway = context._gateway
-    assert gateway is not None  # noqa: S101 - a context that is up has one
-    every, none = gateway.jvm.java.util.ArrayList(), gateway.new_array(gateway.jvm.double, 0)
+    every, none = jvm.no_statuses(session), jvm.no_quantiles(session)
     for stage in stages:
         for used in _attempts(store, stage, every, none):
             total["executor_seconds"] += used.executorRunTime() / 1e3

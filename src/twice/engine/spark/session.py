@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
-from twice.engine.spark import jars
+from twice.engine.spark import jars, jvm
 from twice.engine.stores import spark_settings
 from twice.errors import ConfigError, EnvironmentProblem
 
@@ -156,6 +156,7 @@ def start(config: Config) -> SparkSession:
             unchanged="nothing was run",
             next_step="twice doctor",
         ) from error
+    jvm.require(session)
     session.sparkContext.setLogLevel(wanted["spark.log.level"])
     _quiet_pyspark()
     return session
@@ -171,22 +172,9 @@ def _quiet_pyspark() -> None:
         PySparkLogger.getLogger(name).setLevel("CRITICAL")
 
 
-def is_stopped(session: SparkSession) -> bool:
-    """Return whether the session's Spark was stopped: PySpark then forgets its handle into the JVM."""
-    return session.sparkContext._jsc is None
-
-
-def activate(session: SparkSession) -> None:
-    """Give a thread that has no active session this one: Spark finds catalogs by the active one's settings."""
-    assert session._jvm is not None  # noqa: S101 - a classic session has one
-    sessions = session._jvm.org.apache.spark.sql.SparkSession
-    if sessions.getActiveSession().isEmpty():
-        sessions.setActiveSession(session._jsparkSession)
-
-
 def fresh(spark: SparkSession, zone: str) -> SparkSession:
     """Open a session whose views and settings no other step sees, in a pipeline's time; any thread may ask for one."""
-    activate(spark)
+    jvm.activate(spark)
     found = spark.newSession()
     found.conf.set("spark.sql.session.timeZone", zone)
     return found
@@ -198,8 +186,8 @@ def java_version() -> tuple[str, int] | None:
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if not java or not Path(java).exists():
         return None
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    match = re.search(r'version "(\d+)(?:\.(\d+))?', said.stderr + said.stdout)
+    done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', done.stderr + done.stdout)
     if not match:
         return None
     major = int(match[2]) if match[1] == "1" and match[2] else int(match[1])

@@ -137,9 +137,9 @@ class Attempts(LedgerPart):
     def newest(self, pipeline: str, step: str, window: Window) -> list[LastAttempt]:
         """List the newest attempt for each scope that touches a window, oldest first.
 
-        A `running` one is what was recorded: whether its process lives, `newest_by_scope` returns. Attempts
-        that only accepted code are left out: they say nothing about a partition's content. So are swaps: one that
-        failed left the partitions as they were, and what one published is recorded.
+        A `running` one is what was recorded: whether its process lives, `states` returns. Attempts that only accepted
+        code are left out: they say nothing about a partition's content. So are swaps: one that failed left the
+        partitions as they were, and what one published is recorded.
         """
         c = attempts.c
         near = touching_or_whole(window, attempts)
@@ -154,17 +154,6 @@ class Attempts(LedgerPart):
         with self._read() as connection:
             rows = connection.execute(query.where(c.id.in_(newest)).order_by(c.id)).all()
         return list(map(LastAttempt._make, rows))
-
-    def newest_by_scope(self, pipeline: str, step: str, window: Window) -> dict[Scope, AttemptInfo]:
-        """Return the newest attempt of a step for each scope that touches a window."""
-        newest = (
-            sa.select(sa.func.max(attempts.c.id))
-            .where(attempts.c.pipeline == pipeline, attempts.c.step == step, touching_or_whole(window, attempts))
-            .group_by(attempts.c.window_start, attempts.c.window_end, attempts.c.dimensions)
-        )
-        with self._read() as connection:
-            found = read_attempts(connection, self._now(connection), attempts.c.id.in_(newest))
-        return {attempt.scope: attempt for attempt in found}
 
     def accepted_gates(self, pipeline: str, step: str) -> dict[str, list[dict[str, str]]]:
         """Return what runs of a step published although a gate had failed, by run."""

@@ -68,7 +68,7 @@ class Backfills(LedgerPart):
                 "command": storable(command),
                 "status": "running",
                 "parallel": parallel,
-                "stage": 0,
+                "step_index": 0,
                 "error": "",
                 "shadow": "",
                 "started_at": now,
@@ -119,7 +119,7 @@ class Backfills(LedgerPart):
                 values["code"] = to_text(dict(code))
             if restart:
                 connection.execute(sa.delete(chunks).where(chunks.c.backfill == backfill))
-                values |= {"stage": 0, "plan": "[]"}
+                values |= {"step_index": 0, "plan": "[]"}
             elif changed:
                 values |= _forget_layout(connection, row, changed)
             connection.execute(sa.update(backfills).where(backfills.c.id == backfill).values(**values))
@@ -197,10 +197,10 @@ class Backfills(LedgerPart):
             connection.execute(sa.update(backfills).where(backfills.c.id == backfill).values(parallel=parallel))
 
     def state(self, backfill: str) -> tuple[str, int, int]:
-        """Return status, parallelism and stage: what its processes look at every second."""
+        """Return status, parallelism and the number of the step at work: what its processes look at every second."""
         with self._read() as connection:
             row = _row(connection, backfill)
-            return row.status, row.parallel, row.stage
+            return row.status, row.parallel, row.step_index
 
     def get(self, backfill: str) -> BackfillInfo:
         """Return one backfill by its id, or by the beginning of it if no other begins so."""
@@ -266,14 +266,14 @@ def _changed(row: Any, code: Mapping[str, str] | None) -> list[str]:
 def _forget_layout(connection: sa.Connection, row: Any, changed: Sequence[str]) -> dict[str, object]:
     """Let the step at work be cut again if its code changed: what held for the old code is not known of the new."""
     plan = json.loads(row.plan)
-    here = (chunks.c.backfill == row.id, chunks.c.stage == row.stage)
+    here = (chunks.c.backfill == row.id, chunks.c.step_index == row.step_index)
     # What is blocked waits for other steps.
     left = sa.select(chunks.c.id).where(*here, chunks.c.state.not_in(["done", "blocked"])).limit(1)
     if not plan or plan[-1].get("step") not in changed or connection.scalar(left) is None:
         return {}
     connection.execute(sa.delete(chunks).where(*here, chunks.c.state != "done"))
-    connection.execute(sa.update(chunks).where(*here).values(solo=False))
-    return {"stage": row.stage - 1, "plan": to_text(plan[:-1])}
+    connection.execute(sa.update(chunks).where(*here).values(spot_check=False))
+    return {"step_index": row.step_index - 1, "plan": to_text(plan[:-1])}
 
 
 def _info(connection: sa.Connection, row: Any, now: datetime) -> BackfillInfo:
@@ -292,7 +292,7 @@ def _info(connection: sa.Connection, row: Any, now: datetime) -> BackfillInfo:
         command=row.command,
         status="lost" if lost else row.status,
         parallel=row.parallel,
-        stage=row.stage,
+        step_index=row.step_index,
         error=row.error,
         started_at=row.started_at,
         finished_at=row.finished_at,

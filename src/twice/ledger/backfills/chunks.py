@@ -28,22 +28,24 @@ class Chunks(LedgerPart):
     """The part of the ledger that hands out the chunks of a backfill."""
 
     def lay_out(
-        self, backfill: str, stage: int, step: str, wanted: Sequence[NewChunk], note: Mapping[str, object]
+        self, backfill: str, step_index: int, step: str, wanted: Sequence[NewChunk], note: Mapping[str, object]
     ) -> bool:
         """Cut the next step of a backfill into chunks; False if another process was faster."""
         with self._write() as connection:
             row = _locked(connection, backfill)
-            if row.stage != stage - 1 or row.status not in ("running", "paused"):
+            if row.step_index != step_index - 1 or row.status not in ("running", "paused"):
                 return False
             # Left of a layout for other code: those are done, and stay so.
             made = connection.scalar(
-                sa.select(sa.func.max(chunks.c.id)).where(chunks.c.backfill == backfill, chunks.c.stage == stage)
+                sa.select(sa.func.max(chunks.c.id)).where(
+                    chunks.c.backfill == backfill, chunks.c.step_index == step_index
+                )
             )
             plan = [*json.loads(row.plan), {**note, "after": made or 0}]
             connection.execute(
-                sa.update(backfills).where(backfills.c.id == backfill).values(stage=stage, plan=to_text(plan))
+                sa.update(backfills).where(backfills.c.id == backfill).values(step_index=step_index, plan=to_text(plan))
             )
-            rows = [_new(backfill, stage, step, number, chunk) for number, chunk in enumerate(wanted)]
+            rows = [_new(backfill, step_index, step, number, chunk) for number, chunk in enumerate(wanted)]
             for first in range(0, len(rows), 1_000):
                 connection.execute(sa.insert(chunks), rows[first : first + 1_000])
             return True
@@ -57,7 +59,7 @@ class Chunks(LedgerPart):
         limit: int | None = None,
         owner: Owner | None = None,
     ) -> Chunk | None:
-        """Take the next chunk of the stage at work; None while nothing may start.
+        """Take the next chunk of the step at work; None while nothing may start.
 
         `check` asks that the chunk is checked by one of its partitions alone, as long as none of the step was compared;
         `in_order`, that none is taken before those of earlier partitions have ended.
@@ -68,7 +70,7 @@ class Chunks(LedgerPart):
             if row.status != "running":
                 return None
             now = self._now(connection)
-            here = (chunks.c.backfill == backfill, chunks.c.stage == row.stage)
+            here = (chunks.c.backfill == backfill, chunks.c.step_index == row.step_index)
             running = connection.execute(sa.select(chunks).where(*here, chunks.c.state == "running")).all()
             alive = set(live_workers(connection, backfill, now))
             orphans = [found.id for found in running if Owner(found.host, found.pid) not in alive]
@@ -82,14 +84,14 @@ class Chunks(LedgerPart):
             found = _next(connection, here, now, in_order=in_order)
             if found is None:
                 return None
-            note = note_of(row, row.stage)
-            solo = check and found.partitions > 1 and not note.get("compared") and not note.get("one_by_one")
+            note = note_of(row, row.step_index)
+            spot_check = check and found.partitions > 1 and not note.get("compared") and not note.get("one_by_one")
             connection.execute(
                 sa.update(chunks)
                 .where(chunks.c.id == found.id)
                 .values(
                     state="running",
-                    solo=solo,
+                    spot_check=spot_check,
                     tries=found.tries + 1,
                     host=owner.host,
                     pid=owner.pid,
@@ -126,13 +128,13 @@ class Chunks(LedgerPart):
         with self._write() as connection:
             if compared or len(alone) > 1:
                 row = _locked(connection, chunk.backfill)
-                note = note_of(row, chunk.stage)
+                note = note_of(row, chunk.step_index)
                 if state == "done" and len(alone) > 1 and note.get("one_by_one"):
                     if connection.execute(sa.delete(chunks).where(*_mine(chunk))).rowcount:
                         _insert_parts(connection, chunk, alone)
                     return False
                 if compared and not note.get("compared"):
-                    add_to_note(connection, row, chunk.stage, compared=True)
+                    add_to_note(connection, row, chunk.step_index, compared=True)
             changed = connection.execute(
                 sa.update(chunks)
                 .where(*_mine(chunk))
@@ -161,7 +163,7 @@ class Chunks(LedgerPart):
             if not connection.execute(sa.delete(chunks).where(*_mine(chunk))).rowcount:
                 return False
             _insert_parts(connection, chunk, parts)
-            note_split(connection, row, chunk.stage, chunk.scope.window)
+            note_split(connection, row, chunk.step_index, chunk.scope.window)
             return True
 
     def go_one_by_one(self, chunk: Chunk, alone: Callable[[Chunk], Sequence[NewChunk]], why: str) -> None:
@@ -171,9 +173,9 @@ class Chunks(LedgerPart):
         """
         with self._write() as connection:
             row = _locked(connection, chunk.backfill)
-            first = note_of(row, chunk.stage).get("after", 0)
-            add_to_note(connection, row, chunk.stage, check=False, size=1, batched=False, one_by_one=True, why=why)
-            here = (chunks.c.backfill == chunk.backfill, chunks.c.stage == chunk.stage, chunks.c.id > first)
+            first = note_of(row, chunk.step_index).get("after", 0)
+            add_to_note(connection, row, chunk.step_index, check=False, size=1, batched=False, one_by_one=True, why=why)
+            here = (chunks.c.backfill == chunk.backfill, chunks.c.step_index == chunk.step_index, chunks.c.id > first)
             ended = sa.select(chunks).where(*here, chunks.c.state.in_(["waiting", "done"]))
             mine = sa.select(chunks).where(*_mine(chunk))
             for found in map(_chunk, [*connection.execute(mine).all(), *connection.execute(ended).all()]):
@@ -181,11 +183,11 @@ class Chunks(LedgerPart):
                     connection.execute(sa.delete(chunks).where(chunks.c.id == found.id))
                     _insert_parts(connection, found, parts)
 
-    def step_note(self, backfill: str, stage: int) -> dict[str, Any]:
+    def step_note(self, backfill: str, step_index: int) -> dict[str, Any]:
         """Return how a step of a backfill was cut, and what was learnt of it since."""
         with self._read() as connection:
             query = sa.select(backfills.c.plan).where(backfills.c.id == backfill)
-            return note_of(connection.execute(query).one(), stage)
+            return note_of(connection.execute(query).one(), step_index)
 
     def recut(self, old: Sequence[Chunk], new: Sequence[NewChunk]) -> bool:
         """Replace chunks that wait by others over the same partitions; not if one of them was taken meanwhile.
@@ -194,7 +196,7 @@ class Chunks(LedgerPart):
         """
         ids = [chunk.id for chunk in old]
         with self._write() as connection:
-            if note_of(_locked(connection, old[0].backfill), old[0].stage).get("one_by_one"):
+            if note_of(_locked(connection, old[0].backfill), old[0].step_index).get("one_by_one"):
                 return False
             gone = 0
             for first in range(0, len(ids), 500):
@@ -206,10 +208,10 @@ class Chunks(LedgerPart):
             _insert_parts(connection, old[0], new)
             return True
 
-    def give_up_waiting(self, backfill: str, stage: int, state: str, error: str) -> int:
-        """End all chunks of a stage that no process has taken."""
+    def give_up_waiting(self, backfill: str, step_index: int, state: str, error: str) -> int:
+        """End all chunks of a step that no process has taken."""
         with self._write() as connection:
-            waiting = (chunks.c.backfill == backfill, chunks.c.stage == stage, chunks.c.state == "waiting")
+            waiting = (chunks.c.backfill == backfill, chunks.c.step_index == step_index, chunks.c.state == "waiting")
             values = {"state": state, "error": storable(error), "finished_at": self._now(connection)}
             return connection.execute(sa.update(chunks).where(*waiting).values(**values)).rowcount
 
@@ -218,15 +220,15 @@ class Chunks(LedgerPart):
         with self._read() as connection:
             return tallies(connection, backfill)
 
-    def list(self, backfill: str, *, stage: int | None = None, states: Sequence[str] = ()) -> list[Chunk]:
+    def list(self, backfill: str, *, step_index: int | None = None, states: Sequence[str] = ()) -> list[Chunk]:
         """List chunks in the order in which they run."""
         query = sa.select(chunks).where(chunks.c.backfill == backfill)
-        if stage is not None:
-            query = query.where(chunks.c.stage == stage)
+        if step_index is not None:
+            query = query.where(chunks.c.step_index == step_index)
         if states:
             query = query.where(chunks.c.state.in_(list(states)))
         with self._read() as connection:
-            rows = connection.execute(query.order_by(chunks.c.stage, chunks.c.position, chunks.c.id)).all()
+            rows = connection.execute(query.order_by(chunks.c.step_index, chunks.c.position, chunks.c.id)).all()
         return [_chunk(row) for row in rows]
 
 
@@ -234,15 +236,15 @@ def tallies(connection: sa.Connection, backfill: str) -> tuple[Tally, ...]:
     """Count partitions by step and state, in the order of the steps."""
     summed = (
         sa.select(
-            chunks.c.stage,
+            chunks.c.step_index,
             chunks.c.step,
             chunks.c.state,
             sa.func.sum(chunks.c.partitions).label("partitions"),
             sa.func.sum(sa.func.coalesce(chunks.c.row_count, 0)).label("row_count"),
         )
         .where(chunks.c.backfill == backfill)
-        .group_by(chunks.c.stage, chunks.c.step, chunks.c.state)
-        .order_by(chunks.c.stage)
+        .group_by(chunks.c.step_index, chunks.c.step, chunks.c.state)
+        .order_by(chunks.c.step_index)
     )
     refused = sa.select(chunks.c.step, chunks.c.refused).where(chunks.c.backfill == backfill, chunks.c.refused != "{}")
     found: dict[str, dict[str, int]] = {}
@@ -271,22 +273,22 @@ def _next(
 
 
 def _insert_parts(connection: sa.Connection, whole: Chunk, parts: Sequence[NewChunk]) -> None:
-    rows = [_new(whole.backfill, whole.stage, whole.step, whole.position, part) for part in parts]
+    rows = [_new(whole.backfill, whole.step_index, whole.step, whole.position, part) for part in parts]
     # One place for all of them: the order of their numbers decides within it.
     for row in rows:
         connection.execute(sa.insert(chunks).values(**row))
 
 
-def _new(backfill: str, stage: int, step: str, position: int, chunk: NewChunk) -> dict[str, object]:
+def _new(backfill: str, step_index: int, step: str, position: int, chunk: NewChunk) -> dict[str, object]:
     return {
         "backfill": backfill,
-        "stage": stage,
+        "step_index": step_index,
         "step": step,
         "position": position,
         **scope_columns(chunk.scope),
         "partitions": chunk.partitions,
         "state": "blocked" if chunk.blocked else "waiting",
-        "solo": False,
+        "spot_check": False,
         "tries": 0,
         "refused": "{}",
         "error": storable(chunk.blocked),
@@ -313,13 +315,13 @@ def _chunk(row: Any) -> Chunk:
     return Chunk(
         id=row.id,
         backfill=row.backfill,
-        stage=row.stage,
+        step_index=row.step_index,
         step=row.step,
         position=row.position,
         scope=scope_of(row),
         partitions=row.partitions,
         state=row.state,
-        solo=row.solo,
+        spot_check=row.spot_check,
         tries=row.tries,
         owner=Owner(row.host, row.pid) if row.host is not None else None,
         run=row.run,

@@ -33,13 +33,13 @@ class Chunk:
 
     id: int
     backfill: str
-    stage: int
+    step_index: int
     step: str
     position: int
     scope: Scope
     partitions: int
     state: str
-    solo: bool
+    spot_check: bool
     tries: int
     owner: Owner | None
     run: str | None
@@ -148,7 +148,7 @@ class BackfillInfo:
     command: str
     status: str
     parallel: int
-    stage: int
+    step_index: int
     error: str
     started_at: datetime
     finished_at: datetime | None

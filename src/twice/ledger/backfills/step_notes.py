@@ -17,17 +17,17 @@ from twice.ledger.db.schema import backfills
 from twice.model.windows import Window
 
 
-def note_of(row: Any, stage: int) -> dict[str, Any]:
+def note_of(row: Any, step_index: int) -> dict[str, Any]:
     """Read what a backfill's row notes of one of its steps."""
     plan = json.loads(row.plan)
-    return dict(plan[stage - 1]) if 0 < stage <= len(plan) else {}
+    return dict(plan[step_index - 1]) if 0 < step_index <= len(plan) else {}
 
 
-def add_to_note(connection: sa.Connection, row: Any, stage: int, **facts: object) -> None:
+def add_to_note(connection: sa.Connection, row: Any, step_index: int, **facts: object) -> None:
     """Note more of a step; the backfill's row is locked."""
     plan = json.loads(row.plan)
-    if 0 < stage <= len(plan):
-        plan[stage - 1] |= facts
+    if 0 < step_index <= len(plan):
+        plan[step_index - 1] |= facts
         connection.execute(sa.update(backfills).where(backfills.c.id == row.id).values(plan=to_text(plan)))
 
 
@@ -36,8 +36,8 @@ def was_split(note: dict[str, Any], window: Window | None) -> bool:
     return window is not None and any(Window.from_json(each).covers(window) for each in note.get("split", ()))
 
 
-def note_split(connection: sa.Connection, row: Any, stage: int, window: Window | None) -> None:
+def note_split(connection: sa.Connection, row: Any, step_index: int, window: Window | None) -> None:
     """Note that something is wrong in a window, unless it is part of one that is known."""
-    note = note_of(row, stage)
+    note = note_of(row, step_index)
     if window is not None and not was_split(note, window):
-        add_to_note(connection, row, stage, split=[*note.get("split", ()), window.to_json()])
+        add_to_note(connection, row, step_index, split=[*note.get("split", ()), window.to_json()])

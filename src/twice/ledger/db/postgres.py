@@ -150,10 +150,10 @@ class PostgresDatabase(Database):
         """Every transaction sets what it needs."""
 
     def explain(self, error: sa.exc.DBAPIError) -> LedgerError:
-        said = str(error.orig).strip()
+        reason = str(error.orig).strip()
         for secret in self._secrets:
-            said = said.replace(secret, "***")
-        return explain(getattr(error.orig, "sqlstate", None), redact(said), self.shown, self.schema)
+            reason = reason.replace(secret, "***")
+        return explain(getattr(error.orig, "sqlstate", None), redact(reason), self.shown, self.schema)
 
 
 def _schema_of(url: sa.URL) -> str:

@@ -26,7 +26,7 @@ _BY_CODE: tuple[tuple[tuple[str, ...], type[LedgerError], str, str, str], ...] =
     (
         ("42501",),
         LedgerError,
-        "the user may not use the ledger {url}: {said}",
+        "the user may not use the ledger {url}: {reason}",
         _AS_IT_WAS,
         'let it own the schema (CREATE SCHEMA "{schema}" AUTHORIZATION user), or name another user in twice.toml',
     ),
@@ -54,14 +54,14 @@ _BY_CODE: tuple[tuple[tuple[str, ...], type[LedgerError], str, str, str], ...] =
     (
         ("53", "57P03"),
         LedgerBusy,
-        "the server of the ledger {url} has no room for another connection now: {said}",
+        "the server of the ledger {url} has no room for another connection now: {reason}",
         _AS_IT_WAS,
         "run the same command again; a pooler in front of the server helps many workers",
     ),
     (
         ("08", "57P", "25P03"),
         LedgerBusy,
-        "the server of the ledger {url} ended the connection: {said}",
+        "the server of the ledger {url} ended the connection: {reason}",
         _UNKNOWN,
         "run the same command again",
     ),
@@ -72,59 +72,59 @@ _BY_WORDS: tuple[tuple[tuple[str, ...], type[LedgerError], str, str, str], ...] 
     (
         ("too many", "connection slots", "no more connections", "starting up", "shutting down", "recovery mode"),
         LedgerBusy,
-        "the server of the ledger {url} takes no connection now: {said}",
+        "the server of the ledger {url} takes no connection now: {reason}",
         "nothing was changed",
         "run the same command again; a pooler in front of the server helps many workers",
     ),
     (
         ("password", "authentication failed", "sasl", 'role "', "pg_hba.conf", "permission denied"),
         LedgerError,
-        "the server of the ledger {url} refuses the user: {said}",
+        "the server of the ledger {url} refuses the user: {reason}",
         "nothing was changed",
         "check user and password of the ledger in twice.toml and the environment",
     ),
     (
         ("does not exist", "no such database"),
         LedgerError,
-        "the server of the ledger {url} has no such database: {said}",
+        "the server of the ledger {url} has no such database: {reason}",
         "nothing was changed",
         "create the database, or name another one in twice.toml",
     ),
     (
         ("invalid uri", "invalid connection option", "invalid sslmode", "invalid integer", "bad value"),
         LedgerError,
-        "the URL of the ledger {url} says what Postgres does not understand: {said}",
+        "the URL of the ledger {url} says what Postgres does not understand: {reason}",
         "nothing was changed",
         "correct the URL of the ledger in twice.toml",
     ),
     (
         ("server closed the connection", "connection is lost", "connection is closed", "broken pipe", "reset by peer"),
         LedgerBusy,
-        "the connection to the ledger {url} was lost: {said}",
+        "the connection to the ledger {url} was lost: {reason}",
         _UNKNOWN,
         "run the same command again",
     ),
 )
 
 
-def explain(code: str | None, said: str, url: str, schema: str) -> LedgerError:
+def explain(code: str | None, reason: str, url: str, schema: str) -> LedgerError:
     """Return the error that explains the server's code, or the driver's message."""
     # The first line says it; the others repeat it for every address of the host.
-    words = {"url": url, "schema": schema, "said": (said.splitlines() or ["no reason given"])[0].strip()}
+    words = {"url": url, "schema": schema, "reason": (reason.splitlines() or ["no reason given"])[0].strip()}
     if code is not None:
         for codes, kind, message, unchanged, next_step in _BY_CODE:
             if code.startswith(codes):
                 return kind(message.format(**words), unchanged=unchanged, next_step=next_step.format(**words))
         return LedgerError(
-            f"the ledger {url} could not be used: {words['said']} ({code})",
+            f"the ledger {url} could not be used: {words['reason']} ({code})",
             unchanged=_AS_IT_WAS,
             next_step="twice doctor",
         )
     for marks, kind, message, unchanged, next_step in _BY_WORDS:
-        if any(mark in said.lower() for mark in marks):
+        if any(mark in reason.lower() for mark in marks):
             return kind(message.format(**words), unchanged=unchanged, next_step=next_step)
     return LedgerBusy(
-        f"the ledger {url} cannot be reached: {words['said']}",
+        f"the ledger {url} cannot be reached: {words['reason']}",
         unchanged="nothing was changed",
         next_step="check host and port of the ledger in twice.toml, and that the server runs; then run again",
     )

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 # Every revision that this package understands, oldest first. Anything else was written by a newer one.
-REVISIONS = ("0001", "0002", "0003", "0004", "0005")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
 VERSION_TABLE = "twice_ledger_version"
 
 # States of a claim.
@@ -58,14 +58,22 @@ _Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 metadata = sa.MetaData()
 
+
+def _scope() -> tuple[sa.Column[Any], ...]:
+    """The columns of a scope: its window, without one the whole table, and its dimensions."""
+    return (
+        sa.Column("window_start", Instant),
+        sa.Column("window_end", Instant),
+        sa.Column("dimensions", _Text, nullable=False),
+    )
+
+
 runs = sa.Table(
     "runs",
     metadata,
     sa.Column("id", _word(32), primary_key=True),
     sa.Column("pipeline", _Text, nullable=False),
-    sa.Column("window_start", Instant),
-    sa.Column("window_end", Instant),
-    sa.Column("dimensions", _Text, nullable=False),
+    *_scope(),
     sa.Column("command", _Text, nullable=False),
     sa.Column("tags", _Text, nullable=False),
     sa.Column("host", _Text, nullable=False),
@@ -98,9 +106,7 @@ attempts = sa.Table(
     sa.Column("step", _Text, nullable=False),
     sa.Column("table_name", _Text, nullable=False),
     sa.Column("number", sa.Integer, nullable=False),
-    sa.Column("window_start", Instant),
-    sa.Column("window_end", Instant),
-    sa.Column("dimensions", _Text, nullable=False),
+    *_scope(),
     sa.Column("code", _Text, nullable=False),
     sa.Column("inputs", _word(64), nullable=False),
     sa.Column("token", sa.BigInteger),
@@ -161,9 +167,7 @@ outputs = sa.Table(
     sa.Column("id", _Id, primary_key=True),
     sa.Column("table_name", _Text, nullable=False),
     sa.Column("scope", _Text, nullable=False),
-    sa.Column("window_start", Instant),
-    sa.Column("window_end", Instant),
-    sa.Column("dimensions", _Text, nullable=False),
+    *_scope(),
     sa.Column("row_count", sa.BigInteger, nullable=False),
     sa.Column("digest", _Text, nullable=False),
     sa.Column("files", _Text, nullable=False),
@@ -214,7 +218,7 @@ backfills = sa.Table(
     sa.Column("status", _word(16), nullable=False),
     sa.Column("parallel", sa.Integer, nullable=False),
     # How many of its steps have been cut into chunks.
-    sa.Column("stage", sa.Integer, nullable=False),
+    sa.Column("step_index", sa.Integer, nullable=False),
     sa.Column("error", _Text, nullable=False),
     # Where it builds its tables unseen; empty if it works on the tables themselves.
     sa.Column("shadow", _Text, nullable=False),
@@ -240,7 +244,7 @@ chunks = sa.Table(
     metadata,
     sa.Column("id", _Id, primary_key=True),
     sa.Column("backfill", _word(32), sa.ForeignKey("backfills.id", ondelete="CASCADE"), nullable=False),
-    sa.Column("stage", sa.Integer, nullable=False),
+    sa.Column("step_index", sa.Integer, nullable=False),
     sa.Column("step", _Text, nullable=False),
     sa.Column("position", sa.BigInteger, nullable=False),
     sa.Column("window_start", Instant, nullable=False),
@@ -248,7 +252,7 @@ chunks = sa.Table(
     sa.Column("dimensions", _Text, nullable=False),
     sa.Column("partitions", sa.Integer, nullable=False),
     sa.Column("state", _word(16), nullable=False),
-    sa.Column("solo", sa.Boolean, nullable=False),
+    sa.Column("spot_check", sa.Boolean, nullable=False),
     sa.Column("tries", sa.Integer, nullable=False),
     sa.Column("host", _Text),
     sa.Column("pid", sa.BigInteger),
@@ -259,7 +263,7 @@ chunks = sa.Table(
     sa.Column("not_before", Instant),
     sa.Column("started_at", Instant),
     sa.Column("finished_at", Instant),
-    sa.Index("chunks_by_stage", "backfill", "stage", "state", "position"),
+    sa.Index("chunks_by_step", "backfill", "step_index", "state", "position"),
 )
 
 # When a source may be called next, across all processes that share the ledger.
@@ -280,9 +284,7 @@ effects = sa.Table(
     sa.Column("pipeline", _Text, nullable=False),
     sa.Column("effect", _Text, nullable=False),
     sa.Column("table_name", _Text, nullable=False),
-    sa.Column("window_start", Instant),
-    sa.Column("window_end", Instant),
-    sa.Column("dimensions", _Text, nullable=False),
+    *_scope(),
     sa.Column("business_key", _Text, nullable=False),
     sa.Column("state", _word(16), nullable=False),
     sa.Column("attempts", sa.Integer, nullable=False),
@@ -316,9 +318,7 @@ effect_scopes = sa.Table(
     sa.Column("effect", _Text, nullable=False),
     sa.Column("table_name", _Text, nullable=False),
     sa.Column("scope", _Text, nullable=False),
-    sa.Column("window_start", Instant),
-    sa.Column("window_end", Instant),
-    sa.Column("dimensions", _Text, nullable=False),
+    *_scope(),
     # Empty: a person said that something of it was not sent.
     sa.Column("content", _Text, nullable=False),
     sa.Column("keys", sa.BigInteger, nullable=False),

@@ -76,8 +76,8 @@ class Claims:
         finally:
             stream.close()
         try:
-            said = json.loads(str(text))
-            return Mark(str(said["application"]), int(said["base"]))
+            fields = json.loads(str(text))
+            return Mark(str(fields["application"]), int(fields["base"]))
         except (ValueError, KeyError):  # killed while it was written: nothing had been staged
             return Mark("", -1)
 

@@ -30,10 +30,10 @@ def landed(session: SparkSession, log: Any, newest: int, token: int, since: int 
         actions = commit_at(session, log, version, first_only=True)
         if actions is None:
             return FORGOTTEN
-        said = notes(actions)
-        if said.get(TOKEN) == str(token):
+        written = notes(actions)
+        if written.get(TOKEN) == str(token):
             return str(version)
-        if said.get(FENCED) == str(token):
+        if written.get(FENCED) == str(token):
             return None
     return None
 
@@ -52,10 +52,10 @@ def notes(actions: list[dict[str, Any]]) -> Mapping[str, Any]:
     """Return what was noted with a commit; nothing if it is not ours."""
     text = next((action["commitInfo"].get("userMetadata") for action in actions if "commitInfo" in action), None)
     try:
-        said = json.loads(text) if text else {}
+        written = json.loads(text) if text else {}
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return written if isinstance(written, dict) else {}
 
 
 def commit_at(

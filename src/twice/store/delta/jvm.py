@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from py4j.java_gateway import JavaClass, JavaPackage
+from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import types as T
 from pyspark.sql.classic.dataframe import DataFrame
 
+from twice.content import gateway
 from twice.content.java import items_of
 from twice.errors import EnvironmentProblem
 from twice.model.streams import StreamMark
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame as AnyDataFrame
     from pyspark.sql import SparkSession
 
+    from twice.model.names import TableName
     from twice.model.targets import Target
 
 _NOTES = "spark.databricks.delta.commitInfo.userMetadata"
@@ -36,6 +38,8 @@ _GONE = ("IllegalStateException", "FileNotFoundException", "VersionNotFoundExcep
 # Every claim of a scope writes its token here; a table remembers the highest one of each scope.
 APPLICATION = "twice:"
 _STREAM = "twice-stream:"
+
+java_class, java_type = gateway.java_class, gateway.java_type
 
 
 @dataclass(frozen=True)
@@ -49,19 +53,9 @@ class FileInfo:
     java: Any
 
 
-def gateway(session: SparkSession) -> Any:
-    """Return the way to Java classes; private in PySpark by name only."""
-    return session._jvm
-
-
-def java_type(session: SparkSession, name: str) -> Any:
-    """Return a Java class by its full name; to walk there package by package costs a round trip each."""
-    return JavaClass(name, gateway(session)._gateway_client)  # noqa: SLF001 - private by name only, too
-
-
 def logs(session: SparkSession) -> Any:
     """Return Delta's own door to tables; a Spark without Delta has none."""
-    found = gateway(session).org.apache.spark.sql.delta.DeltaLog
+    found = gateway.java(session).org.apache.spark.sql.delta.DeltaLog
     if isinstance(found, JavaPackage):
         raise EnvironmentProblem(
             "this Spark was started without Delta",
@@ -69,16 +63,6 @@ def logs(session: SparkSession) -> Any:
             next_step="let twice start Spark, or add io.delta:delta-spark to its packages",
         )
     return found
-
-
-def java_class(error: BaseException) -> str:
-    """Return the Java class behind an error, or an empty text."""
-    if isinstance(error, Py4JJavaError):
-        return str(error.java_exception.getClass().getName())
-    origin = getattr(error, "_origin", None)
-    if isinstance(error, CapturedException) and origin is not None:
-        return str(origin.getClass().getName())
-    return ""
 
 
 def is_commit_race(error: BaseException) -> bool:
@@ -92,21 +76,15 @@ def is_commit_race(error: BaseException) -> bool:
 @contextmanager
 def active(session: SparkSession, notes: Mapping[str, str] | None = None) -> Iterator[None]:
     """Make a session the one that Delta asks for its settings; `notes` go with a commit in the block."""
-    sessions = java_type(session, "org.apache.spark.sql.SparkSession")
-    before = sessions.getActiveSession()
-    sessions.setActiveSession(session._jsparkSession)
-    if notes is not None:
-        session.conf.set(_NOTES, json.dumps(dict(notes)))
-    try:
-        yield
-    finally:
-        # A setting of the session would go with the next commit of anybody, too.
+    with gateway.active(session):
         if notes is not None:
-            session.conf.unset(_NOTES)
-        if before.isDefined():
-            sessions.setActiveSession(before.get())
-        else:
-            sessions.clearActiveSession()
+            session.conf.set(_NOTES, json.dumps(dict(notes)))
+        try:
+            yield
+        finally:
+            # A setting of the session would go with the next commit of anybody, too.
+            if notes is not None:
+                session.conf.unset(_NOTES)
 
 
 def none(session: SparkSession) -> Any:
@@ -129,7 +107,33 @@ def sequence(session: SparkSession, values: Iterable[Any]) -> Any:
 
 def log_at(session: SparkSession, path: str) -> Any:
     """Return the log of a folder, whether there is one yet or not."""
-    return logs(session).forTable(session._jsparkSession, path)
+    return logs(session).forTable(gateway.java_session(session), path)
+
+
+def log_of(session: SparkSession, name: TableName) -> Any:
+    """Return the log of a table of Spark's own catalog."""
+    return logs(session).forTable(gateway.java_session(session), _identifier(session, name))
+
+
+def is_named(session: SparkSession, name: TableName) -> bool:
+    """Return whether Spark's own catalog has a table of that name."""
+    catalog = gateway.java_session(session).sessionState().catalog()
+    return bool(catalog.tableExists(_identifier(session, name)))
+
+
+def _identifier(session: SparkSession, name: TableName) -> Any:
+    identifier = java_type(session, "org.apache.spark.sql.catalyst.TableIdentifier")
+    return identifier(name.parts[-1], some(session, name.namespace[0]))
+
+
+def forget(session: SparkSession, folder: Any) -> None:
+    """Let Delta look at a folder again: it keeps what it has seen there."""
+    logs(session).invalidateCache(gateway.java_session(session), folder)
+
+
+def files_of(writer: Any, rows: AnyDataFrame) -> Any:
+    """Write rows as files that no version has yet; return the actions that would add them."""
+    return writer.writeFiles(gateway.java_rows(rows))
 
 
 def snapshot(session: SparkSession, log: Any) -> Any:
@@ -233,8 +237,8 @@ def _transactions(snapshot: Any, kind: str) -> list[tuple[str, int, int]]:
         listed = snapshot.setTransactions()
     found = []
     for line in str(listed.mkString("\n")).splitlines():
-        said, version, raised = line.rsplit(",", 2)
-        application = said.removeprefix("SetTransaction(")
+        fields, version, raised = line.rsplit(",", 2)
+        application = fields.removeprefix("SetTransaction(")
         if application.startswith(kind):
             # Some(1794979486643))
             found.append((application, int(version), int("".join(filter(str.isdigit, raised)) or 0)))
@@ -257,27 +261,27 @@ def schema_of(metadata: Any) -> T.StructType:
 
 def layout_of(session: SparkSession, metadata: Any) -> Layout:
     """Return how a table's log spells its partition columns."""
-    said = _said(metadata)
-    mapped = said["configuration"].get("delta.columnMapping.mode", "none") != "none"
+    fields = _fields(metadata)
+    mapped = fields["configuration"].get("delta.columnMapping.mode", "none") != "none"
     zone = str(session.conf.get("spark.sql.session.timeZone"))
-    schema = T.StructType.fromJson(json.loads(said["schemaString"]))
-    return Layout.of(schema, said["partitionColumns"], zone, mapped=mapped)
+    schema = T.StructType.fromJson(json.loads(fields["schemaString"]))
+    return Layout.of(schema, fields["partitionColumns"], zone, mapped=mapped)
 
 
 def partition_columns(metadata: Any) -> list[str]:
     """Return the names of a table's partition columns."""
-    return [str(name) for name in _said(metadata)["partitionColumns"]]
+    return [str(name) for name in _fields(metadata)["partitionColumns"]]
 
 
 def configuration(metadata: Any) -> dict[str, str]:
     """Return a table's properties."""
-    return {str(name): str(value) for name, value in _said(metadata)["configuration"].items()}
+    return {str(name): str(value) for name, value in _fields(metadata)["configuration"].items()}
 
 
-def _said(metadata: Any) -> dict[str, Any]:
+def _fields(metadata: Any) -> dict[str, Any]:
     """Return metadata as the log spells it, in one round trip."""
-    said: dict[str, Any] = json.loads(str(metadata.json()))["metaData"]
-    return {"configuration": {}, "partitionColumns": [], **said}
+    fields: dict[str, Any] = json.loads(str(metadata.json()))["metaData"]
+    return {"configuration": {}, "partitionColumns": [], **fields}
 
 
 def changed(metadata: Any, *, schema: str | None = None, properties: Any = None) -> Any:
@@ -296,7 +300,7 @@ def changed(metadata: Any, *, schema: str | None = None, properties: Any = None)
 
 def predicates(session: SparkSession, terms: Sequence[str]) -> Any:
     """Return conditions on partition columns as Delta takes them."""
-    parser = session._jsparkSession.sessionState().sqlParser()
+    parser = gateway.java_session(session).sessionState().sqlParser()
     return sequence(session, [parser.parseExpression(term) for term in terms])
 
 
@@ -304,8 +308,8 @@ def described(session: SparkSession, metadata: Any, adds: Any) -> list[FileInfo]
     """Describe a Scala sequence of actions that add files to a table."""
     layout, anything = layout_of(session, metadata), java_type(session, "scala.reflect.ManifestFactory").Any()
     # One text instead of a call per file.
-    said = json.loads(str(java_type(session, "org.apache.spark.sql.delta.util.JsonUtils").toJson(adds, anything)))
-    return [describe(layout, java, add) for java, add in zip(items_of(adds), said, strict=True)]
+    fields = json.loads(str(java_type(session, "org.apache.spark.sql.delta.util.JsonUtils").toJson(adds, anything)))
+    return [describe(layout, java, add) for java, add in zip(items_of(adds), fields, strict=True)]
 
 
 def describe(layout: Layout, java: Any, add: Mapping[str, Any]) -> FileInfo:
@@ -324,10 +328,10 @@ def moved(session: SparkSession, layout: Layout, adds: Any, below: str) -> list[
     actions = java_type(session, "org.apache.spark.sql.delta.actions.Action")
     found = []
     for add in items_of(adds):
-        said = json.loads(str(add.json()))
-        if "add" in said:
-            said["add"]["path"] = f"{below}/{said['add']['path']}"
-            found.append(describe(layout, actions.fromJson(json.dumps(said)), said["add"]))
+        fields = json.loads(str(add.json()))
+        if "add" in fields:
+            fields["add"]["path"] = f"{below}/{fields['add']['path']}"
+            found.append(describe(layout, actions.fromJson(json.dumps(fields)), fields["add"]))
     return found
 
 

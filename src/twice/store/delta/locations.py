@@ -60,21 +60,17 @@ class Locations:
 
     def is_named(self, session: SparkSession, name: TableName) -> bool:
         """Return whether Spark's own catalog has a table of that name, whatever is left of it."""
-        return bool(session._jsparkSession.sessionState().catalog().tableExists(self._identifier(session, name)))
-
-    def _identifier(self, session: SparkSession, name: TableName) -> Any:
-        java = jvm.gateway(session)
         if len(name.namespace) != 1:
             raise StoreRefused(
                 f"{name}: Spark's own catalog has tables of the form {name.store}.database.table",
                 unchanged="nothing was changed",
             )
-        return java.org.apache.spark.sql.catalyst.TableIdentifier(name.parts[-1], java.scala.Some(name.namespace[0]))
+        return jvm.is_named(session, name)
 
     def _from_catalog(self, session: SparkSession, name: TableName) -> Any | None:
         if not self.is_named(session, name):
             return None
-        log = jvm.logs(session).forTable(session._jsparkSession, self._identifier(session, name))
+        log = jvm.log_of(session, name)
         if int(jvm.snapshot(session, log).version()) < 0:
             raise StoreRefused(
                 f"{name} is in the catalog, but it is not a Delta table",

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -23,25 +22,15 @@ from twice.store.commit_loop import attempts
 from twice.store.delta import history, jvm
 from twice.store.delta.claims import Claims
 from twice.store.delta.layout import conditions, place
+from twice.store.staged import Publication
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from twice.model.scopes import Scope
     from twice.store.delta.staging import DeltaStage
 
 
-@dataclass(frozen=True)
-class Publication:
-    """What is to become visible, and what is written down with it."""
-
-    stage: DeltaStage
-    partitions: Sequence[Scope]
-    notes: Mapping[str, str]
-    remember: Mapping[str, str]
-
-
-def publish(session: SparkSession, publication: Publication) -> str:
+def publish(session: SparkSession, publication: Publication[DeltaStage]) -> str:
     """Make the staged partitions visible; return the new version."""
     stage = publication.stage
     notes = {history.TOKEN: str(stage.token), **publication.notes}
@@ -128,7 +117,7 @@ def _is_ours(session: SparkSession, stage: DeltaStage, transaction: Any) -> bool
 
 
 def _actions(
-    session: SparkSession, publication: Publication, transaction: Any, now: Sequence[jvm.FileInfo]
+    session: SparkSession, publication: Publication[DeltaStage], transaction: Any, now: Sequence[jvm.FileInfo]
 ) -> list[Any]:
     stage, wanted = publication.stage, set(publication.partitions)
     removed: Sequence[jvm.FileInfo] = stage.removed
@@ -200,16 +189,16 @@ def _require_unchanged(session: SparkSession, stage: DeltaStage, transaction: An
         if actions is None:
             raise claim_errors.changed(stage.target, "changed")
         for action in actions:
-            said = action.get("add") or action.get("remove") or {}
-            if not said.get("dataChange"):
+            fields = action.get("add") or action.get("remove") or {}
+            if not fields.get("dataChange"):
                 continue
-            spelled = said.get("partitionValues")
+            spelled = fields.get("partitionValues")
             if spelled is None or place(stage.target, layout.partition(spelled)) is not None:
                 raise claim_errors.changed(stage.target, f"changed in version {version}")
     return now
 
 
-def _tidy(session: SparkSession, publication: Publication) -> None:
+def _tidy(session: SparkSession, publication: Publication[DeltaStage]) -> None:
     """Take the mark away, and staged files of partitions that did not change; what stays is for the next claim."""
     stage, wanted = publication.stage, set(publication.partitions)
     stage.ended = True

@@ -32,7 +32,6 @@ def drop(session: SparkSession, places: Locations, shadow: TableName) -> None:
     if log is not None:
         folder = log.dataPath()
         folder.getFileSystem(log.newDeltaHadoopConf()).delete(folder, True)
-        # Delta would go on to show what was there.
-        jvm.logs(session).invalidateCache(session._jsparkSession, folder)
+        jvm.forget(session, folder)
     if named:
         session.sql(f"DROP TABLE IF EXISTS {places.sql(shadow)}")

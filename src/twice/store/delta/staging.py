@@ -201,7 +201,7 @@ def _written(session: SparkSession, places: Locations, stage: DeltaStage, rows: 
     folder = Claims(session, stage.log).folder(stage.token)
     with _zone_of_partitions(session, stage.target.table, ordered) as ordered, jvm.active(session):
         writer = stage.writer(session, wanted.json(), folder)
-        written = writer.writeFiles(ordered._jdf)
+        written = jvm.files_of(writer, ordered)
         layout = jvm.layout_of(session, writer.metadata())
         return [
             file

@@ -16,7 +16,7 @@ from twice.store.delta.locations import Locations
 from twice.store.delta.staging import DeltaStage
 from twice.store.fingerprints import Fingerprints
 from twice.store.protocol import Abilities
-from twice.store.staged import OpenStages
+from twice.store.staged import OpenStages, Publication
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -179,7 +179,7 @@ class DeltaStore:
         remember: Mapping[str, str],
     ) -> str:
         """Make the staged files of these partitions the table's, in one commit."""
-        version = publishing.publish(session, publishing.Publication(_mine(stage), partitions, notes, remember))
+        version = publishing.publish(session, Publication(_mine(stage), partitions, notes, remember))
         self._stages.end(stage.target.table.name, stage.token)
         return version
 

@@ -11,6 +11,8 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
+from twice.store.hadoop import place
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -30,20 +32,19 @@ class Listed:
 
 def exists(session: SparkSession, folder: str) -> bool:
     """Return whether the folder is there."""
-    path = _path(session, folder)
-    return bool(_system(session, path).exists(path))
+    system, path = place(session, folder)
+    return bool(system.exists(path))
 
 
 def files(
     session: SparkSession, folder: str, wanted: Callable[[str, str | None], bool] = lambda _name, _value: True
 ) -> Iterator[Listed]:
     """List the files that Spark would read, leaving out `name=value` folders that are not wanted."""
-    path = _path(session, folder)
-    system = _system(session, path)
+    system, path = place(session, folder)
     pending: list[tuple[Any, str, tuple[tuple[str, str | None], ...]]] = [(path, "", ())]
     while pending:
-        place, below, values = pending.pop()
-        for status in _children(system, place):
+        above, below, values = pending.pop()
+        for status in _children(system, above):
             name = str(status.getPath().getName())
             if _hidden(name):
                 continue
@@ -83,12 +84,3 @@ def _children(system: Any, path: Any) -> list[Any]:
         if "FileNotFoundException" in str(error):
             return []
         raise
-
-
-def _path(session: SparkSession, folder: str) -> Any:
-    assert session._jvm is not None  # noqa: S101 - a classic session has one
-    return session._jvm.org.apache.hadoop.fs.Path(folder)
-
-
-def _system(session: SparkSession, path: Any) -> Any:
-    return path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())

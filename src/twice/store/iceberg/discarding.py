@@ -121,5 +121,5 @@ def _needed_by_others(table: Any, branch: str, staged: Sequence[Any]) -> set[int
 
 def _list(session: SparkSession, texts: Sequence[str]) -> Any:
     """Hand texts to Java in one call: a round trip for each would cost more than the deletion."""
-    java = jvm.gateway(session).java.util
-    return java.Collections.list(java.StringTokenizer(_BETWEEN.join(texts), _BETWEEN))
+    words = jvm.known(session, "java.util.StringTokenizer")(_BETWEEN.join(texts), _BETWEEN)
+    return jvm.known(session, "java.util.Collections", "list")(words)

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from twice.content.java import query_of
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -33,7 +35,7 @@ def is_grouped(session: SparkSession, rows: DataFrame, columns: Sequence[str]) -
     """Return whether each task that makes these rows makes all that have the same values in some of these columns."""
     if session.conf.get(_SETTING, "false") != "true":
         return False
-    plan = rows._jdf.queryExecution().executedPlan()
+    plan = query_of(rows).executedPlan()
     if plan.getClass().getSimpleName() == "AdaptiveSparkPlanExec":
         plan = plan.initialPlan()
     found = plan.outputPartitioning()

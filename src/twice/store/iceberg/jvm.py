@@ -18,12 +18,14 @@ from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
+from twice.content import gateway
 from twice.errors import TransientError
 from twice.store.commit_loop import attempts
 from twice.store.iceberg.listing import FileInfo, describe
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql import types as T
 
     from twice.model.names import TableName
     from twice.model.scopes import Scope
@@ -31,14 +33,11 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+java_class = gateway.java_class
+
 _EXPRESSIONS = "org.apache.iceberg.expressions.Expressions"
 # How a catalog says that it is not configured rightly: no later attempt will find it otherwise.
 _MISCONFIGURED = re.compile(r"CatalogNotFound|ClassNotFound|Cannot find|authentication failed|No suitable driver")
-
-
-def gateway(session: SparkSession) -> Any:
-    """Return the way to Java classes; private in PySpark by name only."""
-    return session._jvm
 
 
 @lru_cache(maxsize=64)
@@ -51,23 +50,36 @@ def _looked_up(java: Any, name: str, member: str) -> Any:
 
 def known(session: SparkSession, name: str, member: str = "") -> Any:
     """Return a Java class, or a static method of it, that is asked for once: every part of a name is a round trip."""
-    return _looked_up(gateway(session), name, member)
+    return _looked_up(gateway.java(session), name, member)
 
 
-def java_class(error: BaseException) -> str:
-    """Return the Java class behind an error, or an empty text."""
-    if isinstance(error, Py4JJavaError):
-        return str(error.java_exception.getClass().getName())
-    origin = getattr(error, "_origin", None)
-    if isinstance(error, CapturedException) and origin is not None:
-        return str(origin.getClass().getName())
-    return ""
+def heap(session: SparkSession) -> int:
+    """Return how many bytes the driver's Java may fill."""
+    return int(known(session, "java.lang.Runtime", "getRuntime")().maxMemory())
+
+
+def columns(session: SparkSession, kind: T.DataType) -> Any:
+    """Return a type of Spark as Iceberg's; that of all columns is a schema."""
+    convert = known(session, "org.apache.iceberg.spark.SparkSchemaUtil", "convert")
+    return convert(gateway.java_session(session).parseDataType(kind.json()))
+
+
+def place(session: SparkSession, name: TableName) -> tuple[Any, Any, Any]:
+    """Return a table's catalog, its namespace in it and its whole name."""
+    load_catalog = known(session, "org.apache.iceberg.spark.Spark3Util", "loadIcebergCatalog")
+    catalog = load_catalog(gateway.java_session(session), name.store)
+    names = gateway.array(session, known(session, "java.lang.String"), len(name.namespace))
+    for index, part in enumerate(name.namespace):
+        names[index] = part
+    namespace = known(session, "org.apache.iceberg.catalog.Namespace", "of")(names)
+    identifier = known(session, "org.apache.iceberg.catalog.TableIdentifier", "of")
+    return catalog, namespace, identifier(namespace, name.parts[-1])
 
 
 def start_catalog(session: SparkSession, name: str) -> None:
     """Let a session start a catalog now; one that does not start at this moment may do so at the next attempt."""
     try:
-        session._jsparkSession.sessionState().catalogManager().catalog(name)
+        gateway.java_session(session).sessionState().catalogManager().catalog(name)
     except (Py4JJavaError, CapturedException) as error:
         if _MISCONFIGURED.search(f"{java_class(error)} {error}"):
             raise
@@ -94,7 +106,7 @@ def load(session: SparkSession, name: TableName) -> Any | None:
 def _loaded(session: SparkSession, name: TableName) -> Any | None:
     loaded = known(session, "org.apache.iceberg.spark.Spark3Util", "loadIcebergTable")
     try:
-        table = loaded(session._jsparkSession, name.sql)
+        table = loaded(gateway.java_session(session), name.sql)
     except (Py4JJavaError, CapturedException) as error:
         if "NoSuchTable" in java_class(error) or "NoSuchNamespace" in java_class(error):
             return None

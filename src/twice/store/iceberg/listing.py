@@ -97,7 +97,7 @@ class FileInfo:
 
 def describe(session: SparkSession, table: Any, found: Any) -> list[FileInfo]:
     """Describe data files or scan tasks of Java, partitions as Python values, in two calls."""
-    listed = compiled(session._jvm, lambda: table, "twice.Files", _SOURCE).list(table, found)
+    listed = compiled(session, lambda: table, "twice.Files", _SOURCE).list(table, found)
     text = str(listed.text())
     fields: dict[int, list[tuple[str, str, str]]] = {}
     # Files share their partition: its values are read once.

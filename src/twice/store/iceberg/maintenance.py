@@ -33,8 +33,8 @@ def expire(session: SparkSession, table: Table, older_than: datetime) -> int:
 
 def version_read(offsets: str) -> str | None:
     """Return the snapshot in the last line of a stream's offsets."""
-    said = json.loads(offsets.splitlines()[-1])
-    return str(said["snapshot_id"]) if "snapshot_id" in said else None
+    offset = json.loads(offsets.splitlines()[-1])
+    return str(offset["snapshot_id"]) if "snapshot_id" in offset else None
 
 
 def committed_at(session: SparkSession, table: Table, version: str) -> datetime | None:

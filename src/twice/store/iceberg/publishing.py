@@ -7,8 +7,7 @@ committing is unknown, not failed: the token is looked up in the table before an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -19,25 +18,15 @@ from twice.store import claim_errors
 from twice.store.commit_loop import attempts
 from twice.store.iceberg import discarding, jvm, listing
 from twice.store.iceberg.branches import SHADOW, TOKEN, UNPUBLISHED
+from twice.store.staged import Publication
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from twice.model.scopes import Scope
     from twice.store.iceberg.staging import IcebergStage
 
 
-@dataclass(frozen=True)
-class Publication:
-    """What is to become visible, and what is written down with it."""
-
-    stage: IcebergStage
-    partitions: Sequence[Scope]
-    notes: Mapping[str, str]
-    remember: Mapping[str, str]
-
-
-def publish(session: SparkSession, publication: Publication) -> str:
+def publish(session: SparkSession, publication: Publication[IcebergStage]) -> str:
     """Make the staged partitions visible; return the id of the new snapshot."""
     stage = publication.stage
     for last in attempts():
@@ -92,7 +81,7 @@ def drop(session: SparkSession, stage: IcebergStage, remember: Mapping[str, str]
     jvm.retried(attempt)
 
 
-def _commit(session: SparkSession, table: Any, publication: Publication) -> tuple[list[Any], list[str]]:
+def _commit(session: SparkSession, table: Any, publication: Publication[IcebergStage]) -> tuple[list[Any], list[str]]:
     """Commit in one transaction; return the staged snapshots that it expired, and staged files that stay out."""
     stage, wanted = publication.stage, set(publication.partitions)
     head = jvm.snapshot_of(table, stage.line.branch_of(stage.token))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from twice.content.filters import scope_filter
+from twice.content.java import query_of
 from twice.errors import Conflict, StoreRefused
 from twice.model.framework import WINDOW_COLUMN
 from twice.model.names import quote, quote_text
@@ -208,8 +209,8 @@ def _ordered(session: SparkSession, stage: IcebergStage, rows: DataFrame) -> Dat
 
 def _fits_in_memory(session: SparkSession, rows: DataFrame) -> bool:
     """Return whether Spark expects the whole result to fill no more than a quarter of the driver's heap."""
-    expected = int(str(rows._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
-    return expected <= int(jvm.gateway(session).java.lang.Runtime.getRuntime().maxMemory()) // 4
+    expected = int(str(query_of(rows).optimizedPlan().stats().sizeInBytes()))
+    return expected <= jvm.heap(session) // 4
 
 
 def look(session: SparkSession, stage: IcebergStage) -> Any:

@@ -16,6 +16,7 @@ from twice.store.iceberg.branches import Line
 from twice.store.iceberg.listing import FileInfo
 from twice.store.iceberg.staging import IcebergStage
 from twice.store.protocol import Abilities
+from twice.store.staged import Publication
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -179,7 +180,7 @@ class IcebergStore:
         remember: Mapping[str, str],
     ) -> str:
         """Move the staged files of these partitions to main, in one commit."""
-        version = publishing.publish(session, publishing.Publication(_mine(stage), partitions, notes, remember))
+        version = publishing.publish(session, Publication(_mine(stage), partitions, notes, remember))
         if _mine(stage).replaces and set(partitions) == set(stage.target.partitions):
             self._fingerprints.put(stage.target, version, _mine(stage).fingerprints())
         return version

@@ -70,18 +70,12 @@ def prepare(session: SparkSession, table: Table, schema: T.StructType) -> None:
 
 
 def _create(session: SparkSession, table: Table, schema: T.StructType) -> None:
-    java = jvm.gateway(session)
-    catalog = java.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(
-        session._jsparkSession,
-        table.id.store,
-    )
-    namespace = _array(session, table.id.namespace)
-    spaces = java.org.apache.iceberg.catalog.Namespace.of(namespace)
-    columns = java.org.apache.iceberg.spark.SparkSchemaUtil.convert(_java_type(session, schema_rules.nullable(schema)))
-    spec = java.org.apache.iceberg.PartitionSpec.builderFor(columns)
+    catalog, spaces, identifier = jvm.place(session, table.id)
+    columns = jvm.columns(session, schema_rules.nullable(schema))
+    spec = jvm.known(session, "org.apache.iceberg.PartitionSpec", "builderFor")(columns)
     for name in table.partition_columns:
         spec.identity(name)
-    properties = java.java.util.HashMap()
+    properties = jvm.known(session, "java.util.HashMap")()
     for name, value in {
         "format-version": "2",
         "write.merge.mode": "copy-on-write",
@@ -94,7 +88,6 @@ def _create(session: SparkSession, table: Table, schema: T.StructType) -> None:
         **({Line.of(table.id).key(CREATED): "true"} if table.id.shadow else {UNPUBLISHED: "true"}),
     }.items():
         properties.put(name, value)
-    identifier = java.org.apache.iceberg.catalog.TableIdentifier.of(spaces, table.id.parts[-1])
     _create_namespace(catalog, spaces)
     try:
         catalog.createTable(identifier, columns, spec.build(), properties)
@@ -151,9 +144,8 @@ def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any
     widened = {**kept, **{name: kind for name, kind in _narrow(schema).items() if name in new}}
     transaction = live.newTransaction()
     update = transaction.updateSchema()
-    convert = jvm.gateway(session).org.apache.iceberg.spark.SparkSchemaUtil.convert
     for name in new:
-        update.addColumn(None, name, convert(_java_type(session, plain(here[name]))))
+        update.addColumn(None, name, jvm.columns(session, plain(here[name])))
     update.commit()
     if added or widened != narrow:
         properties = transaction.updateProperties()
@@ -220,16 +212,3 @@ def _widening(table: Table, name: str, old: T.DataType, new: T.DataType) -> str:
     if grown or (old.simpleString(), new.simpleString()) in _WIDENED:
         return f"ALTER TABLE {table.id.sql} ALTER COLUMN {quote(name)} TYPE {new.simpleString()}"
     return ""
-
-
-def _java_type(session: SparkSession, kind: T.DataType) -> Any:
-    return session._jsparkSession.parseDataType(kind.json())
-
-
-def _array(session: SparkSession, values: tuple[str, ...]) -> Any:
-    gateway = session.sparkContext._gateway
-    assert gateway is not None  # noqa: S101 - a classic session has one
-    array = gateway.new_array(gateway.jvm.java.lang.String, len(values))
-    for index, value in enumerate(values):
-        array[index] = value
-    return array

@@ -75,21 +75,21 @@ class Files(Protocol):
 
 def problem(error: OSError, path: str) -> TwiceError:
     """Return what a file system's refusal means."""
-    said = error.strerror or str(error)
+    reason = error.strerror or str(error)
     if error.errno in _FULL:
         return EnvironmentProblem(
-            f"{path}: {said}",
+            f"{path}: {reason}",
             unchanged="published rows stay readable",
             next_step="free some space, then run it again: it continues from what is there",
         )
     if error.errno in _REFUSED:
         return StoreRefused(
-            f"{path}: {said}",
+            f"{path}: {reason}",
             unchanged="published rows stay readable",
             next_step="give this process the right to write there, or name another path in twice.toml",
         )
     return TransientError(
-        f"{path}: {said}",
+        f"{path}: {reason}",
         unchanged="readers see the old version or the new one; the next run finishes a publish that has begun",
         next_step="run it again; if it persists, check the disk",
     )

@@ -9,6 +9,7 @@ from twice.content.rows import column
 from twice.errors import EnvironmentProblem
 from twice.store import claim_errors, strays
 from twice.store.align import aligned
+from twice.store.hadoop import name_encoding
 from twice.store.parquet import columns, listing, tables
 
 if TYPE_CHECKING:
@@ -66,9 +67,7 @@ def stray_rows(session: SparkSession, folder: Folder, stage: ParquetStage, limit
 
 def require_unicode(session: SparkSession, path: str) -> None:
     """Refuse a path that this Java would write with question marks in it."""
-    java = session._jvm
-    assert java is not None  # noqa: S101 - a classic session has one
-    encoding = str(java.java.lang.System.getProperty("sun.jnu.encoding"))
+    encoding = name_encoding(session)
     if not path.isascii() and encoding.upper().replace("-", "") != "UTF8":
         raise _no_unicode(path, encoding)
 

@@ -12,13 +12,13 @@ from sqlalchemy.sql.elements import quoted_name
 
 from twice.errors import ConfigError, StoreRefused, TwiceError
 from twice.store.sql import problems
-from twice.store.sql.fingerprints import Marks
-from twice.store.sql.types import Column, Dialect
+from twice.store.sql.read.fingerprints import Marks
+from twice.store.sql.schema.types import Column, Dialect
 
 if TYPE_CHECKING:
     from twice.config import StoreConfig
     from twice.model.names import TableName
-    from twice.store.sql.fingerprints import Look
+    from twice.store.sql.read.fingerprints import Look
 
 # How long a statement waits for somebody else's lock before the attempt gives up and is tried again.
 _LOCK_SECONDS = 20
@@ -188,7 +188,7 @@ class Database:
 
     def table(self, table: TableName, columns: tuple[Column, ...]) -> sa.Table:
         """Describe a live table for statements."""
-        from twice.store.sql.types import Declared
+        from twice.store.sql.schema.types import Declared
 
         return sa.Table(
             exact(table.parts[-1]),

@@ -15,15 +15,15 @@ from sqlalchemy.dialects.postgresql import JSONB
 from twice.errors import SchemaRefused, TwiceError
 from twice.model.framework import FRAMEWORK_COLUMNS
 from twice.model.patterns import Merge
-from twice.store.sql import conditions
 from twice.store.sql.database import exact
+from twice.store.sql.schema import conditions
 
 if TYPE_CHECKING:
     from twice.model.names import TableName
     from twice.model.tables import Table
     from twice.model.targets import Target
     from twice.store.sql.database import Database
-    from twice.store.sql.statements import Move
+    from twice.store.sql.write.statements import Move
 
 NAME = "twice_outbox"
 PENDING, SENT, DEAD, SKIPPED = "pending", "sent", "dead", "skipped"

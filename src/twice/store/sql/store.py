@@ -10,10 +10,12 @@ import sqlalchemy as sa
 from twice.content.filters import scope_filter
 from twice.errors import Conflict
 from twice.store.protocol import Abilities
-from twice.store.sql import bookkeeping, checks, fingerprints, publishing, reading, shadows, staging, tables
-from twice.store.sql.staging import SqlStage
-from twice.store.sql.types import read_schema, restored
-from twice.store.staged import OpenStages
+from twice.store.sql.read import fingerprints, reading
+from twice.store.sql.schema import bookkeeping, checks, tables
+from twice.store.sql.schema.types import read_schema, restored
+from twice.store.sql.write import publishing, shadows, staging
+from twice.store.sql.write.staging import SqlStage
+from twice.store.staged import OpenStages, Publication
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -188,7 +190,7 @@ class SqlStore:
         remember: Mapping[str, str],
     ) -> str:
         """Replace or merge the staged partitions, in one transaction."""
-        version = publishing.publish(self.database, publishing.Publication(_mine(stage), partitions, notes, remember))
+        version = publishing.publish(self.database, Publication(_mine(stage), partitions, notes, remember))
         self._stages.end(stage.target.table.name, stage.token)
         return version
 

@@ -6,8 +6,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from twice.engine.spark import jvm
 from twice.verify import child
 from twice.verify.children import Children
 from twice.verify.clocks import can_move
@@ -79,7 +80,7 @@ class Clock:
 def _moved_zone(trial: Trial) -> Iterator[str]:
     """Move the time zone of Java, and of sessions that set none, until the end of the block."""
     spark = trial.sandbox.spark
-    zones: Any = spark._jvm.java.util.TimeZone  # type: ignore[union-attr]
+    zones = jvm.zones(spark)
     machine, session = zones.getDefault(), spark.conf.get(_ZONE)
     zone = next(each for each in _ZONES if each not in (session, machine.getID(), trial.pipeline.zone.key))
     zones.setDefault(zones.getTimeZone(zone))

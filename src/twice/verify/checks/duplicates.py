@@ -43,13 +43,13 @@ class Duplicates:
                 raise error
         left_out = {*refused, *(step.name for step in trial.behind(refused))}
         steps = [step for step in trial.compared if step.name not in left_out]
-        said = "".join(f"; {name} refused: {error.message.splitlines()[0]}" for name, error in refused.items())
+        refusals = "".join(f"; {name} refused: {error.message.splitlines()[0]}" for name, error in refused.items())
         if not steps:
-            return Seen(f"repeated rows are refused{said}")
+            return Seen(f"repeated rows are refused{refusals}")
         why = Why(
             what=f"its rows change when every row of {', '.join(keyed)} is delivered twice",
             cause="the step counts or adds up rows of a source that delivers at least once",
             fix="keep one row per key first, by a version that decides",
         )
         findings = trial.differences(self, case, names=("delivered once", "delivered twice"), why=why, steps=steps)
-        return Seen(f"every row of {', '.join(keyed)} delivered twice: {len(steps)} same tables{said}", findings)
+        return Seen(f"every row of {', '.join(keyed)} delivered twice: {len(steps)} same tables{refusals}", findings)

@@ -39,7 +39,7 @@ class Effects:
         for effect, count in Counter(call.effect for call in again).items():
             findings.append(self._finding(trial, effect, f"a second run of the unit called it {count:,} more times"))
         for effect in {call.effect for call in first}:
-            one, other = _said(trial.clean.recorder.calls, effect), _said(first, effect)
+            one, other = _payloads(trial.clean.recorder.calls, effect), _payloads(first, effect)
             if one != other and effect not in {call.effect for call in again}:
                 private = bool(trial.pipeline.effects[effect].after.personal)
                 difference = "(personal)" if private else next(iter((one - other) + (other - one)))
@@ -59,5 +59,5 @@ class Effects:
         )
 
 
-def _said(calls: list[Call], effect: str) -> Counter[str]:
+def _payloads(calls: list[Call], effect: str) -> Counter[str]:
     return Counter(json.dumps(call.payload, sort_keys=True, default=str) for call in calls if call.effect == effect)

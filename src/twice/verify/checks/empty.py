@@ -48,13 +48,13 @@ class Empty:
         by_gate = {name: error for name, error in refused.items() if isinstance(error, GateFailed)}
         findings = [self._fails(trial, name, error) for name, error in refused.items() if name not in by_gate]
         findings += self._left_behind(trial, was_full, never_full, full, refused)
-        said = [f"{name} refused: {error.message.splitlines()[0]}" for name, error in by_gate.items()]
+        refusals = [f"{name} refused: {error.message.splitlines()[0]}" for name, error in by_gate.items()]
         behind = [step.name for step in trial.behind(refused)]
         if behind:
-            said.append(f"not run behind it: {', '.join(behind)}")
+            refusals.append(f"not run behind it: {', '.join(behind)}")
         count = len(trial.steps) - len(refused) - len(behind)
         return Seen(
-            "; ".join([*([f"{count} steps leave nothing of the emptied unit"] if count else []), *said]), findings
+            "; ".join([*([f"{count} steps leave nothing of the emptied unit"] if count else []), *refusals]), findings
         )
 
     def _left_behind(

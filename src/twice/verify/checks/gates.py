@@ -49,17 +49,17 @@ class Gates:
         """Hand broken rows to every gate."""
         case, count, findings = trial.clean, 0, []
         silent: list[str] = []
-        stages = {stage.step.name: stage for stage in plan(case.pipeline, trial.unit)}
+        planned_steps = {planned.step.name: planned for planned in plan(case.pipeline, trial.unit)}
         for step in trial.steps:
             for gate in step.writes.gates:
                 count += 1
-                stage = stages[step.name]
-                task = task_of(case.runtime, case.pipeline, stage, "verify")
+                planned = planned_steps[step.name]
+                task = task_of(case.runtime, case.pipeline, planned, "verify")
                 rows = case.rows(step.writes.name, task.session)
                 assert rows is not None  # noqa: S101 - the clean run has ended
                 if rows.where(scope_filter(task.target)).isEmpty():
                     silent.append(step.name)
-                elif not self._can_fail(_with_gate(task, stage, gate), gate, rows):
+                elif not self._can_fail(_with_gate(task, planned, gate), gate, rows):
                     findings.append(
                         trial.finding(
                             self,
@@ -89,12 +89,12 @@ class Gates:
         return False
 
 
-def _with_gate(task: Task, stage: PlannedStep, gate: g.Gate) -> Task:
+def _with_gate(task: Task, planned: PlannedStep, gate: g.Gate) -> Task:
     """Return the job of a table with no other gate and no key: what refuses its rows is this gate."""
-    table = copy.copy(stage.step.writes)
+    table = copy.copy(planned.step.writes)
     object.__setattr__(table, "gates", (gate,))
     object.__setattr__(table, "key", ())
-    return replace(task, step=replace(stage.step, writes=table), target=replace(task.target, table=table))
+    return replace(task, step=replace(planned.step, writes=table), target=replace(task.target, table=table))
 
 
 def _broken(gate: g.Gate, rows: DataFrame, table: Table) -> Iterator[DataFrame]:

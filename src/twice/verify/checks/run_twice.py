@@ -24,9 +24,9 @@ class RunTwice:
         """Run the unit a second time and compare."""
         first = trial.clean.versions()
         case, same = trial.run_on_clean(trial.unit)
-        said = f"{len(trial.compared)} tables, run twice: same rows, no new version"
+        seen = f"{len(trial.compared)} tables, run twice: same rows, no new version"
         if same and trial.compared:
-            return Seen(said)
+            return Seen(seen)
         names = ("after one run", "after the second run")
         why = Why(cause="", fix="replace the unit's own rows: write=Overwrite() or Merge(version=…), from inputs alone")
         findings = trial.differences(self, case, names=names, why=why)
@@ -43,4 +43,4 @@ class RunTwice:
                         fix="report it with `twice show` of the second run: an unchanged unit must not be published",
                     )
                 )
-        return Seen(said, findings)
+        return Seen(seen, findings)

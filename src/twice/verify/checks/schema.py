@@ -43,7 +43,7 @@ class Schema:
             if not isinstance(error, SchemaRefused):
                 raise error
         left_out = {*refused, *(step.name for step in trial.behind(refused))}
-        said = "".join(f"; {name} refused: {error.message.splitlines()[0]}" for name, error in refused.items())
+        refusals = "".join(f"; {name} refused: {error.message.splitlines()[0]}" for name, error in refused.items())
         findings, passed_on = [], []
         steps = [step for step in trial.compared if step.name not in left_out]
         for step in steps:
@@ -69,7 +69,7 @@ class Schema:
                 )
             )
         on = f"; handed on by {', '.join(passed_on)}" if passed_on else ""
-        return Seen(f"{len(steps)} tables keep their values{on}{said}", findings)
+        return Seen(f"{len(steps)} tables keep their values{on}{refusals}", findings)
 
 
 def _content(rows: DataFrame) -> object:

@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql
 from twice.failpoints import fail_point
 from twice.model.framework import WINDOW_COLUMN
 from twice.model.patterns import Merge
-from twice.store.sql import conditions
+from twice.store.sql.schema import conditions
 
 if TYPE_CHECKING:
     from twice.model.tables import Table

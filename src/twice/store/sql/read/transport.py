@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from twice.store.sql.types import spark_type
+from twice.store.sql.schema.types import spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
 
-    from twice.store.sql.types import Column
+    from twice.store.sql.schema.types import Column
 
 Route: TypeAlias = "tuple[T.DataType, str, T.DataType, Callable[[SparkColumn], SparkColumn]]"
 _NUMERIC = re.compile(r"numeric\((\d+),(-?\d+)\)")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from twice.store.sql.types import Dialect
+from twice.store.sql.schema.types import Dialect
 
 if TYPE_CHECKING:
     from twice.model.scopes import Scope

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from twice.store.sql import bookkeeping, staging
+from twice.store.sql.schema import bookkeeping
+from twice.store.sql.write import staging
 
 if TYPE_CHECKING:
     from twice.model.names import TableName

@@ -12,13 +12,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from twice.content.rows import column
-from twice.store.sql.conditions import instant_text
-from twice.store.sql.types import is_plain, json_text
+from twice.store.sql.schema.conditions import instant_text
+from twice.store.sql.schema.types import is_plain, json_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from twice.store.sql.types import Dialect
+    from twice.store.sql.schema.types import Dialect
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 # A float gives back this many digits of a decimal exactly.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from twice.store.sql.conditions import column, decoded, in_partitions
+from twice.store.sql.schema.conditions import column, decoded, in_partitions
 
 if TYPE_CHECKING:
     from twice.model.scopes import Scope

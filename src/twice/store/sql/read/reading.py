@@ -19,10 +19,11 @@ from twice.model.grains import local_cut
 from twice.model.scopes import Scope
 from twice.model.tables import Table
 from twice.model.targets import Target
-from twice.store.sql import bookkeeping, fingerprints, jdbc, splitting, transport
-from twice.store.sql.snapshots import Snapshot, Snapshots
-from twice.store.sql.splitting import Span
-from twice.store.sql.transport import Transport
+from twice.store.sql.read import fingerprints, jdbc, splitting, transport
+from twice.store.sql.read.snapshots import Snapshot, Snapshots
+from twice.store.sql.read.splitting import Span
+from twice.store.sql.read.transport import Transport
+from twice.store.sql.schema import bookkeeping
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from twice.model.tables import Cut
     from twice.model.windows import Window
     from twice.store.sql.database import Database
-    from twice.store.sql.types import Column
+    from twice.store.sql.schema.types import Column
 
 _snapshots = Snapshots()
 # A larger table is not read from end to end only to see whether it changed.

@@ -8,7 +8,8 @@ import sqlalchemy as sa
 
 from twice.errors import StoreRefused
 from twice.model.patterns import Overwrite, Whole
-from twice.store.sql import outbox, tables
+from twice.store.sql import outbox
+from twice.store.sql.schema import tables
 
 if TYPE_CHECKING:
     from twice.model.tables import Table

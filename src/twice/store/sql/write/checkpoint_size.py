@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from twice.store.sql import jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,12 +23,8 @@ class Held:
     @classmethod
     def of(cls, session: SparkSession, rows: DataFrame) -> Held:
         """Ask Spark about rows that were checkpointed; it does not know any other rows."""
-        logical: Any = rows._jdf.queryExecution().logical()
-        if logical.getClass().getSimpleName() != "LogicalRDD":
-            return cls()
-        try:
-            info: Any = session.sparkContext._jsc.sc().statusStore().rdd(int(logical.rdd().id()))
-        except (Py4JError, PySparkException):
+        info = jvm.storage(session, rows)
+        if info is None:
             return cls()
         parts = info.partitions()
         sizes = []

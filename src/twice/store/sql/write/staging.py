@@ -15,11 +15,13 @@ from twice.errors import TransientError, TwiceError
 from twice.failpoints import fail_point
 from twice.store import claim_errors
 from twice.store.protocol import StagedRows, Stray
-from twice.store.sql import arrow, bookkeeping, conditions, copying, fingerprints, tables
-from twice.store.sql import rows as encoding
-from twice.store.sql.checkpoint_size import Held, fitting
 from twice.store.sql.database import exact
-from twice.store.sql.types import Column, Declared
+from twice.store.sql.read import fingerprints
+from twice.store.sql.schema import bookkeeping, conditions, tables
+from twice.store.sql.schema.types import Column, Declared
+from twice.store.sql.write import arrow, copying
+from twice.store.sql.write import rows as encoding
+from twice.store.sql.write.checkpoint_size import Held, fitting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,9 +7,8 @@ unknown, not failed: the token is looked up on a new connection before anything 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -19,29 +18,23 @@ from twice.errors import Conflict, KeyViolation, TransientError, TwiceError
 from twice.failpoints import fail_point
 from twice.model.framework import WINDOW_COLUMN
 from twice.store import claim_errors
-from twice.store.sql import bookkeeping, conditions, fingerprints, outbox, staging, tables
+from twice.store.sql import outbox
 from twice.store.sql.database import CommitUnknown
-from twice.store.sql.statements import Move
-from twice.store.sql.types import described, read_schema
+from twice.store.sql.read import fingerprints
+from twice.store.sql.schema import bookkeeping, conditions, tables
+from twice.store.sql.schema.types import described, read_schema
+from twice.store.sql.write import staging
+from twice.store.sql.write.statements import Move
+from twice.store.staged import Publication
 
 if TYPE_CHECKING:
     from twice.model.names import TableName
     from twice.model.scopes import Scope
     from twice.store.sql.database import Database
-    from twice.store.sql.staging import SqlStage
+    from twice.store.sql.write.staging import SqlStage
 
 
-@dataclass(frozen=True)
-class Publication:
-    """What is to become visible, and what is written down with it."""
-
-    stage: SqlStage
-    partitions: Sequence[Scope]
-    notes: Mapping[str, str]
-    remember: Mapping[str, str]
-
-
-def publish(database: Database, publication: Publication) -> str:
+def publish(database: Database, publication: Publication[SqlStage]) -> str:
     """Make the staged partitions visible; return the new version."""
     stage, look = publication.stage, fingerprints.Look(database, publication.stage.target)
     new = _new(database, publication)
@@ -119,7 +112,7 @@ def drop_leftover(database: Database, table: TableName, token: int) -> None:
         return
 
 
-def _new(database: Database, publication: Publication) -> dict[Scope, str]:
+def _new(database: Database, publication: Publication[SqlStage]) -> dict[Scope, str]:
     """Fingerprint the staged rows of SQLite before its lock is taken; other databases look at the table itself."""
     if database.dialect != "sqlite":
         return {}
@@ -134,7 +127,7 @@ def _new(database: Database, publication: Publication) -> dict[Scope, str]:
 def _publish(
     connection: sa.Connection,
     database: Database,
-    publication: Publication,
+    publication: Publication[SqlStage],
     look: fingerprints.Look,
     new: Mapping[Scope, str],
 ) -> int:
@@ -176,7 +169,9 @@ def _publish(
 
 
 @contextmanager
-def _messages(connection: sa.Connection, database: Database, publication: Publication, version: int) -> Iterator[None]:
+def _messages(
+    connection: sa.Connection, database: Database, publication: Publication[SqlStage], version: int
+) -> Iterator[None]:
     """Write messages about the rows that the block changes, if the table has an outbox."""
     stage, target = publication.stage, publication.stage.target
     if target.table.outbox is None:
@@ -202,7 +197,7 @@ def _move_of(connection: sa.Connection, database: Database, stage: SqlStage) -> 
 
 
 def _move(
-    connection: sa.Connection, database: Database, publication: Publication, new: Mapping[Scope, str]
+    connection: sa.Connection, database: Database, publication: Publication[SqlStage], new: Mapping[Scope, str]
 ) -> dict[Scope, str]:
     """Bring the staged rows into the table; return what its partitions look like now."""
     stage, target, partitions = publication.stage, publication.stage.target, publication.partitions

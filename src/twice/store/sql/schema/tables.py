@@ -11,9 +11,10 @@ from pyspark.sql import types as T
 from twice.content.nullability import plain
 from twice.errors import SchemaRefused, StoreRefused, TwiceError
 from twice.store import claim_errors, schema_rules
-from twice.store.sql import bookkeeping, outbox
+from twice.store.sql import outbox
 from twice.store.sql.database import exact
-from twice.store.sql.types import column_type, declared_type, fits, is_plain, read_schema
+from twice.store.sql.schema import bookkeeping
+from twice.store.sql.schema.types import column_type, declared_type, fits, is_plain, read_schema
 
 if TYPE_CHECKING:
     from sqlalchemy.types import TypeEngine
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from twice.model.names import TableName
     from twice.model.tables import Table
     from twice.store.sql.database import Database
-    from twice.store.sql.types import Column
+    from twice.store.sql.schema.types import Column
 
 
 def primary_key(table: Table) -> tuple[str, ...]:

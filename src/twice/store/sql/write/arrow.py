@@ -17,10 +17,10 @@ from pyspark.sql import types as T
 from pyspark.util import _load_from_socket
 
 from twice.content.rows import column
-from twice.store.sql import problems
-from twice.store.sql.checkpoint_size import Held, fitting
-from twice.store.sql.copying import Part
-from twice.store.sql.types import is_array, is_json, json_text
+from twice.store.sql import jvm, problems
+from twice.store.sql.schema.types import is_array, is_json, json_text
+from twice.store.sql.write.checkpoint_size import Held, fitting
+from twice.store.sql.write.copying import Part
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -48,7 +48,7 @@ def csv_feed(session: SparkSession, rows: DataFrame, shown: str) -> Feed:
     held = Held.of(session, rows)
     ready = fitting(rows, held).select(*(_text(field).alias(f"c{i}") for i, field in enumerate(rows.schema.fields)))
     schema = pa.schema([pa.field(field.name, _arrow_type(pa, field.dataType)) for field in ready.schema.fields])
-    messages: Any = ready._jdf.toArrowBatchRdd().toJavaRDD()
+    messages: Any = jvm.arrow_messages(ready)
 
     def part(number: int) -> Iterator[tuple[int, Any]]:
         for message in _messages(session, messages, number):
@@ -63,17 +63,8 @@ def csv_feed(session: SparkSession, rows: DataFrame, shown: str) -> Feed:
 
 def _messages(session: SparkSession, messages: Any, number: int) -> Iterator[bytes]:
     """Fetch one partition: what its task gave when it succeeded."""
-    context = session.sparkContext
-    java: Any = context._jvm
-    served = java.org.apache.spark.api.python.PythonRDD.runJob(context._jsc.sc(), messages, _java_list(context, number))
-    fetched: Iterator[bytes] = _load_from_socket(served, _Framed())
+    fetched: Iterator[bytes] = _load_from_socket(jvm.served(session, messages, number), _Framed())
     return fetched
-
-
-def _java_list(context: Any, number: int) -> Any:
-    found = context._jvm.java.util.ArrayList()
-    found.add(number)
-    return found
 
 
 class _Framed(Serializer):

@@ -1,0 +1,122 @@
+"""The way from PySpark into its JVM: the only module that uses what PySpark keeps private.
+
+A session of Spark Connect has no such way, and is refused here. To import this module loads no PySpark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from twice.errors import EnvironmentProblem
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Observation, SparkSession
+
+
+def java(session: SparkSession) -> Any:
+    """Return the packages and classes of Java."""
+    return _handle(session, "_jvm")
+
+
+def require(session: SparkSession) -> None:
+    """Refuse a session from which no call reaches Java."""
+    java(session)
+
+
+def java_type(session: SparkSession, name: str) -> Any:
+    """Return a Java class by its full name; to walk there package by package costs a round trip each."""
+    from py4j.java_gateway import JavaClass
+
+    return JavaClass(name, _handle(java(session), "_gateway_client"))
+
+
+def java_session(session: SparkSession) -> Any:
+    """Return the session as Java knows it."""
+    return _handle(session, "_jsparkSession")
+
+
+def java_context(session: SparkSession) -> Any | None:
+    """Return Java's context of the application; None once it was stopped."""
+    found = _handle(_handle(session, "sparkContext"), "_jsc")
+    return None if found is None else found.sc()
+
+
+def java_rows(rows: DataFrame) -> Any:
+    """Return a DataFrame as Java knows it."""
+    return _handle(rows, "_jdf")
+
+
+def java_observation(observation: Observation) -> Any:
+    """Return an observation as Java knows it, once a query was made with it."""
+    return _handle(observation, "_jo")
+
+
+def array(session: SparkSession, kind: Any, length: int) -> Any:
+    """Make an array of Java."""
+    return _handle(_handle(session, "sparkContext"), "_gateway").new_array(kind, length)
+
+
+def is_instance(session: SparkSession, found: Any, name: str) -> bool:
+    """Return whether an object of Java is of a class or interface."""
+    from py4j.java_gateway import is_instance_of
+
+    return bool(is_instance_of(_handle(_handle(session, "sparkContext"), "_gateway"), found, name))
+
+
+def address(session: SparkSession) -> tuple[int, str]:
+    """Return the port and the secret with which another process reaches the same JVM."""
+    parameters = _handle(_handle(session, "sparkContext"), "_gateway").gateway_parameters
+    return int(parameters.port), str(parameters.auth_token)
+
+
+def hadoop_settings(session: SparkSession) -> Any:
+    """Return the settings of Hadoop's clients, with those of the session."""
+    return java_session(session).sessionState().newHadoopConf()
+
+
+def java_class(error: BaseException) -> str:
+    """Return the Java class behind an error, or an empty text."""
+    thrown = java_error(error)
+    return str(thrown.getClass().getName()) if thrown is not None else ""
+
+
+def java_error(error: BaseException) -> Any | None:
+    """Return what Java threw, if an error stands for it."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors.exceptions.captured import CapturedException
+
+    if isinstance(error, Py4JJavaError):
+        return error.java_exception
+    return getattr(error, "_origin", None) if isinstance(error, CapturedException) else None
+
+
+@contextmanager
+def active(session: SparkSession) -> Iterator[None]:
+    """Let this thread's Java look for settings and catalogs in a session, until the end of the block."""
+    sessions = java_type(session, "org.apache.spark.sql.SparkSession")
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(java_session(session))
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
+
+
+def _handle(owner: Any, name: str) -> Any:
+    try:
+        return getattr(owner, name)
+    except AttributeError as error:
+        from pyspark.errors import PySparkAttributeError
+
+        if not isinstance(error, PySparkAttributeError):  # such as that of a session that was stopped
+            raise
+        raise EnvironmentProblem(
+            "twice needs a Spark session with a JVM beside this process; one of Spark Connect has none here",
+            unchanged="nothing was changed",
+            next_step="unset SPARK_REMOTE and spark.remote, and let twice start Spark, or pass it a classic session",
+        ) from None

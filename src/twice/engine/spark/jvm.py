@@ -1,0 +1,76 @@
+"""What the engine, and what stands on it, asks of Spark's JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from twice.content import gateway
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+active, address, is_instance, require = gateway.active, gateway.address, gateway.is_instance, gateway.require
+
+
+def activate(session: SparkSession) -> None:
+    """Give a thread that has no active session this one: Spark finds catalogs by the active one's settings."""
+    sessions = gateway.java(session).org.apache.spark.sql.SparkSession
+    if sessions.getActiveSession().isEmpty():
+        sessions.setActiveSession(gateway.java_session(session))
+
+
+def is_stopped(session: SparkSession) -> bool:
+    """Return whether the session's Spark was stopped: PySpark then forgets its handle into the JVM."""
+    return gateway.java_context(session) is None
+
+
+def context(session: SparkSession) -> Any:
+    """Return Java's context of the application: its settings, its listeners and what it knows of its jobs."""
+    return gateway.java_context(session)
+
+
+def parser(session: SparkSession) -> Any:
+    """Return Spark's own parser of SQL."""
+    return gateway.java_session(session).sessionState().sqlParser()
+
+
+def no_statuses(session: SparkSession) -> Any:
+    """Return the empty list of task states: tasks in any state."""
+    return gateway.java(session).java.util.ArrayList()
+
+
+def no_quantiles(session: SparkSession) -> Any:
+    """Return the empty array of quantiles: sums only."""
+    return gateway.array(session, gateway.java(session).double, 0)
+
+
+def zones(session: SparkSession) -> Any:
+    """Return Java's class of time zones, which knows the one of the machine."""
+    return gateway.java(session).java.util.TimeZone
+
+
+def knows(session: SparkSession, name: str) -> bool:
+    """Return whether Spark was started with the jar of a class."""
+    from py4j.protocol import Py4JJavaError
+
+    loader = gateway.java(session).org.apache.spark.util.Utils.getContextOrSparkClassLoader()
+    try:
+        loader.loadClass(name)
+    except Py4JJavaError:
+        return False
+    return True
+
+
+def kafka_cluster(session: SparkSession, settings: Mapping[str, str]) -> str | None:
+    """Ask a Kafka cluster for its id; without the connector's jar there is no such class, a `TypeError`."""
+    java = gateway.java(session)
+    properties = java.java.util.Properties()
+    for name, value in settings.items():
+        properties.setProperty(name, value)
+    admin = java.org.apache.kafka.clients.admin.AdminClient.create(properties)
+    try:
+        found: str | None = admin.describeCluster().clusterId().get()
+    finally:
+        admin.close()
+    return found

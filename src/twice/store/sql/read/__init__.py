@@ -1,0 +1,1 @@
+"""Reads of a database: versions, fingerprints, and rows on their way into Spark."""

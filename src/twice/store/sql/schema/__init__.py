@@ -1,0 +1,1 @@
+"""Tables of a database: their columns, what a claim and a version are noted in, conditions and checks."""

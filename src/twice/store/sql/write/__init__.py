@@ -1,0 +1,1 @@
+"""Writes to a database: rows staged beside a table, and published in one transaction."""
