@@ -184,6 +184,7 @@ def counted(lines):
 
 @pytest.mark.parametrize("how", BROKEN)
 @pytest.mark.parametrize("kind", ["sqlite"])
+@pytest.mark.parametrize("elsewhere", ["sqlite", pytest.param("postgres", marks=pytest.mark.full)], indirect=True)
 def test_a_broken_file_changes_nothing(lines, how, elsewhere, clock, tmp_path):
     (tmp_path / "bad").write_text("".join(BROKEN[how](lines)))
     target = open_ledger(elsewhere, clock=clock)
