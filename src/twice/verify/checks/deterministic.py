@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from twice.content.rows import row_hashes
+from twice.verify.few_rows import COMPILED
 from twice.verify.trial import Seen, Why
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 _FILES = 7
 _OTHER = {"spark.sql.shuffle.partitions": "7", "spark.sql.adaptive.enabled": "false", "spark.default.parallelism": "3"}
-_ADAPTIVE = {"spark.sql.adaptive.enabled": "true", "spark.sql.shuffle.partitions": "3"}
+# With code that Spark generates, too, which queries on a few rows do without.
+_ADAPTIVE = {"spark.sql.adaptive.enabled": "true", "spark.sql.shuffle.partitions": "3", **COMPILED}
 
 
 class Deterministic:
