@@ -33,9 +33,13 @@ def _run(connection: sa.Connection, statement: sa.Insert | sa.Delete) -> int:
 class Move:
     """A staging table, its target, the columns that move and the key that finds a row in both."""
 
-    def __init__(self, target: sa.Table, stage: sa.Table, columns: Sequence[str], key: Sequence[str]) -> None:
+    def __init__(
+        self, target: sa.Table, stage: sa.Table, columns: Sequence[str], key: Sequence[str], *, sort: bool = False
+    ) -> None:
+        """`sort`: insert rows in the order of the key, which goes through its index from one end to the other."""
         self.target, self.stage = target, stage
         self.columns, self.key = tuple(columns), tuple(key)
+        self._order = self.key if sort else ()
 
     def replace(
         self, connection: sa.Connection, here: sa.ColumnElement[bool], there: sa.ColumnElement[bool]
@@ -83,7 +87,7 @@ class Move:
 
     def merge(self, connection: sa.Connection, table: Table) -> int:
         """Upsert the staged rows of Postgres by key; a row that is not newer is left alone."""
-        insert = postgresql.insert(self.target).from_select(self._names(), self._staged())
+        insert = postgresql.insert(self.target).from_select(self._names(), self._sorted(self._staged()))
         new = {column.name: insert.excluded[column.key] for column in self.target.columns}
         rest = [name for name in self.columns if name not in self.key]
         guard = None
@@ -103,7 +107,7 @@ class Move:
 
     def insert_only(self, connection: sa.Connection) -> int:
         """Insert the staged rows of Postgres whose keys are not there."""
-        insert = postgresql.insert(self.target).from_select(self._names(), self._staged())
+        insert = postgresql.insert(self.target).from_select(self._names(), self._sorted(self._staged()))
         return _run(connection, insert.on_conflict_do_nothing(index_elements=[self._here(name) for name in self.key]))
 
     def exchange(self, connection: sa.Connection, *, delete: bool) -> int:
@@ -119,7 +123,10 @@ class Move:
         return sa.exists().where(self._match())
 
     def _insert(self, rows: sa.Select[Any]) -> sa.Insert:
-        return self.target.insert().from_select(self._names(), rows)
+        return self.target.insert().from_select(self._names(), self._sorted(rows))
+
+    def _sorted(self, rows: sa.Select[Any]) -> sa.Select[Any]:
+        return rows.order_by(*(self._there(name) for name in self._order))
 
     def _names(self) -> list[Any]:
         return [self._here(name) for name in self.columns]
