@@ -288,6 +288,23 @@ def test_postgres_inserts_in_the_order_of_the_key_however_rows_were_staged(pg, w
     assert len(as_they_lie) == 200
 
 
+@pytest.mark.parametrize("step", [1, 3001], ids=["in order", "in no order"])
+def test_many_rows_are_sorted_only_if_most_of_them_are_in_no_order(pg, step):
+    table, count = pg.table(), 10_000
+    stage = pg.opened(table, 1)
+    # The last ten are not where they belong, whatever the order of the others is.
+    number = f"case when n < {count - 10} then n::bigint * {step} % {count - 10} else {2 * count} - n end"
+    every = f"generate_series(0, {count - 1})"
+    pg.sql(f"insert into twice_stage_1_mart (d, id, name) select '2026-04-25', {number}, 'x' from {every} n")
+    staging.look(pg.database, stage)
+
+    pg.publish(stage)
+
+    lying = [number for (number,) in pg.sql("select id from mart order by ctid")]
+    assert len(set(lying)) == count
+    assert (lying == sorted(lying)) == (step != 1)
+
+
 @pytest.mark.parametrize(("before", "during"), [("1MB", "64MB"), ("256MB", "256MB")])
 def test_a_sort_of_postgres_gets_some_memory_and_no_less_than_the_server_gives(pg, before, during):
     name = pg.sql("select current_database()")[0][0]

@@ -205,8 +205,10 @@ def _move_of(connection: sa.Connection, database: Database, stage: SqlStage) -> 
     table = stage.target.table
     live = database.table(table.id, database.columns(connection, table.id))
     assert stage.schema is not None  # noqa: S101 - what is published was staged
-    names, key = stage.schema.names, tables.primary_key(table)
-    return Move(live, staging.stage_table(database, stage), names, key, sort=database.dialect == "postgres")
+    move = Move(live, staging.stage_table(database, stage), stage.schema.names, tables.primary_key(table))
+    if database.dialect != "postgres" or not move.key or move.is_in_order(connection, sum(stage.counts.values())):
+        return move
+    return move.sorted()
 
 
 def _move(

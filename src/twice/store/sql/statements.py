@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _SAMPLE = 2_000
 # Above this share of rows that differ, deleting and inserting all of them costs less.
 _LITTLE = 0.2
+# Up to this share of rows that lie before their predecessor, sorting all of them costs more than it saves.
+_FEW = 0.1
 
 
 def _deleted() -> None:
@@ -36,7 +38,7 @@ class Move:
     def __init__(
         self, target: sa.Table, stage: sa.Table, columns: Sequence[str], key: Sequence[str], *, sort: bool = False
     ) -> None:
-        """`sort`: insert rows in the order of the key, which goes through its index from one end to the other."""
+        """`sort`: insert rows of Postgres in the order of the key, through its index from one end to the other."""
         self.target, self.stage = target, stage
         self.columns, self.key = tuple(columns), tuple(key)
         self._order = self.key if sort else ()
@@ -51,9 +53,7 @@ class Move:
 
     def differs_little(self, connection: sa.Connection, there: sa.ColumnElement[bool], staged: int) -> bool:
         """Look at some staged rows of Postgres, found by key in the target: are most of them the same?"""
-        share = min(100.0, 150.0 * _SAMPLE / max(staged, 1))
-        # The same sample each time: what a run does must not depend on luck.
-        some = sa.tablesample(self.stage, sa.func.system(share), seed=sa.literal(1)) if share < 100 else None
+        some = self._some(staged)
         if some is None:
             picked = sa.select(*self.stage.columns).where(there).limit(_SAMPLE).subquery("s")
         else:
@@ -67,6 +67,26 @@ class Move:
         )
         seen, equal = connection.execute(query).one()
         return bool(seen) and (seen - equal) / seen <= _LITTLE
+
+    def is_in_order(self, connection: sa.Connection, staged: int) -> bool:
+        """Look at some staged rows of Postgres where they lie: do they follow each other in the order of the key?"""
+        some = self._some(staged)
+        if some is None:
+            return False  # so few are sorted sooner than looked at
+        where = {column.name: column for column in some.columns}
+        place: sa.ColumnElement[Any] = sa.literal_column("ctid")
+        rows = sa.select(
+            *(where[name].label(f"k{i}") for i, name in enumerate(self.key)),
+            *(sa.func.lag(where[name]).over(order_by=place).label(f"p{i}") for i, name in enumerate(self.key)),
+        ).subquery("s")
+        key, previous = ([rows.c[f"{letter}{i}"] for i in range(len(self.key))] for letter in "kp")
+        query = sa.select(sa.func.count(), sa.func.count().filter(sa.tuple_(*key) < sa.tuple_(*previous)))
+        seen, back = connection.execute(query).one()
+        return bool(seen) and back / seen <= _FEW
+
+    def sorted(self) -> Move:
+        """Return the same move, which inserts in the order of the key."""
+        return Move(self.target, self.stage, self.columns, self.key, sort=True)
 
     def difference(
         self, connection: sa.Connection, here: sa.ColumnElement[bool], there: sa.ColumnElement[bool]
@@ -124,6 +144,12 @@ class Move:
 
     def _insert(self, rows: sa.Select[Any]) -> sa.Insert:
         return self.target.insert().from_select(self._names(), self._sorted(rows))
+
+    def _some(self, staged: int) -> sa.TableSample | None:
+        """Return a sample of the staged rows; None where they are too few for one."""
+        share = 150.0 * _SAMPLE / max(staged, 1)
+        # The same sample each time: what a run does must not depend on luck.
+        return sa.tablesample(self.stage, sa.func.system(share), seed=sa.literal(1)) if share < 100 else None
 
     def _sorted(self, rows: sa.Select[Any]) -> sa.Select[Any]:
         return rows.order_by(*(self._there(name) for name in self._order))
