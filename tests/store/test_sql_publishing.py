@@ -12,12 +12,12 @@ from pyspark.sql import types as T
 
 from tests.store.databases import COLUMNS, FIRST, SECOND, columns, sqlite_place, two_days
 from tests.support.counting import fetched
-from twice import InsertOnly, Merge, Table, Whole
+from twice import InsertOnly, Merge, Overwrite, Table, Whole
 from twice.errors import Conflict, LeaseLost, TransientError
 from twice.model.scopes import Scope
 from twice.store.sql.database import begin_sqlite
 from twice.store.sql.read import fingerprints
-from twice.store.sql.schema import bookkeeping, conditions
+from twice.store.sql.schema import bookkeeping, conditions, tables
 from twice.store.sql.write import publishing, staging
 
 FEW = [(FIRST, 1, "a"), (FIRST, 2, "b"), (SECOND, 3, "c")]
@@ -272,6 +272,57 @@ def test_when_little_differs_only_the_difference_is_written(pg):
     assert {name for (name,) in pg.rows(table, "name")} == {"all new"}
     assert len({writer for (writer,) in pg.rows(table, "xmin::text")}) == 1
     assert live(pg, table, 1) == ["token:3"]
+
+
+@pytest.mark.parametrize(
+    "write", [Overwrite(), Merge(version="d"), InsertOnly()], ids=lambda write: type(write).__name__
+)
+def test_postgres_inserts_in_the_order_of_the_key_however_rows_were_staged(pg, write):
+    table = pg.table(write=write)
+    rows = [(day, number * 37 % 100, "x", "w1") for number in range(100) for day in (SECOND, FIRST)]
+    stage = pg.staged(table, 1, rows, schema=MERGED)
+    stage.replaces, stage.insert_only = isinstance(write, Overwrite), isinstance(write, InsertOnly)
+
+    pg.publish(stage)
+
+    as_they_lie = pg.sql("select d, id from mart order by ctid")
+    assert as_they_lie == sorted(as_they_lie)
+    assert len(as_they_lie) == 200
+
+
+@pytest.mark.parametrize("step", [1, 3001], ids=["in order", "in no order"])
+def test_many_rows_are_sorted_only_if_most_of_them_are_in_no_order(pg, step):
+    table, count = pg.table(), 10_000
+    stage = pg.opened(table, 1)
+    # The last ten are not where they belong, whatever the order of the others is.
+    number = f"case when n < {count - 10} then n::bigint * {step} % {count - 10} else {2 * count} - n end"
+    every = f"generate_series(0, {count - 1})"
+    pg.sql(f"insert into twice_stage_1_mart (d, id, name) select '2026-04-25', {number}, 'x' from {every} n")
+    staging.look(pg.database, stage)
+
+    pg.publish(stage)
+
+    lying = [number for (number,) in pg.sql("select id from mart order by ctid")]
+    assert len(set(lying)) == count
+    assert (lying == sorted(lying)) == (step != 1)
+
+
+@pytest.mark.parametrize(("before", "during"), [("1MB", "64MB"), ("256MB", "256MB")])
+def test_a_sort_of_postgres_gets_some_memory_and_no_less_than_the_server_gives(pg, before, during):
+    name = pg.sql("select current_database()")[0][0]
+    pg.sql(f"alter database {name} set work_mem = '{before}'")
+    pg.database.rest()  # new connections read the settings of a database
+    table = pg.table()
+    tables.prepare(pg.database, table, COLUMNS)
+    pg.sql("create table settings (work_mem text)")
+    pg.sql(
+        "create function note() returns trigger language plpgsql as "
+        "'begin insert into settings values (current_setting(''work_mem'')); return null; end'"
+    )
+    pg.sql("create trigger t after insert on mart execute function note()")
+    pg.publish(pg.staged(table, 1, FEW))
+    assert pg.sql("select work_mem from settings") == [(during,)]
+    assert pg.sql("show work_mem") == [(before,)]
 
 
 def test_freezing_and_vacuuming_do_not_make_rows_look_touched(pg):

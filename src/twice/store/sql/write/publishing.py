@@ -34,6 +34,12 @@ if TYPE_CHECKING:
     from twice.store.sql.write.staging import SqlStage
 
 
+# While rows are sorted other writers wait: a sort in memory is shorter. It ends with the transaction.
+_ROOM_TO_SORT = sa.text(
+    "SELECT set_config('work_mem', '64MB', true) WHERE pg_size_bytes(current_setting('work_mem')) < 64 * 1024 * 1024"
+)
+
+
 def publish(database: Database, publication: Publication[SqlStage]) -> str:
     """Make the staged partitions visible; return the new version."""
     stage, look = publication.stage, fingerprints.Look(database, publication.stage.target)
@@ -142,6 +148,7 @@ def _publish(
     if database.dialect == "postgres":
         # Readers read on; another writer waits until this is over, so that what was checked stays true.
         database.run(connection, f"LOCK TABLE {database.relation(table)} IN SHARE ROW EXCLUSIVE MODE")
+        connection.execute(_ROOM_TO_SORT)
     _require_unchanged(connection, look, stage)
     version = entry.version + 1
     with _messages(connection, database, publication, version):
@@ -193,7 +200,10 @@ def _move_of(connection: sa.Connection, database: Database, stage: SqlStage) -> 
     table = stage.target.table
     live = database.table(table.id, database.columns(connection, table.id))
     assert stage.schema is not None  # noqa: S101 - what is published was staged
-    return Move(live, staging.stage_table(database, stage), stage.schema.names, tables.primary_key(table))
+    move = Move(live, staging.stage_table(database, stage), stage.schema.names, tables.primary_key(table))
+    if database.dialect != "postgres" or not move.key or move.is_in_order(connection, sum(stage.counts.values())):
+        return move
+    return move.sorted()
 
 
 def _move(

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _SAMPLE = 2_000
 # Above this share of rows that differ, deleting and inserting all of them costs less.
 _LITTLE = 0.2
+# Up to this share of rows that lie before their predecessor, sorting all of them costs more than it saves.
+_FEW = 0.1
 
 
 def _deleted() -> None:
@@ -33,9 +35,13 @@ def _run(connection: sa.Connection, statement: sa.Insert | sa.Delete) -> int:
 class Move:
     """A staging table, its target, the columns that move and the key that finds a row in both."""
 
-    def __init__(self, target: sa.Table, stage: sa.Table, columns: Sequence[str], key: Sequence[str]) -> None:
+    def __init__(
+        self, target: sa.Table, stage: sa.Table, columns: Sequence[str], key: Sequence[str], *, sort: bool = False
+    ) -> None:
+        """`sort`: insert rows of Postgres in the order of the key, through its index from one end to the other."""
         self.target, self.stage = target, stage
         self.columns, self.key = tuple(columns), tuple(key)
+        self._order = self.key if sort else ()
 
     def replace(
         self, connection: sa.Connection, here: sa.ColumnElement[bool], there: sa.ColumnElement[bool]
@@ -47,9 +53,7 @@ class Move:
 
     def differs_little(self, connection: sa.Connection, there: sa.ColumnElement[bool], staged: int) -> bool:
         """Look at some staged rows of Postgres, found by key in the target: are most of them the same?"""
-        share = min(100.0, 150.0 * _SAMPLE / max(staged, 1))
-        # The same sample each time: what a run does must not depend on luck.
-        some = sa.tablesample(self.stage, sa.func.system(share), seed=sa.literal(1)) if share < 100 else None
+        some = self._some(staged)
         if some is None:
             picked = sa.select(*self.stage.columns).where(there).limit(_SAMPLE).subquery("s")
         else:
@@ -63,6 +67,26 @@ class Move:
         )
         seen, equal = connection.execute(query).one()
         return bool(seen) and (seen - equal) / seen <= _LITTLE
+
+    def is_in_order(self, connection: sa.Connection, staged: int) -> bool:
+        """Look at some staged rows of Postgres where they lie: do they follow each other in the order of the key?"""
+        some = self._some(staged)
+        if some is None:
+            return False  # so few are sorted sooner than looked at
+        where = {column.name: column for column in some.columns}
+        place: sa.ColumnElement[Any] = sa.literal_column("ctid")
+        rows = sa.select(
+            *(where[name].label(f"k{i}") for i, name in enumerate(self.key)),
+            *(sa.func.lag(where[name]).over(order_by=place).label(f"p{i}") for i, name in enumerate(self.key)),
+        ).subquery("s")
+        key, previous = ([rows.c[f"{letter}{i}"] for i in range(len(self.key))] for letter in "kp")
+        query = sa.select(sa.func.count(), sa.func.count().filter(sa.tuple_(*key) < sa.tuple_(*previous)))
+        seen, back = connection.execute(query).one()
+        return bool(seen) and back / seen <= _FEW
+
+    def sorted(self) -> Move:
+        """Return the same move, which inserts in the order of the key."""
+        return Move(self.target, self.stage, self.columns, self.key, sort=True)
 
     def difference(
         self, connection: sa.Connection, here: sa.ColumnElement[bool], there: sa.ColumnElement[bool]
@@ -83,7 +107,7 @@ class Move:
 
     def merge(self, connection: sa.Connection, table: Table) -> int:
         """Upsert the staged rows of Postgres by key; a row that is not newer is left alone."""
-        insert = postgresql.insert(self.target).from_select(self._names(), self._staged())
+        insert = postgresql.insert(self.target).from_select(self._names(), self._sorted(self._staged()))
         new = {column.name: insert.excluded[column.key] for column in self.target.columns}
         rest = [name for name in self.columns if name not in self.key]
         guard = None
@@ -103,7 +127,7 @@ class Move:
 
     def insert_only(self, connection: sa.Connection) -> int:
         """Insert the staged rows of Postgres whose keys are not there."""
-        insert = postgresql.insert(self.target).from_select(self._names(), self._staged())
+        insert = postgresql.insert(self.target).from_select(self._names(), self._sorted(self._staged()))
         return _run(connection, insert.on_conflict_do_nothing(index_elements=[self._here(name) for name in self.key]))
 
     def exchange(self, connection: sa.Connection, *, delete: bool) -> int:
@@ -119,7 +143,16 @@ class Move:
         return sa.exists().where(self._match())
 
     def _insert(self, rows: sa.Select[Any]) -> sa.Insert:
-        return self.target.insert().from_select(self._names(), rows)
+        return self.target.insert().from_select(self._names(), self._sorted(rows))
+
+    def _some(self, staged: int) -> sa.TableSample | None:
+        """Return a sample of the staged rows; None where they are too few for one."""
+        share = 150.0 * _SAMPLE / max(staged, 1)
+        # The same sample each time: what a run does must not depend on luck.
+        return sa.tablesample(self.stage, sa.func.system(share), seed=sa.literal(1)) if share < 100 else None
+
+    def _sorted(self, rows: sa.Select[Any]) -> sa.Select[Any]:
+        return rows.order_by(*(self._there(name) for name in self._order))
 
     def _names(self) -> list[Any]:
         return [self._here(name) for name in self.columns]
