@@ -37,10 +37,14 @@ def java_session(session: SparkSession) -> Any:
     return _handle(session, "_jsparkSession")
 
 
-def java_context(session: SparkSession) -> Any | None:
-    """Return Java's context of the application; None once it was stopped."""
-    found = _handle(_handle(session, "sparkContext"), "_jsc")
-    return None if found is None else found.sc()
+def is_stopped(session: SparkSession) -> bool:
+    """Return whether the session's Spark was stopped: PySpark then forgets its handle into the JVM."""
+    return _handle(_handle(session, "sparkContext"), "_jsc") is None
+
+
+def java_context(session: SparkSession) -> Any:
+    """Return Java's context of the application: its settings, its listeners and what it knows of its jobs."""
+    return _handle(_handle(session, "sparkContext"), "_jsc").sc()
 
 
 def java_rows(rows: DataFrame) -> Any:

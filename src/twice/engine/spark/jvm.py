@@ -10,7 +10,8 @@ from twice.content import gateway
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-active, address, is_instance, require = gateway.active, gateway.address, gateway.is_instance, gateway.require
+active, address, context, is_instance = gateway.active, gateway.address, gateway.java_context, gateway.is_instance
+is_stopped, require = gateway.is_stopped, gateway.require
 
 
 def activate(session: SparkSession) -> None:
@@ -18,16 +19,6 @@ def activate(session: SparkSession) -> None:
     sessions = gateway.java(session).org.apache.spark.sql.SparkSession
     if sessions.getActiveSession().isEmpty():
         sessions.setActiveSession(gateway.java_session(session))
-
-
-def is_stopped(session: SparkSession) -> bool:
-    """Return whether the session's Spark was stopped: PySpark then forgets its handle into the JVM."""
-    return gateway.java_context(session) is None
-
-
-def context(session: SparkSession) -> Any:
-    """Return Java's context of the application: its settings, its listeners and what it knows of its jobs."""
-    return gateway.java_context(session)
 
 
 def parser(session: SparkSession) -> Any:

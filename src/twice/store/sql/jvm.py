@@ -20,7 +20,7 @@ def storage(session: SparkSession, rows: DataFrame) -> Any | None:
     if logical.getClass().getSimpleName() != "LogicalRDD":
         return None
     try:
-        return _context(session).statusStore().rdd(int(logical.rdd().id()))
+        return gateway.java_context(session).statusStore().rdd(int(logical.rdd().id()))
     except (Py4JError, PySparkException):
         return None
 
@@ -35,8 +35,4 @@ def served(session: SparkSession, messages: Any, number: int) -> Any:
     java = gateway.java(session)
     numbers = java.java.util.ArrayList()
     numbers.add(number)
-    return java.org.apache.spark.api.python.PythonRDD.runJob(_context(session), messages, numbers)
-
-
-def _context(session: SparkSession) -> Any:
-    return gateway.java_context(session)
+    return java.org.apache.spark.api.python.PythonRDD.runJob(gateway.java_context(session), messages, numbers)
