@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.find_spark_home import _find_spark_home
 
+from twice import config as configuration
 from twice.engine.spark import classes, jars, session
 from twice.store import jdbc_drivers
 
@@ -70,6 +72,26 @@ def test_java_takes_classes_from_an_archive_that_fits_and_starts_without_one_tha
     assert broken.returncode == 0
     assert "/" in broken.stdout
     assert len((broken.stdout + broken.stderr).splitlines()) == 1  # and not a word of the archive
+
+
+def test_a_start_with_an_archive_prints_nothing_about_log_levels_or_classes(tmp_path):
+    config = configuration.load(start=tmp_path, profile="default")
+    settings = session.settings(config)
+    archive = session.class_archive(config, settings)
+    assert isinstance(archive, classes.Archive)
+    written = classes.partial(archive)
+    written.write_bytes(b"not classes")
+    classes.keep(archive, written)
+    start = (
+        "import sys, json; from pyspark import SparkConf; from pyspark.java_gateway import launch_gateway;"
+        "conf = SparkConf(False).setAll(json.loads(sys.argv[1]).items());"
+        "gateway = launch_gateway(conf); gateway.shutdown(); gateway.proc.stdin.close(); gateway.proc.wait()"
+    )
+    chosen = json.dumps(classes.with_archive(settings, archive))
+    done = subprocess.run([sys.executable, "-c", start, chosen], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "SharedArchiveFile" in chosen
+    assert [line for line in done.stderr.splitlines() if "incubator modules" not in line] == []
 
 
 @pytest.mark.full

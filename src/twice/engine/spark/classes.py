@@ -76,7 +76,7 @@ def folder() -> Path:
 
 
 def obstacle(settings: Mapping[str, str], given: Mapping[str, str], spark_home: Path) -> str:
-    """Say why a start takes no archive; empty if it takes one. `given` are the settings that the profile names."""
+    """Return why a start takes no archive; empty if it takes one. `given` are the settings that the profile names."""
     return next(_obstacles(settings, given, spark_home), "")
 
 
@@ -138,7 +138,7 @@ def partial(found: Archive) -> Path:
 
 
 def keep(found: Archive, written: Path) -> Path:
-    """Give a whole archive its name, and remove those of other times; a Java that reads one of them goes on."""
+    """Give a whole archive its name, and remove those of other times; a Java that reads one keeps it."""
     file = folder() / f"{found.key}-{written.stat().st_size}.jsa"
     written.replace(file)
     by_age = sorted(folder().glob("*.jsa"), key=_age)
