@@ -245,7 +245,7 @@ def test_where_no_archive_can_be_used_none_is_made(project, monkeypatch):
     monkeypatch.setattr(session, "class_archive", lambda _config: "Spark runs on yarn")
     with pytest.raises(EnvironmentProblem, match="Spark runs on yarn") as raised:
         warming.make(project)
-    assert raised.value.unchanged == "Spark starts without one"
+    assert raised.value.unchanged == "Spark starts without one, as before"
 
 
 def test_the_folder_lies_beside_the_jars(machine):

@@ -46,7 +46,11 @@ def make(config: Config) -> Path:
     """Make the archive that belongs to a profile's way to start Spark; one that is there stays as it is."""
     found = session.class_archive(config)
     if isinstance(found, str):
-        raise EnvironmentProblem(f"no class-data archive can be made: {found}", unchanged="Spark starts without one")
+        raise EnvironmentProblem(
+            f"no class-data archive can be used here: {found}",
+            unchanged="Spark starts without one, as before",
+            next_step="nothing, as runs work without it; or remove what stands in its way",
+        )
     if found.file is not None:
         return found.file
     try:
@@ -79,7 +83,7 @@ def _not_made(reason: str) -> EnvironmentProblem:
     return EnvironmentProblem(
         f"the class-data archive could not be made: {reason}",
         unchanged="Spark starts without one, as before",
-        next_step="nothing needs it; try `twice doctor --warm` again when there is space in the cache, and a minute",
+        next_step=f"nothing, as runs work without it; or free some space in {classes.folder()} and try again",
     )
 
 
