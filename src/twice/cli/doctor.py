@@ -68,7 +68,9 @@ def _warm(settings: Settings, config: Config) -> None:
     from twice.engine import warming
 
     if settings.verbosity >= 0:
-        click.echo("making the class-data archive of Java: Spark runs once on small tables, about a minute …", err=True)
+        click.echo(
+            "making the class-data archive of Java: Spark runs once on small tables, a minute or two …", err=True
+        )
     warming.make(config)
 
 

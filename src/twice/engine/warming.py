@@ -2,8 +2,8 @@
 
 Spark is started in a process of its own, as the profile starts it, and does once what runs do: with stores of the same
 types in a temporary folder, so that nothing of the project is read or written. When its Java ends, it writes the
-archive; another Java must accept it before it gets its name. That takes all cores of a small machine for a minute,
-which is why no run does it on the side.
+archive; another Java must accept it before it gets its name. That takes all cores of a small machine for a minute or
+two, which is why no run does it on the side.
 """
 
 from __future__ import annotations
