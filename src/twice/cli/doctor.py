@@ -18,17 +18,18 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Check this machine, and show what to run.")
 @click.option("--fetch", is_flag=True, help="Fetch the jars that are missing; needs no twice.toml.")
+@click.option("--warm", is_flag=True, help="Make Java's class-data archive, with which Spark starts sooner.")
 @click.option("--deep", is_flag=True, help="Also start Spark and ask the stores.")
 @json_option
 @pass_settings
-def doctor(settings: Settings, fetch: bool, deep: bool, as_json: bool) -> None:
+def doctor(settings: Settings, fetch: bool, warm: bool, deep: bool, as_json: bool) -> None:
     """Look at Java, PySpark, jars, configuration, ledger, catalog, clock and disk.
 
     Each line says what is wrong and what to run. Exit code 1 if something is wrong, 3 if jars
-    could not be fetched.
+    could not be fetched or the archive could not be made.
 
     \b
-    twice doctor --fetch
+    twice doctor --fetch --warm
     twice doctor --deep
     """
     from twice.engine import doctor as engine
@@ -36,11 +37,13 @@ def doctor(settings: Settings, fetch: bool, deep: bool, as_json: bool) -> None:
     findings: list[Finding] = []
     config = _config(settings, findings)
     failed: TwiceError | None = None
-    if fetch:
-        try:
+    try:
+        if fetch:
             engine.fetch(config)
-        except TwiceError as error:
-            failed = error
+        if warm:
+            _warm(settings, config)
+    except TwiceError as error:
+        failed = error
     findings += engine.examine(config)
     if deep:
         try:
@@ -58,6 +61,17 @@ def doctor(settings: Settings, fetch: bool, deep: bool, as_json: bool) -> None:
         code = report_error(settings, failed)
     if code:
         raise click.exceptions.Exit(code)
+
+
+def _warm(settings: Settings, config: Config) -> None:
+    require_pyspark()
+    from twice.engine import warming
+
+    if settings.verbosity >= 0:
+        click.echo(
+            "making the class-data archive of Java: Spark runs once on small tables, a minute or two …", err=True
+        )
+    warming.make(config)
 
 
 def _config(settings: Settings, findings: list[Finding]) -> Config:

@@ -49,6 +49,7 @@ def examine(config: Config, *, now: datetime | None = None) -> Iterator[Finding]
     yield java()
     yield pyspark()
     yield jar_files(config)
+    yield class_archive(config)
     if config.source is not None:
         yield configuration(config)
         yield ledger(config)
@@ -112,6 +113,21 @@ def jar_files(config: Config) -> Finding:
     if absent := jars.missing(wanted):
         return Finding("jars", False, f"not fetched yet: {', '.join(absent)}", "twice doctor --fetch")
     return Finding("jars", True, f"{len(wanted)} in {jars.cache() / 'jars'}")
+
+
+def class_archive(config: Config) -> Finding:
+    """Look for the class-data archive of Java, which makes a start of Spark quicker and which nothing needs."""
+    try:
+        from twice.engine.spark.session import class_archive as archive_of
+
+        found = archive_of(config)
+    except (ImportError, TwiceError):  # reported in the lines before
+        return Finding("classes", True, "not checked: solve the problems above first")
+    if isinstance(found, str):
+        return Finding("classes", True, f"no class-data archive is used: {found}")
+    if found.file is None:
+        return Finding("classes", True, "no class-data archive yet; `twice doctor --warm` makes one")
+    return Finding("classes", True, f"{found.file.stat().st_size >> 20} MiB in {found.file}")
 
 
 def fetch(config: Config) -> None:

@@ -21,6 +21,7 @@ from pyspark.errors import PySparkException
 from twice import __version__
 from twice.code.project import unwrapped
 from twice.code.repository import commit_at
+from twice.engine.spark import jars
 from twice.engine.spark.session import fresh
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ def _of_spark(spark: SparkSession, zone: str) -> dict[str, object]:
     if application not in _known:
         session = fresh(spark, zone)
         found: dict[str, object] = {"versions": _versions(session.version), "settings": settings(session)}
-        if jars := _jars(session):
-            found["jars"] = jars
+        if brought := _jars(session):
+            found["jars"] = brought
         _known[application] = found
     return _known[application]
 
@@ -149,6 +150,9 @@ def _jars(session: SparkSession) -> list[str]:
     """Name the jars that were brought to Spark; those of the installation itself go by its version."""
     context = session.sparkContext.getConf()
     files = [Path(each).name for each in (context.get("spark.jars") or "").split(",") if each]
+    # With a class-data archive the fetched jars are on Java's class path, beside Spark's own.
+    on_class_path = map(Path, (context.get("spark.driver.extraClassPath") or "").split(":"))
+    files += [each.name for each in on_class_path if each.parent == jars.fetched_folder()]
     packages = [each for each in (context.get("spark.jars.packages") or "").split(",") if each]
     return sorted({*files, *packages})
 

@@ -40,10 +40,15 @@ def cache() -> Path:
     return Path(base) / "twice" / "ivy"
 
 
+def fetched_folder() -> Path:
+    """Return the folder of the jars themselves."""
+    return cache() / "jars"
+
+
 def fetched(package: str) -> Path:
     """Return where a package's jar lies once it has been fetched."""
     group, artifact, version = package.split(":")
-    return cache() / "jars" / f"{group}_{artifact}-{version}.jar"
+    return fetched_folder() / f"{group}_{artifact}-{version}.jar"
 
 
 def missing(packages: tuple[str, ...]) -> list[str]:

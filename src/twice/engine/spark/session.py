@@ -12,11 +12,12 @@ import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
-from twice.engine.spark import jars, jvm
+from twice.engine.spark import classes, jars, jvm
 from twice.engine.stores import spark_settings
 from twice.errors import ConfigError, EnvironmentProblem
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from twice.config import Config
+    from twice.engine.spark.classes import Archive
 
 _JAVA = 17
 _LOG = Path(__file__).with_name("log4j2.properties")
@@ -129,13 +131,16 @@ def check_ledger(config: Config, master: str) -> None:
         )
 
 
-def start(config: Config) -> SparkSession:
-    """Start Spark, or join the application that is already running in this process."""
+def start(config: Config, *, archive_to: Path | None = None) -> SparkSession:
+    """Start Spark, or join the application that is already running in this process.
+
+    With `archive_to`, its Java leaves a class-data archive there when it ends.
+    """
     check(config)
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    wanted = settings(config)
+    wanted = _with_classes(config, archive_to)
     if wanted.get("spark.master", "").startswith("local"):
         # On one machine the workers are this very Python, with the packages that it has.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -162,6 +167,32 @@ def start(config: Config) -> SparkSession:
     return session
 
 
+def _with_classes(config: Config, archive_to: Path | None) -> dict[str, str]:
+    """Return the settings of a start, with the class-data archive if there is one for it."""
+    from pyspark import SparkContext
+
+    wanted = settings(config)
+    if SparkContext._gateway is not None:  # Java runs already: its class path is what it is
+        return wanted
+    found = class_archive(config, wanted)
+    if isinstance(found, str):
+        return wanted
+    if archive_to is not None:
+        return classes.replaced(wanted, found.making(archive_to))
+    return classes.with_archive(wanted, found)
+
+
+def class_archive(config: Config, wanted: Mapping[str, str] | None = None) -> Archive | str:
+    """Return the class-data archive that belongs to a start of Spark, or the reason why it takes none."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    wanted = settings(config) if wanted is None else wanted
+    java, home = _java(), Path(_find_spark_home())  # type: ignore[no-untyped-call]
+    if java is None:
+        return "there is no Java"
+    return classes.obstacle(wanted, config.spark, home) or classes.archive(wanted, java, home)
+
+
 def _quiet_pyspark() -> None:
     """Keep PySpark from printing every error, and the values of rows that it quotes, beside raising it."""
     try:
@@ -182,16 +213,22 @@ def fresh(spark: SparkSession, zone: str) -> SparkSession:
 
 def java_version() -> tuple[str, int] | None:
     """Return the path and major version of the Java that Spark would use; None without one."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if not java or not Path(java).exists():
+    java = _java()
+    if java is None:
         return None
     done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     match = re.search(r'version "(\d+)(?:\.(\d+))?', done.stderr + done.stdout)
     if not match:
         return None
     major = int(match[2]) if match[1] == "1" and match[2] else int(match[1])
-    return java, major
+    return str(java), major
+
+
+def _java() -> Path | None:
+    """Return the Java that Spark would use."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    return Path(java) if java and Path(java).exists() else None
 
 
 def require_java() -> None:
