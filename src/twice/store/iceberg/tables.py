@@ -36,7 +36,7 @@ def check(session: SparkSession, table: Table) -> None:
     live = jvm.load(session, table.id)
     if live is None:
         return
-    fields = list(live.spec().fields())
+    fields = list(items_of(live.spec().fields()))
     found = [f"{field.transform()}({live.schema().findColumnName(field.sourceId())})" for field in fields]
     wanted = [f"identity({name})" for name in table.partition_columns]
     if sorted(found) != sorted(wanted):
