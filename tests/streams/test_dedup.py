@@ -51,6 +51,11 @@ def test_s38_s39_an_event_that_is_delivered_again_is_one_row(clicks, level):
     assert clicks.place.versions("clicks") == before
     assert [(progress.batch, progress.status) for progress in clicks.told[-1:]] == [(2, "fresh")]
     assert replayed.rows_out == 0
+    # and neither does a batch of repeats alone
+    clicks.deliver(click(4), click(1))
+    clicks.run(pipeline)
+    assert clicks.place.versions("clicks") == before
+    assert [(progress.batch, progress.status) for progress in clicks.told[-1:]] == [(3, "unchanged")]
     assert clicks.place.leftovers("clicks") == []
     assert clicks.lab.ledger.leases.list() == []
 

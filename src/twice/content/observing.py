@@ -68,7 +68,12 @@ class Counting:
 
     def count(self) -> int | None:
         """Return how many were seen, of a task that runs twice perhaps twice; None if Spark has not reported."""
-        return int(self.observation.get["n"]) if _has_ended(self.observation) else None
+        if not _has_ended(self.observation):
+            return None
+        try:
+            return int(self.observation.get["n"])
+        except (KeyError, Py4JError):  # Spark left it out of the plan, as it may where it knows that no row comes
+            return None
 
 
 def counting(rows: DataFrame, kind: Column) -> Counting | None:
