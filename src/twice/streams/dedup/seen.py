@@ -37,8 +37,7 @@ class Keeping:
         self.release()
         number = self._one.number
         if stage.base is not None:
-            held = near(task, task.store.read(task.session, task.step.writes, stage.base), self._one)
-            self._known = known_keys(held, self._one.rows, self._key).persist()
+            self._known = known_keys(_of_others(task, stage.base, self._one), self._one.rows, self._key).persist()
             keys = without(keys, self._known, self._key)
         task.store.stage_changes(task.session, stage, keys, insert_only=True)
         return Counts(number, stage.written, number - stage.written)
@@ -58,10 +57,14 @@ class Keeping:
 
 def new_events(task: Task, seen: Task, dedup: Process, one: OnePerKey) -> DataFrame:
     """Leave out events whose key another batch saw first."""
-    store, table = seen.store, seen.step.writes
-    known = near(seen, store.read(task.session, table, store.version(task.session, table)), one)
-    others = known.where(~F.col(WINDOW_COLUMN).eqNullSafe(task.mark))
+    others = _of_others(seen, seen.store.version(task.session, seen.step.writes), one)
     return without(one.rows, known_keys(others, one.rows, dedup.key), dedup.key)
+
+
+def _of_others(seen: Task, version: str | None, one: OnePerKey) -> DataFrame:
+    """Read the keys of other batches: what Spark held of them and lost is read again, once this batch has its own."""
+    rows = near(seen, seen.store.read(seen.session, seen.step.writes, version), one)
+    return rows.where(~F.col(WINDOW_COLUMN).eqNullSafe(seen.mark))
 
 
 def seen_task(task: Task, stream: Stream) -> Task:
