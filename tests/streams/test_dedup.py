@@ -136,6 +136,20 @@ def test_the_function_of_a_process_stream_gets_new_events_only_and_may_make_seve
     assert clicks.ids("clicks__seen") == ["e1", "e2"]
 
 
+def test_no_new_event_is_lost_with_what_spark_holds_of_known_keys(clicks, kind):
+    def forgetting(rows):
+        rows.sparkSession.catalog.clearCache()  # as where the machine that holds the rows is lost
+        return dated(rows)
+
+    pipeline = clicks.declare(LEVELS["process"], forgetting)
+    clicks.deliver(click(1))
+    clicks.run(pipeline)
+    clicks.deliver(click(1), click(2))
+    done = clicks.run(pipeline)
+    assert clicks.ids() == ["e1", "e2"]
+    assert (done.rows_in, done.rows_out, done.duplicates) == (2, 1, 1)
+
+
 def test_s40_an_event_outside_the_window_is_counted_and_landed_in_its_own_table(clicks):
     late = clicks.table("late", partition=None)
     pipeline = clicks.declare(Windowed("event_id", hours(1), event_time="happened_at", late=late))
