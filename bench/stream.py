@@ -4,10 +4,11 @@
 appends what it is delivered, repeats included. For windowed mode also 100 small batches over 100 hours, whose keys are
 remembered for three.
 
-    python bench/stream.py [--events 1000000] [--batches 20] [--rounds 1]
+    python bench/stream.py [--events 1000000] [--batches 20] [--rounds 1] [--repeats 0,10,50] [--only process,write]
 
-The last line is one JSON object: per level the worst throughput as a share of plain Spark's, and `state_growth`, how
-much larger Spark's state is in the last ten batches of the hundred than in the second ten.
+In each round every contender takes the same stream once, one after the other. The last line is one JSON object: per
+level the worst throughput as a share of plain Spark's, and `state_growth`, how much larger Spark's state is in the last
+ten batches of the hundred than in the second ten. `--repeats` and `--only` cut the measurement into pieces.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -112,24 +113,25 @@ def timed(work: Callable[[], None]) -> float:
 
 
 def throughput(shop: Runtime, root: Path, checkpoints: str, asked: argparse.Namespace) -> dict[str, float]:
-    """Compare each level with plain Spark; the worst share over the repeats."""
-    found: dict[str, list[float]] = {level: [] for level in LEVELS}
-    size = asked.events // asked.batches
-    for repeats in REPEATS:
+    """Compare levels with plain Spark; the worst share over the repeats."""
+    levels = {level: dedup for level, dedup in LEVELS.items() if level in asked.only}
+    found: dict[str, list[float]] = {level: [] for level in levels}
+    for repeats in asked.repeats if levels else ():
         folder = root / "landing" / "web" / f"clicks{repeats}"
-        land(shop.spark, folder, asked.batches, size, repeats)
+        land(shop.spark, folder, asked.batches, asked.events // asked.batches, repeats)
+        distinct = shop.spark.read.parquet(str(folder)).select("event_id").distinct().count()
         source = Table(f"landing.web.clicks{repeats}", schema=SCHEMA)
         for round_ in range(asked.rounds):
             plain = timed(lambda: by_hand(shop, folder, f"plain{repeats}_{round_}", checkpoints))  # noqa: B023
-            for level, dedup in LEVELS.items():
+            for level, dedup in levels.items():
                 name = f"{level}{repeats}_{round_}"
                 took = timed(lambda: by_twice(shop, checkpoints, source, name, dedup))  # noqa: B023
                 rows = shop.spark.table(f"lake.bench.{name}").count()
-                distinct = shop.spark.table(f"lake.bench.plain{repeats}_{round_}").select("event_id").distinct().count()
                 if rows != distinct:
                     raise SystemExit(f"{name}: {rows} rows of {distinct} events")
                 found[level].append(plain / took)
-                print(f"{repeats:2} % repeats, {level}: {took:.1f} s, plain {plain:.1f} s: {plain / took:.2f}")
+                each = f"{took / asked.batches:.2f} s a batch, plain {plain / asked.batches:.2f} s"
+                print(f"{repeats:2} % repeats, {level}: {each}: {plain / took:.2f}", flush=True)
     return {level: round(min(shares), 2) for level, shares in found.items()}
 
 
@@ -142,15 +144,15 @@ def state_growth(shop: Runtime, root: Path, checkpoints: str) -> float:
     kept = {batch.batch: batch.state_rows or 0 for batch in batches}
     early = max(rows for number, rows in kept.items() if 10 <= number < 20)
     last = max(rows for number, rows in kept.items() if 90 <= number < 100)
-    print(f"state: at most {early} keys in batches 10 to 19, {last} in batches 90 to 99")
+    print(f"state: at most {early} keys in batches 10 to 19, {last} in batches 90 to 99", flush=True)
     return round(last / early, 2)
 
 
-def warm_up(shop: Runtime, root: Path, checkpoints: str) -> None:
+def warm_up(shop: Runtime, root: Path, checkpoints: str, asked: Sequence[str] = (*LEVELS,)) -> None:
     folder = root / "landing" / "web" / "warm"
     land(shop.spark, folder, 3, 20_000, 10)
     by_hand(shop, folder, "warm_plain", checkpoints)
-    for level, dedup in LEVELS.items():
+    for level, dedup in ((level, dedup) for level, dedup in LEVELS.items() if level in asked):
         by_twice(shop, checkpoints, Table("landing.web.warm", schema=SCHEMA), f"warm_{level}", dedup)
 
 
@@ -159,6 +161,8 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--batches", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--repeats", type=lambda text: [int(each) for each in text.split(",")], default=REPEATS)
+    parser.add_argument("--only", type=lambda text: text.split(","), default=[*LEVELS, "state_growth"])
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -167,9 +171,10 @@ def main() -> None:
         with runtime(config) as shop:
             shop.spark.sql("create namespace if not exists lake.bench")
             # Both sides once, unmeasured: Spark compiles and loads classes.
-            warm_up(shop, root, config.checkpoints)
+            warm_up(shop, root, config.checkpoints, asked.only)
             found = throughput(shop, root, config.checkpoints, asked)
-            found["state_growth"] = state_growth(shop, root, config.checkpoints)
+            if "state_growth" in asked.only:
+                found["state_growth"] = state_growth(shop, root, config.checkpoints)
     print(json.dumps(found))
 
 

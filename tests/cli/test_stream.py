@@ -56,6 +56,7 @@ def test_status_shows_the_latest_batches(shop):
     assert "shop.clicks" in text
     assert "20" in text
     assert "14" in text
+    assert "lag unknown: it is not recorded" in text
 
 
 def test_status_without_any_stream(project):

@@ -7,8 +7,9 @@ import shutil
 from datetime import timedelta
 
 import pytest
+from pyspark.sql.conf import RuntimeConfig
 
-from tests.streams.clicks import SCHEMA, click
+from tests.streams.clicks import LEVELS, SCHEMA, click
 from twice import Table, gates, hours
 from twice.engine.operations.maintain import maintain
 from twice.engine.operations.undo import undo
@@ -253,6 +254,32 @@ def test_a_table_that_is_not_what_its_contract_says_is_refused_and_a_streams_run
     with pytest.raises(UsageError, match="only steps of web can be undone"):
         undo(clicks.lab.runtime, {"web": clicks.declare()}, done.run)
     assert clicks.ids() == ["e1"]
+
+
+@pytest.mark.full
+def test_a_checkpoint_whose_state_was_written_as_a_whole_continues_as_a_log_of_changes(clicks, monkeypatch):
+    usual = RuntimeConfig.set
+
+    def as_before(conf: RuntimeConfig, name: str, value: str) -> None:
+        usual(conf, name, "false" if name.endswith("changelogCheckpointing.enabled") else value)
+
+    # Given a checkpoint of an earlier version
+    pipeline = clicks.declare(LEVELS["windowed"])
+    clicks.deliver(click(1), click(2))
+    with monkeypatch.context() as patched:
+        patched.setattr(RuntimeConfig, "set", as_before)
+        clicks.run(pipeline)
+    state = clicks.checkpoint / "state"
+    assert [*state.rglob("*.zip")]
+    assert not [*state.rglob("*.changelog")]
+    # When the stream continues, batch by batch
+    clicks.deliver(click(2), click(3))
+    clicks.run(pipeline)
+    clicks.deliver(click(1), click(3), click(4))
+    clicks.run(pipeline)
+    # Then it remembers every key
+    assert [*state.rglob("*.changelog")]
+    assert clicks.ids() == ["e1", "e2", "e3", "e4"]
 
 
 @pytest.mark.full

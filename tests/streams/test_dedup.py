@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import shutil
 import time
+from pathlib import Path
 
 import pytest
+from pyspark.sql import functions as F
 
-from tests.streams.clicks import LEVELS, click
+from tests.streams.clicks import LEVELS, click, dated
 from tests.streams.conftest import SINKS
 from twice import Hour, InsertOnly, Merge, hours, run_stream
-from twice.errors import MergeRefused
+from twice.errors import KeyViolation, MergeRefused
 from twice.streams import Process, RateSource, Windowed, Write
 
 pytestmark = pytest.mark.spark
@@ -49,6 +51,11 @@ def test_s38_s39_an_event_that_is_delivered_again_is_one_row(clicks, level):
     assert clicks.place.versions("clicks") == before
     assert [(progress.batch, progress.status) for progress in clicks.told[-1:]] == [(2, "fresh")]
     assert replayed.rows_out == 0
+    # and neither does a batch of repeats alone
+    clicks.deliver(click(4), click(1))
+    clicks.run(pipeline)
+    assert clicks.place.versions("clicks") == before
+    assert [(progress.batch, progress.status) for progress in clicks.told[-1:]] == [(3, "unchanged")]
     assert clicks.place.leftovers("clicks") == []
     assert clicks.lab.ledger.leases.list() == []
 
@@ -129,6 +136,20 @@ def test_the_function_of_a_process_stream_gets_new_events_only_and_may_make_seve
     assert clicks.ids("clicks__seen") == ["e1", "e2"]
 
 
+def test_no_new_event_is_lost_with_what_spark_holds_of_known_keys(clicks, kind):
+    def forgetting(rows):
+        rows.sparkSession.catalog.clearCache()  # as where the machine that holds the rows is lost
+        return dated(rows)
+
+    pipeline = clicks.declare(LEVELS["process"], forgetting)
+    clicks.deliver(click(1))
+    clicks.run(pipeline)
+    clicks.deliver(click(1), click(2))
+    done = clicks.run(pipeline)
+    assert clicks.ids() == ["e1", "e2"]
+    assert (done.rows_in, done.rows_out, done.duplicates) == (2, 1, 1)
+
+
 def test_s40_an_event_outside_the_window_is_counted_and_landed_in_its_own_table(clicks):
     late = clicks.table("late", partition=None)
     pipeline = clicks.declare(Windowed("event_id", hours(1), event_time="happened_at", late=late))
@@ -149,6 +170,83 @@ def test_s40_an_event_outside_the_window_is_counted_and_landed_in_its_own_table(
     clicks.lab.ledger.streams.batches.note(batch, {"late": None})
     clicks.run(pipeline)
     assert clicks.ids("late") == ["e1", "e4"]
+
+
+@pytest.mark.parametrize("level", ["write", "windowed"])
+def test_events_are_counted_as_they_came_also_where_the_function_leaves_some_out(clicks, level):
+    pipeline = clicks.declare(LEVELS[level], make=lambda rows: dated(rows).where("page != 'bot'"))
+    clicks.deliver(click(1), click(2, "bot"), click(3), click(1))
+    done = clicks.run(pipeline)
+    assert clicks.ids() == ["e1", "e3"]
+    assert (done.rows_in, done.rows_out, done.duplicates) == (4, 2, 1)
+
+
+@pytest.mark.parametrize("level", ["process", "windowed"])
+def test_a_function_that_makes_one_key_of_several_events_is_refused(clicks, level):
+    pipeline = clicks.declare(
+        LEVELS[level], make=lambda rows: dated(rows).withColumn("event_id", F.substring("event_id", 1, 2))
+    )
+    clicks.deliver(click(11), click(12), click(21))
+    with pytest.raises(KeyViolation, match=r"several rows for one key of one batch:\s+event_id=e1, d="):
+        clicks.run(pipeline)
+    assert clicks.lab.ledger.leases.list() == []
+
+
+@pytest.mark.parametrize("kind", ["iceberg", pytest.param("postgres", marks=pytest.mark.full)], indirect=True)
+def test_a_null_in_a_key_that_only_the_rows_have_is_seen_while_they_are_written(clicks, kind):
+    # Given events with keys, and a table with one more column in its key
+    table = clicks.table(key=["event_id", "page"])
+    pipeline = clicks.declare(LEVELS["windowed"], table=table)
+    clicks.deliver(click(1))
+    clicks.run(pipeline)
+    before = clicks.place.versions("clicks")
+    clicks.deliver(click(2), {**click(3), "page": None})
+    with pytest.raises(KeyViolation, match="null in the business key"):
+        clicks.run(pipeline)
+    assert clicks.ids() == ["e1"]
+    assert clicks.place.versions("clicks") == before
+    assert clicks.place.leftovers("clicks") == []
+
+
+@pytest.mark.parametrize(("level", "table"), [("write", "clicks"), ("process", "clicks__seen")])
+def test_of_keys_in_order_only_the_files_that_can_hold_them_are_read(clicks, level, table):
+    # Given a table of three batches, whose keys follow one another
+    pipeline = clicks.declare(LEVELS[level])
+    for first in (10, 20, 30):
+        clicks.deliver(*(click(first + number) for number in range(5)))
+    clicks.run(pipeline)
+    # When an event comes again, with a new one
+    clicks.deliver(click(22), click(25))
+    files = f"select file_path, readable_metrics.event_id.lower_bound from {clicks.place.name(table)}.files"
+    for file, lowest in clicks.lab.sql(files):
+        if lowest != "e20":
+            Path(file.removeprefix("file:")).unlink()
+    done = clicks.run(pipeline)
+    # Then it is found without a look at the other files
+    assert (done.rows_in, done.rows_out, done.duplicates) == (2, 1, 1)
+
+
+def test_keys_that_are_not_utf8_are_found_again(clicks):
+    # Given keys of bytes that are not UTF-8, which Python sees as other ones
+    broken = "cast(concat(unhex('ff'), cast(event_id AS BINARY)) AS STRING)"
+    pipeline = clicks.declare(make=lambda rows: dated(rows).withColumn("event_id", F.expr(broken)))
+    clicks.deliver(click(1), click(2))
+    clicks.run(pipeline)
+    clicks.deliver(click(1), click(3))
+    clicks.run(pipeline)
+    assert len(clicks.ids()) == 3
+
+
+@pytest.mark.parametrize(("level", "most"), [("windowed", 2), ("write", 8), ("process", 14)])
+def test_a_batch_costs_few_jobs(clicks, level, most):
+    pipeline = clicks.declare(LEVELS[level])
+    clicks.deliver(click(1))
+    clicks.run(pipeline)
+    clicks.deliver(click(1), click(2), click(2))
+    before = clicks.lab.jobs()
+    clicks.run(pipeline)
+    assert clicks.ids() == ["e1", "e2"]
+    assert clicks.lab.jobs() - before <= most
 
 
 @pytest.mark.full

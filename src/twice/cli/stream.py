@@ -113,6 +113,7 @@ def status(settings: Settings, pipeline: str | None, name: str | None, as_json: 
     for info, _, error, _ in known:
         if error:
             print_text(f"{info.pipeline}.{info.stream}: {error.splitlines()[0]}")
+    print_text("lag unknown: it is not recorded; twice stream run shows it where the source reports it (Kafka, Delta)")
 
 
 @stream.command()

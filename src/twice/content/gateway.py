@@ -75,6 +75,11 @@ def address(session: SparkSession) -> tuple[int, str]:
     return int(parameters.port), str(parameters.auth_token)
 
 
+def process(session: SparkSession) -> Any:
+    """Return the connection to the Java process that PySpark has started."""
+    return _handle(_handle(session, "sparkContext"), "_gateway")
+
+
 def hadoop_settings(session: SparkSession) -> Any:
     """Return the settings of Hadoop's clients, with those of the session."""
     return java_session(session).sessionState().newHadoopConf()

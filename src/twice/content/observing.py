@@ -48,7 +48,7 @@ class Observed:
 
     def profile(self, written: int) -> PartitionProfile | None:
         """Return what was written; None if Spark did not count each of the written rows once, or a key repeats."""
-        if not self._has_ended():
+        if not _has_ended(self.observation):
             return None
         seen = self.observation.get
         if seen["n"] != written or seen["keys"] != seen["distinct_keys"]:
@@ -59,22 +59,30 @@ class Observed:
             violations={name: seen[f"v{i}"] for i, name in enumerate(self.violations)},
         )
 
-    def _has_ended(self) -> bool:
-        """Wait for Spark's report; one that does not come at all is not waited for again in this process."""
-        if SILENT.is_set():
-            return False
-        asked = java_observation(self.observation)  # its public way to ask waits for ever
-        deadline = time.monotonic() + PATIENCE
+
+@dataclass(frozen=True)
+class Counting:
+    """Rows that report how many of a kind are among them once they are written."""
+
+    rows: DataFrame
+    observation: Observation
+
+    def count(self) -> int | None:
+        """Return how many were seen, of a task that runs twice perhaps twice; None if Spark has not reported."""
+        if not _has_ended(self.observation):
+            return None
         try:
-            future = asked.future()
-            while not future.isCompleted():
-                if time.monotonic() > deadline:
-                    SILENT.set()
-                    return False
-                time.sleep(0.002)
-        except Py4JError:
-            return False
-        return True
+            return int(self.observation.get["n"])
+        except (KeyError, Py4JError):  # Spark left it out of the plan, as it may where it knows that no row comes
+            return None
+
+
+def counting(rows: DataFrame, kind: Column) -> Counting | None:
+    """Return rows that are counted, where a condition holds, while they are written; None where that cannot be done."""
+    if not _can_observe(rows):
+        return None
+    observation = Observation()
+    return Counting(rows.observe(observation, F.count_if(kind).alias("n")), observation)
 
 
 def observed(
@@ -92,7 +100,7 @@ def observed(
     are counted in one set.
     """
     violations = violations or {}
-    if SILENT.is_set() or int(rows.sparkSession.version.split(".")[0]) < _SINCE:
+    if not _can_observe(rows):
         return None
     if any(name.lower().startswith("_twice_") and name not in FRAMEWORK_COLUMNS for name in rows.columns):
         return None  # it may be a name that is needed here
@@ -109,3 +117,25 @@ def observed(
     watched = rows.select("*", *asked).observe(observation, *metrics)
     kept = watched.select(*map(quote, rows.columns))
     return Observed(kept, observation, tuple(violations), schema_fingerprint(rows.schema))
+
+
+def _can_observe(rows: DataFrame) -> bool:
+    return not SILENT.is_set() and int(rows.sparkSession.version.split(".")[0]) >= _SINCE
+
+
+def _has_ended(observation: Observation) -> bool:
+    """Wait for Spark's report; one that does not come at all is not waited for again in this process."""
+    if SILENT.is_set():
+        return False
+    asked = java_observation(observation)  # its public way to ask waits for ever
+    deadline = time.monotonic() + PATIENCE
+    try:
+        future = asked.future()
+        while not future.isCompleted():
+            if time.monotonic() > deadline:
+                SILENT.set()
+                return False
+            time.sleep(0.002)
+    except Py4JError:
+        return False
+    return True

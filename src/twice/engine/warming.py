@@ -22,7 +22,7 @@ from twice import config as configuration
 from twice.config import Config, StoreConfig
 from twice.engine.plan import plan
 from twice.engine.run import Runtime, execute
-from twice.engine.spark import classes, jars, session
+from twice.engine.spark import classes, jars, jvm, session
 from twice.engine.stores import Stores
 from twice.errors import EnvironmentProblem, TwiceError
 from twice.ledger import open_ledger
@@ -94,30 +94,15 @@ def main(source: str, profile: str, written: Path) -> None:
         config = _elsewhere(given, Path(name))
         spark = session.start(config, archive_to=written)
         try:
-            java = _java_of(spark)
+            path, options = jvm.started_with(spark)
+            java = path, [each for each in options if _ENDING not in each]
             _use(spark, config)
         except TwiceError as error:
             raise SystemExit(error.message.partition("\n")[0]) from None
         finally:
-            _end(spark)
+            # Java writes the archive after everything else.
+            jvm.end(spark)
     _require_accepted(written, *java)
-
-
-def _java_of(spark: SparkSession) -> tuple[str, list[str]]:
-    """Return the class path and the options of the Java that Spark runs on."""
-    assert spark._jvm is not None  # noqa: S101 - a classic session has one
-    java = spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()
-    return str(java.getClassPath()), [str(each) for each in java.getInputArguments() if _ENDING not in each]
-
-
-def _end(spark: SparkSession) -> None:
-    """End Spark and its Java, which writes the archive after everything else."""
-    gateway = spark.sparkContext._gateway
-    spark.stop()
-    assert gateway is not None  # noqa: S101 - a session that was started here has one
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait()
 
 
 def _elsewhere(config: Config, folder: Path) -> Config:

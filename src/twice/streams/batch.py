@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from twice.content.carrying import carried
 from twice.engine.attempt import gating
 from twice.engine.attempt.compute import batches
 from twice.engine.attempt.fingerprint import keep_parts
@@ -60,34 +61,37 @@ class Batch:
 def take(task: Task, batch: Batch) -> StepResult:
     """Publish a batch, with retries for transient errors; a batch that is already in the table is skipped."""
     task = replace(task, batch=batch.name)
-    dedup, stream = batch.stream.dedup, batch.stream
+    dedup, events = batch.stream.dedup, batch.events
     if isinstance(dedup, Process):
         return _process(task, batch, dedup)
-    if batch.again:
-        stage_rows: StageRows = partial(_again, order=dedup.order)
-    elif isinstance(dedup, Windowed):
-        stage_rows = plain.stage_all
-    else:
-        stage_rows = partial(_new, order=dedup.order)
-    # Read once: a second look at the source costs, and need not see the same. Read in any case: Spark's state of a
-    # batch is written while its events are read, also of one that is in the table already.
-    events = batch.events.persist()
+    remembered = isinstance(dedup, Windowed)
+    if remembered:  # a second look would bring Spark's state to work again
+        events.persist()
+
+    def stage_rows(its_task: Task, stage: StagedRows, rows: DataFrame) -> Counts:
+        # Where the function makes one row of each event, they are counted as its rows are.
+        number = None if carried(rows, events) is not None else events.persist().count()
+        if batch.again:
+            counts = write.stage_again(its_task, stage, rows, dedup.order)
+        elif remembered:
+            unique = plain.is_unique(its_task.step.writes, events, dedup.key, rows)
+            counts = plain.stage_all(its_task, stage, rows, unique=unique)
+        else:
+            counts = write.stage_new(its_task, stage, rows, dedup.order)
+        return counts if number is None else replace(counts, rows_in=number)
+
     try:
-        number = events.count()
-
-        def counted(its_task: Task, stage: StagedRows, rows: DataFrame) -> Counts:
-            done = stage_rows(its_task, stage, rows)
-            return replace(done, rows_in=number)
-
-        bound = {stream.parameter: events}
-        return run_step(task, partial(_attempt, batch=batch, bound=bound, write=counted))
+        done = run_step(task, partial(_attempt, batch=batch, bound={batch.stream.parameter: events}, write=stage_rows))
+        if remembered and done.status == "fresh":
+            events.count()  # Spark writes its state while they are read, also of a batch that is in the table already
+        return done
     finally:
         events.unpersist()
 
 
 def take_as_is(task: Task, batch: Batch) -> StepResult:
     """Bring the events themselves into a table, each key once."""
-    as_is = partial(_attempt, batch=batch, bound=None, write=partial(_new, order=None))
+    as_is = partial(_attempt, batch=batch, bound=None, write=_as_is)
     return run_step(replace(task, batch=batch.name), as_is)
 
 
@@ -95,31 +99,34 @@ def _process(task: Task, batch: Batch, dedup: Process) -> StepResult:
     """Keep the keys of a batch, then process the events whose key no other batch saw first."""
     stream, keys_task = batch.stream, seen.seen_task(task, batch.stream)
     one = one_per_key(keys_task, batch.events, dedup.key, dedup.order)
+    keeping = seen.Keeping(one, dedup.key)
     try:
         kept = None
         if not batch.again:  # its keys were kept before its rows
             keys = replace(batch, events=seen.keys_of(dedup, one), count=lambda _: None)
-            keep = partial(write.stage_keys, count=one.number)
-            kept = run_step(keys_task, partial(_attempt, batch=keys, bound=None, write=keep))
-        new = seen.new_events(task, keys_task, dedup, one)
-        # As many as had no key before; of a batch that is repeated they are kept already.
-        number = kept.rows if kept is not None and kept.status != "fresh" else new.count()
+            kept = run_step(keys_task, partial(_attempt, batch=keys, bound=None, write=keeping.stage))
+        if kept is not None and kept.status != "fresh":
+            number, new = kept.rows, keeping.new_events(kept.rows)
+        else:  # its keys are in the table of keys already: as many events are its own as no other batch saw
+            new = seen.new_events(task, keys_task, dedup, one)
+            number = new.count()
 
-        def write_events(its_task: Task, stage: StagedRows, rows: DataFrame) -> Counts:
-            stage_rows = partial(_again, order=None) if batch.again else plain.stage_all
-            return replace(stage_rows(its_task, stage, rows), rows_in=one.copies, duplicates=one.copies - number)
+        def stage_rows(its_task: Task, stage: StagedRows, rows: DataFrame) -> Counts:
+            if batch.again:
+                counts = write.stage_again(its_task, stage, rows, None)
+            else:
+                unique = plain.is_unique(its_task.step.writes, new, dedup.key, rows)
+                counts = plain.stage_all(its_task, stage, rows, unique=unique)
+            return replace(counts, rows_in=one.copies, duplicates=one.copies - number)
 
-        return run_step(task, partial(_attempt, batch=batch, bound={stream.parameter: new}, write=write_events))
+        return run_step(task, partial(_attempt, batch=batch, bound={stream.parameter: new}, write=stage_rows))
     finally:
+        keeping.release()
         one.release()
 
 
-def _new(task: Task, stage: StagedRows, rows: DataFrame, *, order: str | None) -> Counts:
-    return write.stage_new(task, stage, rows, order)
-
-
-def _again(task: Task, stage: StagedRows, rows: DataFrame, *, order: str | None) -> Counts:
-    return write.stage_again(task, stage, rows, order)
+def _as_is(task: Task, stage: StagedRows, rows: DataFrame) -> Counts:
+    return write.stage_new(task, stage, rows, None)
 
 
 def _attempt(task: Task, *, batch: Batch, bound: dict[str, DataFrame] | None, write: StageRows) -> Finding:

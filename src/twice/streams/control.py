@@ -103,6 +103,8 @@ def _session(runtime: Runtime, pipeline: Pipeline, stream: Stream) -> SparkSessi
     session = fresh(runtime.spark, pipeline.zone.key)
     if isinstance(stream.dedup, Windowed):
         session.conf.set("spark.sql.streaming.stateStore.providerClass", _ROCKSDB)
+        # With each batch the keys that it adds are written, not all of them; an older checkpoint continues as well.
+        session.conf.set("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
     return session
 
 

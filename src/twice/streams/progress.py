@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from twice.streams.dedup.rows import Counts
 
 
+# How far a stream is behind a source of which Spark does not report it.
+UNKNOWN = "unknown"
+# How sources say it: Kafka in offsets, Delta in files or bytes; files, Iceberg and `rate` do not.
+_LAG = {"maxOffsetsBehindLatest": "offsets", "numFilesOutstanding": "files", "numBytesOutstanding": "bytes"}
+
+
 @dataclass(repr=False)
 class StreamResult:
     """How a stream ended, and what its batches brought since it started."""
@@ -52,7 +58,7 @@ class Progress:
     @property
     def text(self) -> str:
         """The batch in one line."""
-        behind = f", behind by {self.behind}" if self.behind else ""
+        behind = {"": "", UNKNOWN: ", lag unknown"}.get(self.behind, f", behind by {self.behind}")
         return (
             f"batch {self.batch} {self.status}: {self.rows_in:,} in, {self.rows_out:,} out, "
             f"{self.duplicates:,} duplicate, {self.late:,} late; {self.rows_per_second:,.0f} rows/s{behind}"
@@ -73,7 +79,8 @@ def progress_of(reported: dict[str, Any], number: int, status: str, counts: Coun
     dropped = sum(int(each.get("customMetrics", {}).get("numDroppedDuplicateRows", 0)) for each in operators)
     rows_out = counts.rows_out if counts else 0
     duplicates = dropped if operators else (counts.duplicates if counts else 0)
-    rows_in = rows_out + dropped + late_rows if operators else (counts.rows_in if counts else 0)
+    # What Spark's state let through is counted here, what it left out there.
+    rows_in = (counts.rows_in if counts else 0) + dropped + late_rows
     return Progress(
         number,
         rows_in,
@@ -87,17 +94,15 @@ def progress_of(reported: dict[str, Any], number: int, status: str, counts: Coun
 
 
 def _behind(reported: dict[str, Any]) -> str:
-    """Return how far the stream is behind its source, where Spark reports it."""
-    names = {
-        "maxOffsetsBehindLatest": "offsets",
-        "numFilesOutstanding": "files",
-        "numBytesOutstanding": "bytes",
-    }
+    """Return how far the stream is behind its source; empty if it is not."""
+    known = False
     for source in reported.get("sources") or []:
-        for name, unit in names.items():
-            if (value := (source.get("metrics") or {}).get(name)) not in (None, "0", 0):
-                return f"{value} {unit}"
-    return ""
+        for name, unit in _LAG.items():
+            if (value := (source.get("metrics") or {}).get(name)) is not None:
+                known = True
+                if str(value) != "0":
+                    return f"{value} {unit}"
+    return "" if known else UNKNOWN
 
 
 def state_rows(reported: dict[str, Any]) -> int:

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from twice.content.carrying import carried
 from twice.content.changes import disputed_in_source
+from twice.content.observing import counting
 from twice.engine.attempt.gating import judge
-from twice.engine.attempt.merging import matched_columns
+from twice.engine.attempt.merging import matched_columns, refuse_null_keys
 from twice.engine.attempt.samples import LIMIT, rows_text
 from twice.errors import KeyViolation
 from twice.model.patterns import Merge
-from twice.streams.dedup.rows import Counts, one_per_key
+from twice.streams.dedup.rows import Counts, any_null, one_per_key
 from twice.streams.dedup.write import stage_new
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from twice.engine.attempt.task import Task
+    from twice.model.tables import Table
     from twice.store.protocol import StagedRows
 
 
-def stage_all(task: Task, stage: StagedRows, rows: DataFrame) -> Counts:
-    """Stage the rows of new events."""
+def is_unique(table: Table, events: DataFrame, key: Sequence[str], rows: DataFrame) -> bool:
+    """Return whether each event makes one row that has the event's key, which no other event has, in the table's."""
+    named = set(key)
+    return named <= set(matched_columns(table)) and named <= (carried(rows, events) or frozenset())
+
+
+def stage_all(task: Task, stage: StagedRows, rows: DataFrame, *, unique: bool = False) -> Counts:
+    """Stage the rows of new events; `unique`: no key can occur twice among them, by how they are made."""
     table = task.step.writes
     if isinstance(table.write, Merge):
         return stage_new(task, stage, rows, None)
+    if unique and not table.gates:
+        return _as_they_are(task, stage, rows)
     one = one_per_key(task, rows, matched_columns(table), None)
     try:
         if one.number != one.copies:
@@ -41,3 +53,13 @@ def stage_all(task: Task, stage: StagedRows, rows: DataFrame) -> Counts:
         return Counts(one.copies, stage.written, 0)
     finally:
         one.release()
+
+
+def _as_they_are(task: Task, stage: StagedRows, rows: DataFrame) -> Counts:
+    """Stage rows without another look at them: whether a key is null is seen while they are written."""
+    key = matched_columns(task.step.writes)
+    watched = counting(rows, any_null(key)) if task.store.abilities.counts_rows else None
+    task.store.stage_changes(task.session, stage, watched.rows if watched else rows, insert_only=True)
+    if watched is None or watched.count() != 0:
+        refuse_null_keys(task, rows, key)
+    return Counts(stage.written, stage.written, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import reduce
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
-from twice.content.changes import row_hashes_of
 from twice.content.filters import instant
-from twice.content.rows import column
+from twice.content.rows import column, row_hashes
 from twice.engine.attempt.merging import refuse_null_keys
 from twice.model.framework import FRAMEWORK_COLUMNS
 
@@ -53,36 +53,64 @@ class OnePerKey:
     number: int
     copies: int
     partitions: Sequence[object] | None
+    # The lowest and the highest value of key columns, where the store has the same order.
+    bounds: Mapping[str, tuple[object, object]]
 
     def release(self) -> None:
         """Let Spark forget the rows."""
         self.held.unpersist()
 
 
+def any_null(names: Sequence[str]) -> Column:
+    """Return whether a row has a null in one of these columns."""
+    return reduce(lambda left, right: left | right, (column(name).isNull() for name in names))
+
+
 def one_per_key(task: Task, rows: DataFrame, key: Sequence[str], order: str | None) -> OnePerKey:
     """Keep of each key the row with the lowest `order`, then with the lowest hash of its content; no key is null."""
     content = [name for name in rows.columns if name not in FRAMEWORK_COLUMNS]
-    keys = Window.partitionBy(*map(column, key))
-    ranked = rows.select(
-        "*",
-        F.row_number()
-        .over(keys.orderBy(*([column(order)] if order else []), *row_hashes_of(rows, content)))
-        .alias(_RANK),
-        F.count("*").over(keys).alias(_COPIES),
-    )
+    by = [*([column(order)] if order else []), *row_hashes(rows.schema, content)]
+    ranking = Window.partitionBy(*map(column, key)).orderBy(*by)
+    # In the same order, though a count needs none: another one would be another sort.
+    copies = F.count("*").over(ranking.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing))
+    ranked = rows.select("*", F.row_number().over(ranking).alias(_RANK), copies.alias(_COPIES))
     held = ranked.where(F.col(_RANK) == 1).drop(_RANK).persist()
-    nulls: Column = reduce(lambda left, right: left | right, (column(name).isNull() for name in key))
     place = task.target.table.partition
-    asked = [F.count("*"), F.sum(_COPIES), F.count(F.when(nulls, 1))]
+    asked = [F.count("*"), F.sum(_COPIES), F.count_if(any_null(key))]
     if place is not None and place.column in rows.columns:
         value = column(place.column)
         # As microseconds: an instant that Python reads in local time may come back as another one.
         asked += [F.collect_set(F.unix_micros(value) if place.grain.sub_day else value)]
-    found = held.agg(*asked).collect()[0]
+    ordered = _ordered(rows, key, texts=task.store.abilities.byte_order)
+    found = held.agg(*asked, *(each(column(name)) for name in ordered for each in (F.min, F.max))).collect()[0]
     if found[2]:
         refuse_null_keys(task, rows, key)
-    values = list(found[3]) if len(found) > 3 and len(found[3]) <= _NAMED else None
-    return OnePerKey(held.drop(_COPIES), held, int(found[0]), int(found[1] or 0), values)
+    values = list(found[3]) if len(asked) > 3 and len(found[3]) <= _NAMED else None
+    ends = list(found)[len(asked) :]
+    bounds = {name: (low, high) for name, low, high in zip(ordered, ends[::2], ends[1::2], strict=True)}
+    bounds = {name: ends for name, ends in bounds.items() if all(map(_is_exact, ends))}
+    return OnePerKey(held.drop(_COPIES), held, int(found[0]), int(found[1] or 0), values, bounds)
+
+
+def _ordered(rows: DataFrame, key: Sequence[str], *, texts: bool) -> list[str]:
+    """Name the key columns whose values Spark and the store put in one order; `texts`: it does so with texts, too."""
+    kinds = [(field.name, field.dataType) for field in rows.schema.fields if field.name in key]
+    numbers = {name for name, kind in kinds if isinstance(kind, T.IntegerType | T.LongType)}
+    # A text with a collation has an order of its own.
+    return [name for name, kind in kinds if name in numbers or (texts and kind.simpleString() == "string")]
+
+
+def _is_exact(end: object) -> bool:
+    """Return whether a bound came to Python as it is: bytes that are not UTF-8 arrive as other ones."""
+    return end is not None and "\ufffd" not in str(end)
+
+
+def near(task: Task, rows: DataFrame, one: OnePerKey) -> DataFrame:
+    """Cut a table to where the keys of a batch can be: files that hold only lower or higher ones are not read."""
+    found = in_partitions(task, rows, one.partitions)
+    for name, (low, high) in one.bounds.items():
+        found = found.where(column(name).between(F.lit(low), F.lit(high)))
+    return found
 
 
 def in_partitions(task: Task, rows: DataFrame, values: Sequence[object] | None) -> DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,13 +10,14 @@ from pyspark.sql import functions as F
 
 from twice.content.rows import column
 from twice.model.framework import WINDOW_COLUMN
-from twice.streams.dedup.rows import OnePerKey, known_keys, without
+from twice.streams.dedup.rows import Counts, OnePerKey, known_keys, near, without
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from twice.engine.attempt.task import Task
     from twice.model.streams import Process, Stream
+    from twice.store.protocol import StagedRows
 
 
 def keys_of(dedup: Process, one: OnePerKey) -> DataFrame:
@@ -23,12 +25,46 @@ def keys_of(dedup: Process, one: OnePerKey) -> DataFrame:
     return one.rows.select(*map(column, dedup.key))
 
 
+class Keeping:
+    """The keys of a batch on their way into the table of seen ones; which of them it held before is asked once."""
+
+    def __init__(self, one: OnePerKey, key: Sequence[str]) -> None:
+        self._one, self._key = one, key
+        self._known: DataFrame | None = None
+
+    def stage(self, task: Task, stage: StagedRows, keys: DataFrame) -> Counts:
+        """Stage the keys that the table does not hold yet; each occurs once."""
+        self.release()
+        number = self._one.number
+        if stage.base is not None:
+            self._known = known_keys(_of_others(task, stage.base, self._one), self._one.rows, self._key).persist()
+            keys = without(keys, self._known, self._key)
+        task.store.stage_changes(task.session, stage, keys, insert_only=True)
+        return Counts(number, stage.written, number - stage.written)
+
+    def new_events(self, number: int) -> DataFrame:
+        """Return the events whose keys were kept, which are so many."""
+        if self._known is None or number == self._one.number:
+            return self._one.rows
+        return without(self._one.rows, self._known, self._key)
+
+    def release(self) -> None:
+        """Let Spark forget what was asked."""
+        if self._known is not None:
+            self._known.unpersist()
+            self._known = None
+
+
 def new_events(task: Task, seen: Task, dedup: Process, one: OnePerKey) -> DataFrame:
     """Leave out events whose key another batch saw first."""
-    store, table = seen.store, seen.step.writes
-    known = store.read(task.session, table, store.version(task.session, table))
-    others = known.where(~F.col(WINDOW_COLUMN).eqNullSafe(task.mark))
+    others = _of_others(seen, seen.store.version(task.session, seen.step.writes), one)
     return without(one.rows, known_keys(others, one.rows, dedup.key), dedup.key)
+
+
+def _of_others(seen: Task, version: str | None, one: OnePerKey) -> DataFrame:
+    """Read the keys of other batches: what Spark held of them and lost is read again, once this batch has its own."""
+    rows = near(seen, seen.store.read(seen.session, seen.step.writes, version), one)
+    return rows.where(~F.col(WINDOW_COLUMN).eqNullSafe(seen.mark))
 
 
 def seen_task(task: Task, stream: Stream) -> Task:

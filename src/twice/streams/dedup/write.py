@@ -15,7 +15,7 @@ from twice.engine.attempt.gating import judge
 from twice.engine.attempt.merging import compare_by_key, matched_columns, refuse_null_keys
 from twice.model.framework import WINDOW_COLUMN
 from twice.model.patterns import InsertOnly, Merge
-from twice.streams.dedup.rows import Counts, in_partitions, known_keys, one_per_key, without
+from twice.streams.dedup.rows import Counts, known_keys, near, one_per_key, without
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,7 +33,7 @@ def stage_new(task: Task, stage: StagedRows, rows: DataFrame, order: str | None)
         one = one_per_key(task, rows, key, order)
         try:
             _judge(task, one.rows)
-            held = in_partitions(task, task.store.read(task.session, table, stage.base), one.partitions)
+            held = near(task, task.store.read(task.session, table, stage.base), one)
             if pattern.on_conflict == "keep":
                 return _missing(task, stage, one.rows, held, one.copies)
             return _compared(task, stage, one.rows, held, one.copies)
@@ -42,14 +42,10 @@ def stage_new(task: Task, stage: StagedRows, rows: DataFrame, order: str | None)
     return _compare_all(task, stage, rows, task.store.read(task.session, table, stage.base))
 
 
-def stage_keys(task: Task, stage: StagedRows, keys: DataFrame, *, count: int) -> Counts:
-    """Stage the keys that a table of keys does not hold yet; each occurs once."""
-    return _missing(task, stage, keys, task.store.read(task.session, task.step.writes, stage.base), count)
-
-
 def _missing(task: Task, stage: StagedRows, rows: DataFrame, held: DataFrame, count: int) -> Counts:
     key = matched_columns(task.step.writes)
-    new = without(rows, known_keys(held, rows, key), key)
+    # The first version of a table has nothing to look for.
+    new = without(rows, known_keys(held, rows, key), key) if stage.base is not None else rows
     task.store.stage_changes(task.session, stage, new, insert_only=True)
     return Counts(count, stage.written, count - stage.written)
 
@@ -65,7 +61,7 @@ def stage_again(task: Task, stage: StagedRows, rows: DataFrame, order: str | Non
     try:
         _judge(task, one.rows)
         mine = F.col(WINDOW_COLUMN).eqNullSafe(task.mark)
-        others = in_partitions(task, held.where(~mine), one.partitions)
+        others = near(task, held.where(~mine), one)
         new = without(one.rows, known_keys(others, one.rows, key), key).persist()
         try:
             gained = set(new.columns) - set(held.columns)
