@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.crash, needs_strace]
 
 ROOT = Path(__file__).parents[2]
 # Of every so many calls one; the full matrix takes them all.
-STEP = 1 if FULL else 5
+STEP = 1 if FULL else 3
 TOKEN = 2
 DONE = "done: 2"
 

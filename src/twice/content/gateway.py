@@ -75,6 +75,13 @@ def address(session: SparkSession) -> tuple[int, str]:
     return int(parameters.port), str(parameters.auth_token)
 
 
+def is_running() -> bool:
+    """Return whether PySpark has started a Java in this process."""
+    from pyspark import SparkContext
+
+    return _handle(SparkContext, "_gateway") is not None
+
+
 def process(session: SparkSession) -> Any:
     """Return the connection to the Java process that PySpark has started."""
     return _handle(_handle(session, "sparkContext"), "_gateway")

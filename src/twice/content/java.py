@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from py4j.java_collections import JavaList
-
 from twice.content import gateway
 
 if TYPE_CHECKING:
@@ -25,6 +23,8 @@ def query_of(rows: DataFrame) -> Any:
 
 def items_of(found: Any) -> Iterator[Any]:
     """Walk what Java gives; Python's own way ends with a Java exception, which costs twenty round trips."""
+    from py4j.java_collections import JavaList
+
     if isinstance(found, JavaList):
         yield from (found.get(place) for place in range(len(found)))
         return

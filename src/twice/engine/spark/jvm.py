@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 active, address, context, is_instance = gateway.active, gateway.address, gateway.java_context, gateway.is_instance
-is_stopped, require = gateway.is_stopped, gateway.require
+is_running, is_stopped, require = gateway.is_running, gateway.is_stopped, gateway.require
 
 
 def activate(session: SparkSession) -> None:

@@ -43,6 +43,16 @@ _DEFAULTS = {
 
 def settings(config: Config) -> dict[str, str]:
     """Return the whole Spark configuration of a profile."""
+    found = _java_settings(config) | spark_settings(config.stores.values(), config.root)
+    if config.pools:
+        found |= {"spark.scheduler.mode": "FAIR", "spark.scheduler.allocation.file": pools_file(config).as_uri()}
+    if _submitted() and "spark.master" not in config.spark:
+        del found["spark.master"]  # spark-submit has said where to run
+    return found | dict(config.spark)
+
+
+def _java_settings(config: Config) -> dict[str, str]:
+    """Return what decides how Java is started; to ask for it writes nothing."""
     import pyspark
 
     master = config.spark.get("spark.master", _DEFAULTS["spark.master"])
@@ -56,12 +66,7 @@ def settings(config: Config) -> dict[str, str]:
         found["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
         # Spark's own log begins before its level can be set from Python.
         found["spark.driver.extraJavaOptions"] = f'"-Dlog4j2.configurationFile={_LOG}"'
-    found |= spark_settings(config.stores.values(), config.root)
-    if config.pools:
-        found |= {"spark.scheduler.mode": "FAIR", "spark.scheduler.allocation.file": pools_file(config).as_uri()}
-    if _submitted() and "spark.master" not in config.spark:
-        del found["spark.master"]  # spark-submit has said where to run
-    return found | dict(config.spark)
+    return found
 
 
 def pools_file(config: Config) -> Path:
@@ -169,10 +174,8 @@ def start(config: Config, *, archive_to: Path | None = None) -> SparkSession:
 
 def _with_classes(config: Config, archive_to: Path | None) -> dict[str, str]:
     """Return the settings of a start, with the class-data archive if there is one for it."""
-    from pyspark import SparkContext
-
     wanted = settings(config)
-    if SparkContext._gateway is not None:  # Java runs already: its class path is what it is
+    if jvm.is_running():  # its class path is what it is
         return wanted
     found = class_archive(config, wanted)
     if isinstance(found, str):
@@ -186,7 +189,7 @@ def class_archive(config: Config, wanted: Mapping[str, str] | None = None) -> Ar
     """Return the class-data archive that belongs to a start of Spark, or the reason why it takes none."""
     from pyspark.find_spark_home import _find_spark_home
 
-    wanted = settings(config) if wanted is None else wanted
+    wanted = _java_settings(config) | dict(config.spark) if wanted is None else wanted
     java, home = _java(), Path(_find_spark_home())  # type: ignore[no-untyped-call]
     if java is None:
         return "there is no Java"
