@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
-from tests.streams.clicks import LEVELS, click, dated
+from tests.streams.clicks import LEVELS, SCHEMA, click, dated
 from tests.streams.conftest import SINKS
-from twice import Hour, InsertOnly, Merge, hours, run_stream
+from twice import Hour, InsertOnly, Merge, Table, hours, run_stream
 from twice.errors import KeyViolation, MergeRefused
 from twice.streams import Process, RateSource, Windowed, Write
 
 pytestmark = pytest.mark.spark
 
+NO_STATISTICS = "spark.databricks.delta.stats.collect"
 # `make test` proves every level on Iceberg, and the one that asks the table on Postgres, too.
 CASES = [
     pytest.param(
@@ -209,17 +210,18 @@ def test_a_null_in_a_key_that_only_the_rows_have_is_seen_while_they_are_written(
 
 
 @pytest.mark.parametrize(("level", "table"), [("write", "clicks"), ("process", "clicks__seen")])
-def test_of_keys_in_order_only_the_files_that_can_hold_them_are_read(clicks, level, table):
-    # Given a table of three batches, whose keys follow one another
+def test_of_keys_that_are_numbers_only_the_files_that_can_hold_them_are_read(clicks, level, table):
+    # Given a table of three batches, whose keys are numbers that follow one another
+    clicks.source = Table("landing.web.clicks", schema=SCHEMA.replace("event_id STRING", "event_id BIGINT"))
     pipeline = clicks.declare(LEVELS[level])
     for first in (10, 20, 30):
-        clicks.deliver(*(click(first + number) for number in range(5)))
+        clicks.deliver(*({**click(first + number), "event_id": first + number} for number in range(5)))
     clicks.run(pipeline)
     # When an event comes again, with a new one
-    clicks.deliver(click(22), click(25))
+    clicks.deliver(*({**click(number), "event_id": number} for number in (22, 25)))
     files = f"select file_path, readable_metrics.event_id.lower_bound from {clicks.place.name(table)}.files"
     for file, lowest in clicks.lab.sql(files):
-        if lowest != "e20":
+        if lowest != 20:
             Path(file.removeprefix("file:")).unlink()
     done = clicks.run(pipeline)
     # Then it is found without a look at the other files
@@ -235,6 +237,25 @@ def test_keys_that_are_not_utf8_are_found_again(clicks):
     clicks.deliver(click(1), click(3))
     clicks.run(pipeline)
     assert len(clicks.ids()) == 3
+
+
+@pytest.mark.parametrize("kind", ["delta"], indirect=True)
+@pytest.mark.parametrize("level", ["windowed", pytest.param("write", marks=pytest.mark.full)])
+def test_a_delta_table_that_keeps_no_statistics_gets_every_batch(clicks, level):
+    # Given Spark told to collect none, so that no file says how many rows it has
+    conf = clicks.lab.spark.sparkContext._jsc.sc().conf()
+    conf.set(NO_STATISTICS, "false")
+    try:
+        pipeline = clicks.declare(LEVELS[level])
+        clicks.deliver(click(1), click(2))
+        first = clicks.run(pipeline)
+        clicks.deliver(click(2), click(3))
+        second = clicks.run(pipeline)
+    finally:
+        conf.remove(NO_STATISTICS)
+    # Then the rows are counted and published all the same
+    assert clicks.ids() == ["e1", "e2", "e3"]
+    assert (first.rows_out, second.rows_out) == (2, 1)
 
 
 @pytest.mark.parametrize(("level", "most"), [("windowed", 2), ("write", 8), ("process", 14)])

@@ -44,8 +44,7 @@ class Abilities:
     of one table may be written at the same time; where not, a claim takes the whole table. `outbox`: a publish
     can write messages about the rows that it changes. `offsets`: the offsets of a stream that follows a table say by
     themselves what was read; where not, the checkpoint lists the files that were. `counts_rows`: what it staged it
-    counts by itself, so that rows need not be read again to know that each was written once. `byte_order`: it compares
-    texts by their bytes, as Spark does; where not, a range of texts may be another one there.
+    counts by itself, so that rows need not be read again to know that each was written once.
     """
 
     kind: str
@@ -57,7 +56,6 @@ class Abilities:
     outbox: bool = False
     offsets: bool = False
     counts_rows: bool = False
-    byte_order: bool = False
 
     def require(self, table: Table) -> None:
         """Refuse a write pattern or an outbox that the store cannot keep the promise for."""

@@ -96,11 +96,12 @@ def matched_columns(table: Table) -> list[str]:
     return [*table.key, *(name for name in table.partition_columns if name not in table.key)]
 
 
-def refuse_null_keys(task: Task, rows: DataFrame, key: Sequence[str]) -> None:
-    """Refuse rows with a null in a key."""
+def refuse_null_keys(task: Task, rows: DataFrame, key: Sequence[str], *, seen: bool = False) -> None:
+    """Refuse rows with a null in a key; `seen`: there was one, whether another look finds it or not."""
     nulls = rows.where(_any_null(key)).limit(LIMIT).collect()
-    if nulls:
+    if nulls or seen:
         shown = rows_text(task.step.writes, [row.asDict(recursive=True) for row in nulls])
+        shown = shown or " another look at them found none, so the step returns other rows each time"
         raise KeyViolation(
             f"{task.step.writes.name}: step {task.step.name} returns rows with a null in the business key "
             f"({', '.join(key)}):{shown}",

@@ -164,7 +164,7 @@ def write_changes(
             kept = kept.where(~goes) if instead_of else kept.join(keys, matched, "left_anti")
             rows = kept.unionByName(changes, allowMissingColumns=True)
     stage.added = _written(session, places, stage, rows)
-    stage.written = sum(file.rows or 0 for file in stage.added)
+    stage.written = _count(session, stage, stage.added)
     _look(session, stage)
 
 
@@ -251,8 +251,12 @@ def _look(session: SparkSession, stage: DeltaStage) -> None:
     if not outside:
         stage.strays = []
         return
-    counts = [file.rows for file in outside]
-    # A table may be told to keep no statistics.
-    rows = sum(filter(None, counts)) if None not in counts else _rows(session, stage, outside).count()
+    rows = _count(session, stage, outside)
     places, paths = [file.partition for file in outside], [file.path for file in outside]
     stage.strays = [strays.outside(stage.target.table, places, rows, paths, kind="delta")]
+
+
+def _count(session: SparkSession, stage: DeltaStage, files: Sequence[jvm.FileInfo]) -> int:
+    """Count rows by the files' statistics, or by reading where the table is told to keep none."""
+    counts = [file.rows for file in files]
+    return sum(filter(None, counts)) if None not in counts else _rows(session, stage, files).count()

@@ -37,9 +37,7 @@ class DeltaStore:
     """Delta tables below one folder, or of Spark's own catalog."""
 
     def __init__(self, settings: Settings) -> None:
-        self.abilities = Abilities(
-            "delta", side_by_side=settings.side_by_side, offsets=True, counts_rows=True, byte_order=True
-        )
+        self.abilities = Abilities("delta", side_by_side=settings.side_by_side, offsets=True, counts_rows=True)
         self.places = Locations(settings)
         self._fingerprints = Fingerprints()
         self._stages: OpenStages[DeltaStage] = OpenStages()

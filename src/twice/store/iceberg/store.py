@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class IcebergStore:
     """Tables of one Iceberg catalog."""
 
-    abilities = Abilities("iceberg", offsets=True, counts_rows=True, byte_order=True)
+    abilities = Abilities("iceberg", offsets=True, counts_rows=True)
 
     def __init__(self, catalog: CatalogDatabase | None = None) -> None:
         self._catalog = catalog

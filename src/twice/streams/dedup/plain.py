@@ -60,6 +60,7 @@ def _as_they_are(task: Task, stage: StagedRows, rows: DataFrame) -> Counts:
     key = matched_columns(task.step.writes)
     watched = counting(rows, any_null(key)) if task.store.abilities.counts_rows else None
     task.store.stage_changes(task.session, stage, watched.rows if watched else rows, insert_only=True)
-    if watched is None or watched.count() != 0:
-        refuse_null_keys(task, rows, key)
+    nulls = watched.count() if watched is not None else None
+    if nulls != 0:
+        refuse_null_keys(task, rows, key, seen=bool(nulls))
     return Counts(stage.written, stage.written, 0)

@@ -26,6 +26,8 @@ _RANK = "_twice_rank"
 _COPIES = "_twice_copies"
 # So many distinct partition values of a batch are named to the table's reader; above it reads all.
 _NAMED = 200
+# What Spark and every store put in one order. Texts they do not: by collation, as a uuid, or where they are not UTF-8.
+_NUMBERS = (T.IntegerType(), T.LongType())
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -53,7 +55,7 @@ class OnePerKey:
     number: int
     copies: int
     partitions: Sequence[object] | None
-    # The lowest and the highest value of key columns, where the store has the same order.
+    # The lowest and the highest value of key columns that are whole numbers.
     bounds: Mapping[str, tuple[object, object]]
 
     def release(self) -> None:
@@ -81,35 +83,28 @@ def one_per_key(task: Task, rows: DataFrame, key: Sequence[str], order: str | No
         value = column(place.column)
         # As microseconds: an instant that Python reads in local time may come back as another one.
         asked += [F.collect_set(F.unix_micros(value) if place.grain.sub_day else value)]
-    ordered = _ordered(rows, key, texts=task.store.abilities.byte_order)
+    ordered = [name for name, kind in _kinds(rows).items() if name in key and kind in _NUMBERS]
     found = held.agg(*asked, *(each(column(name)) for name in ordered for each in (F.min, F.max))).collect()[0]
     if found[2]:
-        refuse_null_keys(task, rows, key)
+        refuse_null_keys(task, rows, key, seen=True)
     values = list(found[3]) if len(asked) > 3 and len(found[3]) <= _NAMED else None
     ends = list(found)[len(asked) :]
     bounds = {name: (low, high) for name, low, high in zip(ordered, ends[::2], ends[1::2], strict=True)}
-    bounds = {name: ends for name, ends in bounds.items() if all(map(_is_exact, ends))}
+    bounds = {name: ends for name, ends in bounds.items() if None not in ends}
     return OnePerKey(held.drop(_COPIES), held, int(found[0]), int(found[1] or 0), values, bounds)
 
 
-def _ordered(rows: DataFrame, key: Sequence[str], *, texts: bool) -> list[str]:
-    """Name the key columns whose values Spark and the store put in one order; `texts`: it does so with texts, too."""
-    kinds = [(field.name, field.dataType) for field in rows.schema.fields if field.name in key]
-    numbers = {name for name, kind in kinds if isinstance(kind, T.IntegerType | T.LongType)}
-    # A text with a collation has an order of its own.
-    return [name for name, kind in kinds if name in numbers or (texts and kind.simpleString() == "string")]
-
-
-def _is_exact(end: object) -> bool:
-    """Return whether a bound came to Python as it is: bytes that are not UTF-8 arrive as other ones."""
-    return end is not None and "\ufffd" not in str(end)
+def _kinds(rows: DataFrame) -> dict[str, T.DataType]:
+    return {field.name: field.dataType for field in rows.schema.fields}
 
 
 def near(task: Task, rows: DataFrame, one: OnePerKey) -> DataFrame:
     """Cut a table to where the keys of a batch can be: files that hold only lower or higher ones are not read."""
-    found = in_partitions(task, rows, one.partitions)
+    found, kinds = in_partitions(task, rows, one.partitions), _kinds(rows)
     for name, (low, high) in one.bounds.items():
-        found = found.where(column(name).between(F.lit(low), F.lit(high)))
+        # A column of another type, such as a text of digits, has another order.
+        if kinds.get(name) in _NUMBERS:
+            found = found.where(column(name).between(F.lit(low), F.lit(high)))
     return found
 
 
