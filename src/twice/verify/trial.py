@@ -108,7 +108,7 @@ class Seen:
 
 
 class Check(Protocol):
-    """One check; each lives in a module of its own, whose docstring is its documentation."""
+    """One check; each is a class in a module of its own, and the class's docstring is its documentation."""
 
     name: str
     promise: str

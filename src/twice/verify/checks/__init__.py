@@ -1,4 +1,4 @@
-"""The checks, one module each; its docstring is its documentation."""
+"""The checks, one module each; the docstring of a check's class is its documentation."""
 
 from __future__ import annotations
 
