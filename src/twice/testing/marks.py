@@ -22,6 +22,7 @@ from twice.testing.trials import Testable, config_for, failure, pipeline_of, tri
 from twice.verify.checks import chosen
 from twice.verify.running import Request, make, prepared
 from twice.verify.sandbox import Sandbox
+from twice.verify.sessions import sandboxed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,7 +135,7 @@ class Trials:
         sandbox = self._stack.enter_context(Sandbox.open(config, self.spark))
         # A Spark that was not started with the project's configuration does not know its catalogs.
         self._stack.enter_context(sandbox.settings(spark_settings(self.config.stores.values(), self.config.root)))
-        sandbox.spark = self.spark.newSession()
+        sandbox.spark = sandboxed(self.spark)
         self._stack.enter_context(active(sandbox.spark))
         ledger = open_ledger(f"sqlite:///{sandbox.folder / 'production.db'}")
         production = Runtime(sandbox.spark, Stores(config), ledger, config.lease)

@@ -29,6 +29,7 @@ from twice.model.windows import Window
 from twice.verify.clocks import moved_clock
 from twice.verify.effects import Call, Recorder
 from twice.verify.sandbox import Sandbox
+from twice.verify.sessions import sandboxed
 from twice.verify.surroundings import other_answers
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def _join(port: int, secret: str) -> SparkSession:
     context = java.JavaSparkContext(java.org.apache.spark.SparkContext.getOrCreate())
     conf = SparkConf(_jvm=java, _jconf=context.getConf())
     # The session of the parent stays the one that Spark falls back on.
-    return SparkSession(SparkContext(gateway=gateway, jsc=context, conf=conf)).newSession()
+    return sandboxed(SparkSession(SparkContext(gateway=gateway, jsc=context, conf=conf)))
 
 
 def worker_start() -> dict[str, str]:

@@ -21,7 +21,6 @@ import sqlalchemy as sa
 from twice.config import Config, StoreConfig
 from twice.effects.paying import pay
 from twice.engine.run import Runtime
-from twice.engine.spark import jvm
 from twice.engine.spark.jvm import active
 from twice.engine.stores import Stores, open_store, spark_settings
 from twice.errors import ConfigError, StoreRefused, TwiceError
@@ -31,6 +30,7 @@ from twice.store.protocol import Namespacing
 from twice.store.registry import store_type
 from twice.verify.cases import Case
 from twice.verify.effects import Recorder, recorded
+from twice.verify.sessions import sandboxed, settings
 from twice.verify.sources import INPUTS, CopiedSource
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Sandbox:
         try:
             with sandbox.settings(spark_settings(sandbox._twins().values(), config.root)):
                 # A session reads its settings when it is opened.
-                sandbox.spark = spark.newSession()
+                sandbox.spark = sandboxed(spark)
                 with active(sandbox.spark):
                     yield sandbox
         finally:
@@ -86,18 +86,8 @@ class Sandbox:
     @contextmanager
     def settings(self, wanted: Mapping[str, str]) -> Iterator[None]:
         """Let sessions that are opened from now on have these settings, until the end of the block."""
-        conf = jvm.context(self.spark).conf()
-        before = {name: conf.get(name) if conf.contains(name) else None for name in wanted}
-        for name, value in wanted.items():
-            conf.set(name, value)
-        try:
+        with settings(self.spark, wanted):
             yield
-        finally:
-            for name, old in before.items():
-                if old is None:
-                    conf.remove(name)
-                else:
-                    conf.set(name, old)
 
     def case(self, pipeline: Pipeline, folders: Mapping[str, str], steps: frozenset[str]) -> Case:
         """Make a case: the chosen steps of a pipeline on empty tables, reading copies of their inputs."""

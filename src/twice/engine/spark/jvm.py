@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 active, address, context, is_instance = gateway.active, gateway.address, gateway.java_context, gateway.is_instance
+java_session = gateway.java_session
 is_running, is_stopped, require = gateway.is_running, gateway.is_stopped, gateway.require
 
 
