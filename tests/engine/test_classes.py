@@ -248,5 +248,47 @@ def test_where_no_archive_can_be_used_none_is_made(project, monkeypatch):
     assert raised.value.unchanged == "Spark starts without one, as before"
 
 
+# -- where the process that makes it writes
+
+
+REAL = {
+    "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+    "spark.sql.catalog.lake.type": "rest",
+    "spark.sql.catalog.lake.uri": "https://catalog.example",
+    "spark.sql.catalog.lake.warehouse": "s3://production/warehouse",
+    "spark.hadoop.fs.defaultFS": "hdfs://production",
+    "spark.sql.catalog.spark_catalog": "org.apache.iceberg.spark.SparkSessionCatalog",
+}
+
+
+@pytest.mark.parametrize("options", ["", 'catalog = "spark"\n', 'warehouse = "/production"\n'])
+def test_nothing_of_a_profile_leads_the_warming_process_to_a_real_catalog(tmp_path, options):
+    lines = "".join(f'"{name}" = "{value}"\n' for name, value in REAL.items())
+    project = tmp_path / "twice.toml"
+    project.write_text(f'[stores.lake]\ntype = "iceberg"\n{options}[profiles.default.spark]\n{lines}')
+    config = configuration.load(project)
+    folder = tmp_path / "apart"
+    found = warming.elsewhere(config, folder)
+    settings = session.settings(found)
+    assert not {*settings.values()} & {*REAL.values()} - {"org.apache.iceberg.spark.SparkCatalog"}
+    assert all("lake" not in name for name in (*found.stores, *settings))
+    places = [value for name, value in settings.items() if name.endswith((".warehouse", ".uri", "warehouse.dir"))]
+    assert places
+    assert all(str(folder) in place for place in places)
+    assert str(folder) in found.ledger
+
+
+def test_the_warming_process_starts_java_as_the_profile_does(tmp_path):
+    theirs = {"spark.master": "local[3]", "spark.driver.memory": "3g", "spark.driver.extraJavaOptions": "-Xss4m"}
+    lines = "".join(f'"{name}" = "{value}"\n' for name, value in theirs.items())
+    project = tmp_path / "twice.toml"
+    project.write_text(f'[stores.mine]\ntype = "iceberg"\n[profiles.default.spark]\n{lines}')
+    config = configuration.load(project)
+    settings, given = session.settings(warming.elsewhere(config, tmp_path / "apart")), session.settings(config)
+    assert theirs.items() <= settings.items()
+    assert settings.get("spark.jars") == given.get("spark.jars")
+    assert settings.get("spark.jars.packages") == given.get("spark.jars.packages")
+
+
 def test_the_folder_lies_beside_the_jars(machine):
     assert classes.folder().parent == jars.cache().parent

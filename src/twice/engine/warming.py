@@ -40,6 +40,14 @@ _DAY = "2026-04-25"
 _LONGEST = 900
 _COLUMNS = "id BIGINT, day DATE, name STRING, n DOUBLE, version BIGINT"
 _ENDING = "-XX:ArchiveClassesAtExit"
+# What decides how Java starts, and how much memory it has; the class path of a profile allows no archive at all.
+_OF_JAVA = (
+    "spark.master",
+    "spark.driver.memory",
+    "spark.driver.extraJavaOptions",
+    "spark.driver.defaultJavaOptions",
+    "spark.driver.extraLibraryPath",
+)
 
 
 def make(config: Config) -> Path:
@@ -91,7 +99,7 @@ def main(source: str, profile: str, written: Path) -> None:
     """Use Spark as runs do, and end it: its Java then leaves the archive behind."""
     given = configuration.load(Path(source) if source else None, profile, start=Path(Path.cwd().anchor))
     with tempfile.TemporaryDirectory(prefix="twice-warm-") as name:
-        config = _elsewhere(given, Path(name))
+        config = elsewhere(given, Path(name))
         spark = session.start(config, archive_to=written)
         try:
             path, options = jvm.started_with(spark)
@@ -105,25 +113,34 @@ def main(source: str, profile: str, written: Path) -> None:
     _require_accepted(written, *java)
 
 
-def _elsewhere(config: Config, folder: Path) -> Config:
-    """Return a configuration that starts Spark with the same jars and options, and writes to this folder only."""
+def elsewhere(config: Config, folder: Path) -> Config:
+    """Return a configuration that starts Java with the same jars and options, and writes to this folder only.
+
+    Its stores have names of their own, and of the profile's settings only those remain that decide how Java starts:
+    whatever leads to a real catalog is left behind.
+    """
     import pyspark
 
     packages = config.packages
     if packages is None:
         packages = jars.default_packages(pyspark.__version__, config.stores.values())
-    twins = {
-        store.name: StoreConfig(store.name, store.type, local.filled(folder, store.name))
-        for store in config.stores.values()
-        if (local := store_type(store.type).local) is not None and local.stands_for(store)
-    }
+    found = (_twin(store, f"twice_warm_{number}", folder) for number, store in enumerate(config.stores.values()))
+    twins = [twin for twin in found if twin is not None]
     brought = {
-        name: twin
-        for name, twin in twins.items()
-        if {*jars.default_packages(pyspark.__version__, [twin])} <= {*packages}
+        twin.name: twin for twin in twins if {*jars.default_packages(pyspark.__version__, [twin])} <= {*packages}
     }
+    spark = {name: value for name, value in config.spark.items() if name in _OF_JAVA}
+    spark["spark.sql.warehouse.dir"] = str(folder / "spark-warehouse")
     ledger = f"sqlite:///{folder / 'ledger.db'}"
-    return replace(config, root=folder, stores=brought, packages=packages, ledger=ledger, pools={})
+    return replace(config, root=folder, stores=brought, spark=spark, packages=packages, ledger=ledger, pools={})
+
+
+def _twin(store: StoreConfig, name: str, folder: Path) -> StoreConfig | None:
+    """Return a store of the same type in a folder; None where there is none."""
+    local = store_type(store.type).local
+    if local is None or not local.stands_for(store):
+        return None
+    return StoreConfig(name, store.type, local.filled(folder, name))
 
 
 def _use(spark: SparkSession, config: Config) -> None:
