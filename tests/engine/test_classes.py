@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from twice import config as configuration
-from twice.engine import warming
+from twice.engine import doctor, warming
 from twice.engine.spark import classes, jars, session
 from twice.errors import EnvironmentProblem
 
@@ -38,6 +40,45 @@ def machine(tmp_path, monkeypatch):
         {**found.settings, **(given or {}), **more}, given or {}, found.spark
     )
     return found
+
+
+@pytest.fixture
+def another_user(tmp_path):
+    """Be a user whom the modes of files stop, as they do not stop root."""
+    places = [tmp_path, *tmp_path.parents[:2]]
+    modes = [place.stat().st_mode & 0o7777 for place in places]
+
+    @contextmanager
+    def being():
+        root = os.geteuid() == 0
+        if root:
+            for place in places:
+                place.chmod(0o755)
+            os.seteuid(65534)
+        try:
+            yield
+        finally:
+            if root:
+                os.seteuid(0)
+
+    yield being
+    for place, mode in zip(places, modes, strict=True):
+        place.chmod(mode)
+    for place in (tmp_path / "cache").rglob("*"):
+        if place.is_dir():
+            place.chmod(0o700)
+
+
+@pytest.fixture
+def homeless(monkeypatch):
+    """A user of a container that has neither HOME nor an entry in its list of users."""
+
+    def unknown(_number):
+        raise KeyError
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
 
 
 def made(archive: classes.Archive, content: bytes = b"classes") -> Path:
@@ -78,6 +119,13 @@ def test_options_of_java_count_but_for_properties_and_how_it_compiles(machine, m
     assert machine.archive().key != before
 
 
+def test_fractions_of_a_second_which_the_layers_of_an_image_drop_do_not_count(machine):
+    os.utime(machine.jar, ns=(1_900_000_000, 1_900_000_000))
+    before = machine.archive().key
+    os.utime(machine.jar, (1, 1))
+    assert machine.archive().key == before
+
+
 def test_the_memory_of_the_driver_counts(machine):
     assert machine.archive(**{"spark.driver.memory": "40g"}).key != machine.archive().key
 
@@ -86,14 +134,14 @@ def test_the_memory_of_the_driver_counts(machine):
 
 
 def test_without_an_archive_a_start_is_as_it_was(machine):
-    assert classes.with_archive(machine.settings, machine.archive()) == machine.settings
+    assert machine.archive().file is None
 
 
 def test_with_an_archive_the_jars_stand_behind_those_of_spark_on_the_class_path(machine):
     settings = {**machine.settings, "spark.driver.extraJavaOptions": "-Xss4m"}
     archive = machine.archive(**settings)
     file = made(archive)
-    found = classes.with_archive(settings, archive)
+    found = classes.replaced(settings, archive.using(file))
     places = found["spark.driver.extraClassPath"].split(":")
     own = machine.spark / "jars"
     assert places == [str(own / "slf4j-api-2.jar"), str(own / "*"), str(machine.jar)]
@@ -104,9 +152,46 @@ def test_with_an_archive_the_jars_stand_behind_those_of_spark_on_the_class_path(
 @pytest.mark.parametrize("content", [b"", b"shorter", b"something longer"])
 def test_a_file_that_is_not_as_long_as_it_was_made_is_not_used(machine, content):
     file = made(machine.archive(), b"class data")
+    file.chmod(0o600)
     file.write_bytes(content)
     assert machine.archive().file is None
-    assert classes.with_archive(machine.settings, machine.archive()) == machine.settings
+
+
+def test_an_archive_is_kept_for_every_user_to_read_and_none_to_write(machine):
+    assert made(machine.archive()).stat().st_mode & 0o777 == 0o444
+
+
+def test_a_file_that_may_not_be_read_is_not_used(machine, another_user):
+    file = made(machine.archive())
+    file.chmod(0)
+    with another_user():
+        assert machine.archive().file is None
+
+
+def test_a_cache_that_may_not_be_read_is_one_without_an_archive(machine, another_user):
+    made(machine.archive())
+    classes.folder().parent.chmod(0)
+    with another_user():
+        assert machine.obstacle() == ""
+        assert machine.archive().file is None
+        assert jars.missing(("group:artifact:1",)) == ["group:artifact:1"]
+
+
+def test_a_user_without_a_home_has_no_archive(machine, homeless):
+    assert "no home" in machine.obstacle()
+    assert not jars.is_fetched(machine.jar)
+    assert jars.settings(()) == {}
+    with pytest.raises(EnvironmentProblem, match="XDG_CACHE_HOME"):
+        jars.missing(("group:artifact:1",))
+
+
+def test_doctor_names_what_a_user_without_a_home_lacks(machine, homeless, tmp_path):
+    config = configuration.load(start=tmp_path, profile="default")
+    assert not doctor.jar_files(config).ok
+    assert "XDG_CACHE_HOME" in doctor.jar_files(config).next_step
+    assert doctor.jar_files(replace(config, packages=())).ok
+    assert doctor.class_archive(config).ok
+    assert doctor.disk(config).ok
 
 
 # -- who gets none
