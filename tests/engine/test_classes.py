@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 from contextlib import contextmanager
@@ -83,9 +84,10 @@ def homeless(monkeypatch):
 
 def made(archive: classes.Archive, content: bytes = b"classes") -> Path:
     """Keep an archive of this content."""
-    written = classes.partial(archive)
-    written.write_bytes(content)
-    return classes.keep(archive, written)
+    with classes.workplace() as place:
+        written = place / "archive.jsa"
+        written.write_bytes(content)
+        return classes.keep(archive, written)
 
 
 # -- which archive
@@ -213,6 +215,10 @@ def test_settings_of_the_profile_that_decide_the_class_path_are_left_alone(machi
     assert machine.obstacle({name: "theirs"}) == f"{name} is set"
 
 
+def test_a_class_path_that_a_store_of_a_package_sets_is_left_alone(machine):
+    assert machine.obstacle(**{"spark.driver.extraClassPath": "its.jar"}) == "spark.driver.extraClassPath is set"
+
+
 @pytest.mark.parametrize("variable", ["PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS"])
 def test_a_spark_that_is_started_elsewhere_or_otherwise_is_left_alone(machine, monkeypatch, variable):
     monkeypatch.setenv(variable, "sc://host")
@@ -247,14 +253,15 @@ def test_a_path_that_java_would_read_as_two_allows_none(machine, monkeypatch, tm
 
 def test_two_that_make_the_same_archive_do_no_harm(machine):
     archive = machine.archive()
-    first, second = classes.partial(archive), classes.partial(archive).with_suffix(".other")
-    first.write_bytes(b"one")
-    second.write_bytes(b"another")
-    assert classes.keep(archive, first).read_bytes() == b"one"
-    assert archive.file is not None
-    assert archive.file.read_bytes() == b"one"
-    assert classes.keep(archive, second) == archive.file
-    assert archive.file.read_bytes() == b"another"
+    with classes.workplace() as one, classes.workplace() as other:
+        first, second = one / "archive.jsa", other / "archive.jsa"
+        first.write_bytes(b"one")
+        second.write_bytes(b"another")
+        assert classes.keep(archive, first).read_bytes() == b"one"
+        assert archive.file is not None
+        assert archive.file.read_bytes() == b"one"
+        assert classes.keep(archive, second) == archive.file
+        assert archive.file.read_bytes() == b"another"
 
 
 def test_the_two_newest_archives_stay(machine, monkeypatch):
@@ -263,8 +270,8 @@ def test_the_two_newest_archives_stay(machine, monkeypatch):
         monkeypatch.setenv("SPARK_SUBMIT_OPTS", f"-Xss{number}m")
         kept.append(made(machine.archive()))
         os.utime(kept[-1], (1_000_000 + number, 1_000_000 + number))
-    abandoned = classes.folder() / ".key.1.partial"
-    abandoned.touch()
+    abandoned = classes.folder() / ".making-1"
+    abandoned.mkdir()
     os.utime(abandoned, (1, 1))
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Xss9m")
     last = made(machine.archive())
@@ -278,14 +285,15 @@ def test_the_two_newest_archives_stay(machine, monkeypatch):
 def project(machine, monkeypatch, tmp_path):
     """A project whose start of Spark has an archive."""
     monkeypatch.setattr(session, "class_archive", lambda _config: machine.archive())
+    monkeypatch.setattr(session, "refusal", lambda *_: "")
     return configuration.load(start=tmp_path, profile="default")
 
 
 def ends_with(monkeypatch, code: str) -> None:
     """Let the process that makes the archive run this code; `sys.argv[1]` is the file to write."""
-    real = warming.subprocess.run
+    real = warming.subprocess.Popen
     monkeypatch.setattr(
-        warming.subprocess, "run", lambda command, **how: real([sys.executable, "-c", code, command[-1]], **how)
+        warming.subprocess, "Popen", lambda command, **how: real([sys.executable, "-c", code, command[-1]], **how)
     )
 
 
@@ -318,6 +326,71 @@ def test_a_process_that_fails_leaves_nothing_behind(project, machine, monkeypatc
     assert raised.value.unchanged == "Spark starts without one, as before"
     assert machine.archive().file is None
     assert list(classes.folder().iterdir()) == []
+
+
+def test_an_archive_that_java_refuses_is_made_again(project, machine, monkeypatch):
+    file = made(machine.archive(), b"refused")
+    monkeypatch.setattr(
+        session, "refusal", lambda _config, _archive, file: "" if b"fine" in file.read_bytes() else "no"
+    )
+    ends_with(monkeypatch, "import sys; open(sys.argv[1], 'w').write('all is fine')")
+    assert warming.make(project) != file
+    assert not file.exists()
+    assert machine.archive().file.read_bytes() == b"all is fine"
+
+
+def test_an_archive_that_java_refuses_is_not_kept(project, machine, monkeypatch):
+    monkeypatch.setattr(session, "refusal", lambda *_: "checksum verification failed")
+    ends_with(monkeypatch, "import sys; open(sys.argv[1], 'w').write('class data')")
+    with pytest.raises(EnvironmentProblem, match="does not accept it: checksum verification failed"):
+        warming.make(project)
+    assert list(classes.folder().iterdir()) == []
+
+
+def test_the_reason_comes_by_a_file_and_not_by_what_java_printed_last(project, monkeypatch):
+    code = "import sys; open(sys.argv[1][:-4] + '.reason', 'w').write('no such jar'); raise SystemExit('noise')"
+    ends_with(monkeypatch, code)
+    with pytest.raises(EnvironmentProblem, match="could not be made: no such jar"):
+        warming.make(project)
+
+
+def test_a_process_that_is_interrupted_leaves_nothing_behind_and_no_process(project, monkeypatch, tmp_path):
+    held = tmp_path / "held"
+    java = (
+        f"import fcntl, time; file = open({str(held)!r}, 'w'); fcntl.flock(file, fcntl.LOCK_EX);"
+        "print('begun', flush=True); time.sleep(300)"
+    )
+    ends_with(
+        monkeypatch,
+        "import os, signal, subprocess, sys, time;"
+        f"java = subprocess.Popen([sys.executable, '-c', {java!r}], stdout=subprocess.PIPE); java.stdout.readline();"
+        "os.kill(os.getppid(), signal.SIGINT); time.sleep(300)",
+    )
+    with pytest.raises(KeyboardInterrupt):
+        warming.make(project)
+    assert list(classes.folder().iterdir()) == []
+    with held.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # the system has ended its holder
+
+
+def test_a_line_is_reported_before_spark_starts_and_for_an_archive_that_is_there(project, machine, monkeypatch):
+    lines: list[str] = []
+    ends_with(monkeypatch, "import sys; open(sys.argv[1], 'w').write('class data')")
+    file = warming.make(project, lines.append)
+    warming.make(project, lines.append)
+    assert [line.partition(":")[0] for line in lines] == [
+        "making the class-data archive of Java",
+        "the class-data archive already exists",
+    ]
+    assert lines[-1].endswith(str(file))
+
+
+def test_stores_that_are_left_out_are_named(project, machine, monkeypatch, tmp_path):
+    (tmp_path / "twice.toml").write_text('[stores.lake]\ntype = "iceberg"\ncatalog = "spark"\n')
+    lines: list[str] = []
+    ends_with(monkeypatch, "import sys; open(sys.argv[1], 'w').write('class data')")
+    warming.make(configuration.load(tmp_path / "twice.toml"), lines.append)
+    assert "not among them: lake" in lines[-1]
 
 
 def test_a_cache_that_cannot_be_written_is_an_answer(project, tmp_path):

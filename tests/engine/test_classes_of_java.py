@@ -14,7 +14,7 @@ import pytest
 from pyspark.find_spark_home import _find_spark_home
 
 from twice import config as configuration
-from twice.engine.spark import classes, jars, session
+from twice.engine.spark import acceptance, classes, jars, session
 from twice.store import jdbc_drivers
 
 MAIN = "org.sqlite.util.OSInfo"  # prints the name of the platform
@@ -62,15 +62,18 @@ def test_java_takes_classes_from_an_archive_that_fits_and_starts_without_one_tha
     shutil.copy(jars.fetched(jdbc_drivers.SQLITE), jar)
     settings = {"spark.master": "local[1]", "spark.jars": str(jar)}
     archive = classes.archive(settings, Path(found[0]), Path(_find_spark_home()))
-    written = classes.partial(archive)
-    ran(archive.making(written))
-    file = classes.keep(archive, written)
+    with classes.workplace() as place:
+        ran(archive.making(place / "archive.jsa"))
+        file = classes.keep(archive, place / "archive.jsa")
     log = "-Xlog:class+load"
 
     assert FROM_ARCHIVE in loaded(ran(archive.using(file), log))
+    strictly = ({**settings, **archive.using(file)}, Path(found[0]), Path(_find_spark_home()))
+    assert acceptance.refusal(*strictly) == ""
 
     whole = file.read_bytes()
     with_a_hole(file)
+    assert acceptance.refusal(*strictly)
     dead = ran(archive.using(file), f"-XX:ErrorFile={tmp_path}/error.log", "-XX:-CreateCoredumpOnCrash")
     assert dead.returncode != 0  # why `session.start` tries a second time
 
@@ -93,9 +96,10 @@ def test_a_start_with_an_archive_prints_nothing_about_log_levels_or_classes(tmp_
     settings = session.settings(config)
     archive = session.class_archive(config, settings)
     assert isinstance(archive, classes.Archive)
-    written = classes.partial(archive)
-    written.write_bytes(b"not classes")
-    file = classes.keep(archive, written)
+    with classes.workplace() as place:
+        (place / "archive.jsa").write_bytes(b"not classes")
+        file = classes.keep(archive, place / "archive.jsa")
+    assert session.refusal(config, archive, file)
     start = (
         "import sys, json; from pyspark import SparkConf; from pyspark.java_gateway import launch_gateway;"
         "conf = SparkConf(False).setAll(json.loads(sys.argv[1]).items());"

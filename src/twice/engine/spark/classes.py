@@ -13,9 +13,11 @@ import json
 import os
 import re
 import shlex
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +32,8 @@ _DEFAULT_OPTIONS = "spark.driver.defaultJavaOptions"
 _CLASS_PATH = "spark.driver.extraClassPath"
 # Who sets one of these has arranged the class path, or runs Spark elsewhere.
 _THEIRS = (_CLASS_PATH, "spark.driver.userClassPathFirst", "spark.jars", "spark.jars.packages", "spark.remote")
+# Of these, twice sets some itself; the others may come from a package's store.
+_OURS = ("spark.jars", "spark.jars.packages")
 _THEIR_ENVIRONMENT = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "SPARK_PREPEND_CLASSES")
 _OPTION_VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _ON_CLASS_PATH = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
@@ -85,7 +89,7 @@ def _obstacles(settings: Mapping[str, str], given: Mapping[str, str], spark_home
     master = settings.get("spark.master", "")
     if not _LOCAL.fullmatch(master):
         yield f"Spark runs on {master}" if master else "spark-submit says where Spark runs"
-    yield from (f"{name} is set" for name in _THEIRS if name in given)
+    yield from (f"{name} is set" for name in _THEIRS if name in given or (name in settings and name not in _OURS))
     yield from (f"{name} is set" for name in _THEIR_ENVIRONMENT if _is_set(name))
     if os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell").strip() != "pyspark-shell":
         yield "PYSPARK_SUBMIT_ARGS is set"
@@ -131,10 +135,15 @@ def replaced(settings: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str
     return {**kept, **chosen}
 
 
-def partial(found: Archive) -> Path:
-    """Return where an archive is written: it has no other name until it is whole."""
+@contextmanager
+def workplace() -> Iterator[Path]:
+    """Open a folder to write an archive in, and remove it afterwards: a Java that ends too late finds no place."""
     folder().mkdir(parents=True, exist_ok=True)
-    return folder() / f".{found.key}.{os.getpid()}.partial"
+    made = Path(tempfile.mkdtemp(prefix=".making-", dir=folder()))
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
 
 
 def keep(found: Archive, written: Path) -> Path:
@@ -148,10 +157,11 @@ def keep(found: Archive, written: Path) -> Path:
     by_age = sorted(folder().glob("*.jsa"), key=_age)
     others = [each for each in by_age if each != file]
     same = [each for each in others if each.stem.startswith(f"{found.key}-")]
-    left = [each for each in folder().glob(".*.partial") if _age(each) > _ABANDONED]
-    for each in {*same, *others[_KEPT - 1 :], *left}:
-        with suppress(OSError):
-            each.unlink()
+    for each in {*same, *others[_KEPT - 1 :]}:
+        discard(each)
+    for each in folder().glob(".making-*"):
+        if _age(each) > _ABANDONED:
+            shutil.rmtree(each, ignore_errors=True)
     return file
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
-from twice.engine.spark import classes, jars, jvm
+from twice.engine.spark import acceptance, classes, jars, jvm
 from twice.engine.stores import spark_settings
 from twice.errors import ConfigError, EnvironmentProblem
 
@@ -225,6 +225,15 @@ def class_archive(config: Config, wanted: Mapping[str, str] | None = None) -> Ar
     if java is None:
         return "there is no Java"
     return classes.obstacle(wanted, config.spark, home) or classes.archive(wanted, java, home)
+
+
+def refusal(config: Config, archive: Archive, file: Path) -> str:
+    """Return why Java would not take its classes from a file as the profile starts it; empty if it would."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    java = _java()
+    wanted = classes.replaced(_java_settings(config) | dict(config.spark), archive.using(file))
+    return "" if java is None else acceptance.refusal(wanted, java, Path(_find_spark_home()))  # type: ignore[no-untyped-call]
 
 
 def _quiet_pyspark() -> None:
