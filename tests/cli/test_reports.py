@@ -188,6 +188,14 @@ def test_doctor_on_a_broken_configuration_goes_on(project):
     assert finding(said, "PySpark")["ok"]
 
 
+def test_doctor_makes_no_archive_for_a_broken_configuration(project, monkeypatch):
+    monkeypatch.setattr("twice.engine.warming.make", lambda *_: pytest.fail("was made"))
+    (project.folder / "twice.toml").write_text("[[[")
+    said = project.call("doctor", "--warm")
+    assert said.code == 2
+    assert "is not valid TOML" in said.err
+
+
 def test_doctor_on_a_broken_ledger(project):
     project.ledger.parent.mkdir()
     project.ledger.write_bytes(b"no database" * 100)

@@ -14,7 +14,7 @@ import pytest
 from pyspark.find_spark_home import _find_spark_home
 
 from twice import config as configuration
-from twice.engine.spark import classes, jars, session
+from twice.engine.spark import acceptance, classes, jars, session
 from twice.store import jdbc_drivers
 
 MAIN = "org.sqlite.util.OSInfo"  # prints the name of the platform
@@ -40,6 +40,15 @@ def ran(settings: dict[str, str], *more: str) -> subprocess.CompletedProcess[str
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+def with_a_hole(file: Path) -> None:
+    """Leave zeros among the classes of an archive, as a power failure may."""
+    file.chmod(0o600)
+    tenth = file.stat().st_size // 40960 * 4096
+    with file.open("r+b") as opened:
+        opened.seek(tenth)
+        opened.write(b"\0" * tenth)
+
+
 def loaded(done: subprocess.CompletedProcess[str]) -> str:
     """Return the line of Java's log that says where it found the main class."""
     assert done.returncode == 0, done.stderr
@@ -53,20 +62,28 @@ def test_java_takes_classes_from_an_archive_that_fits_and_starts_without_one_tha
     shutil.copy(jars.fetched(jdbc_drivers.SQLITE), jar)
     settings = {"spark.master": "local[1]", "spark.jars": str(jar)}
     archive = classes.archive(settings, Path(found[0]), Path(_find_spark_home()))
-    written = classes.partial(archive)
-    ran(archive.making(written))
-    file = classes.keep(archive, written)
+    with classes.workplace() as place:
+        ran(archive.making(place / "archive.jsa"))
+        file = classes.keep(archive, place / "archive.jsa")
     log = "-Xlog:class+load"
 
     assert FROM_ARCHIVE in loaded(ran(archive.using(file), log))
+    strictly = ({**settings, **archive.using(file)}, Path(found[0]), Path(_find_spark_home()))
+    assert acceptance.refusal(*strictly) == ""
 
+    whole = file.read_bytes()
+    with_a_hole(file)
+    assert acceptance.refusal(*strictly)
+    dead = ran(archive.using(file), f"-XX:ErrorFile={tmp_path}/error.log", "-XX:-CreateCoredumpOnCrash")
+    assert dead.returncode != 0  # why `session.start` tries a second time
+
+    file.write_bytes(whole)
     os.utime(jar, (1, 1))  # Java compares it, too
     changed = ran(archive.using(file), log)
     assert FROM_ARCHIVE not in loaded(changed)
     assert classes.archive(settings, Path(found[0]), Path(_find_spark_home())).file is None
 
-    file.chmod(0o600)
-    file.write_bytes(b"\0" * file.stat().st_size)
+    file.write_bytes(b"\0" * len(whole))
     assert archive.file == file  # as long as it was made: only Java can see what it is
     broken = ran(archive.using(file))
     assert broken.returncode == 0
@@ -79,15 +96,16 @@ def test_a_start_with_an_archive_prints_nothing_about_log_levels_or_classes(tmp_
     settings = session.settings(config)
     archive = session.class_archive(config, settings)
     assert isinstance(archive, classes.Archive)
-    written = classes.partial(archive)
-    written.write_bytes(b"not classes")
-    classes.keep(archive, written)
+    with classes.workplace() as place:
+        (place / "archive.jsa").write_bytes(b"not classes")
+        file = classes.keep(archive, place / "archive.jsa")
+    assert session.refusal(config, archive, file)
     start = (
         "import sys, json; from pyspark import SparkConf; from pyspark.java_gateway import launch_gateway;"
         "conf = SparkConf(False).setAll(json.loads(sys.argv[1]).items());"
         "gateway = launch_gateway(conf); gateway.shutdown(); gateway.proc.stdin.close(); gateway.proc.wait()"
     )
-    chosen = json.dumps(classes.with_archive(settings, archive))
+    chosen = json.dumps(classes.replaced(settings, archive.using(file)))
     done = subprocess.run([sys.executable, "-c", start, chosen], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "SharedArchiveFile" in chosen
@@ -112,12 +130,14 @@ def test_doctor_makes_an_archive_that_the_next_start_uses_and_no_start_needs(tmp
     )
 
     said: list[str] = []
+    reported: list[str] = []
 
     def call(*arguments: str) -> str:
         done = subprocess.run(
             [sys.executable, *arguments], cwd=project, capture_output=True, text=True, check=False, timeout=600
         )
         assert done.returncode == 0, done.stderr
+        reported.append(done.stderr)
         return done.stdout
 
     def from_archive() -> bool:
@@ -128,7 +148,7 @@ def test_doctor_makes_an_archive_that_the_next_start_uses_and_no_start_needs(tmp
     def started() -> bool:
         for file in tmp_path.glob("classes-*.log"):
             file.unlink()
-        said.append(call("-c", start))
+        said.append(call("-c", start).splitlines()[-1])  # a Java that dies reports it before
         return from_archive()
 
     assert "no class-data archive yet" in call("-m", "twice", "doctor")
@@ -136,11 +156,11 @@ def test_doctor_makes_an_archive_that_the_next_start_uses_and_no_start_needs(tmp
     (file,) = classes.folder().iterdir()
     assert str(file) in warmed
     assert started()
-    size = file.stat().st_size
-    file.chmod(0o600)
-    file.write_bytes(b"not classes".ljust(size))
+    with_a_hole(file)
     assert not started()
-    file.unlink()
+    assert f"Java did not start with the class-data archive {file}" in reported[-1]
+    assert not file.exists()
     assert not started()
+    assert "archive" not in reported[-1]
     assert "iceberg" in said[0]
     assert len(set(said)) == 1  # what is recorded of a run names the jars, wherever they are

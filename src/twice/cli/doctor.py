@@ -41,7 +41,7 @@ def doctor(settings: Settings, fetch: bool, warm: bool, deep: bool, as_json: boo
         if fetch:
             engine.fetch(config)
         if warm:
-            _warm(settings, config)
+            _warm(settings)
     except TwiceError as error:
         failed = error
     findings += engine.examine(config)
@@ -63,15 +63,17 @@ def doctor(settings: Settings, fetch: bool, warm: bool, deep: bool, as_json: boo
         raise click.exceptions.Exit(code)
 
 
-def _warm(settings: Settings, config: Config) -> None:
+def _warm(settings: Settings) -> None:
+    """Make the archive of this project's start; a broken configuration is refused, as its start is not known."""
+    config = settings.config
     require_pyspark()
     from twice.engine import warming
 
-    if settings.verbosity >= 0:
-        click.echo(
-            "making the class-data archive of Java: Spark runs once on small tables, a minute or two …", err=True
-        )
-    warming.make(config)
+    def report(line: str) -> None:
+        if settings.verbosity >= 0:
+            click.echo(line, err=True)
+
+    warming.make(config, report)
 
 
 def _config(settings: Settings, findings: list[Finding]) -> Config:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -110,9 +112,15 @@ def jar_files(config: Config) -> Finding:
         wanted = packages(config)
     except EnvironmentProblem as error:
         return Finding("jars", False, error.message, error.next_step)
-    if absent := jars.missing(wanted):
+    if not wanted:
+        return Finding("jars", True, "none are needed")
+    try:
+        absent = jars.missing(wanted)
+    except EnvironmentProblem as error:
+        return Finding("jars", False, error.message, error.next_step)
+    if absent:
         return Finding("jars", False, f"not fetched yet: {', '.join(absent)}", "twice doctor --fetch")
-    return Finding("jars", True, f"{len(wanted)} in {jars.cache() / 'jars'}")
+    return Finding("jars", True, f"{len(wanted)} in {jars.fetched_folder()}")
 
 
 def class_archive(config: Config) -> Finding:
@@ -248,8 +256,11 @@ def clock(config: Config, now: datetime) -> Finding:
 
 def disk(config: Config) -> Finding:
     """Look for space where Spark, the jars and a local ledger write."""
-    places = {Path(tempfile.gettempdir()), jars.cache(), config.root}
-    existing = {next(folder for folder in (place, *place.parents) if folder.exists()) for place in places}
+    places = {Path(tempfile.gettempdir()), config.root}
+    with suppress(EnvironmentProblem):  # reported in the line of the jars
+        places.add(jars.cache())
+    # Unlike Path.exists, this answers False in a folder that may not be read.
+    existing = {next(folder for folder in (place, *place.parents) if os.path.exists(folder)) for place in places}  # noqa: PTH110
     free = {folder: shutil.disk_usage(folder).free for folder in existing}
     folder, least = min(free.items(), key=lambda item: item[1])
     text = f"{least / _SPACE:.1f} GiB free in {folder}"

@@ -8,10 +8,11 @@ two, which is why no run does it on the side.
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date
@@ -36,94 +37,155 @@ from twice.store.registry import store_type
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from twice.engine.spark.classes import Archive
+
 _DAY = "2026-04-25"
 _LONGEST = 900
 _COLUMNS = "id BIGINT, day DATE, name STRING, n DOUBLE, version BIGINT"
-_ENDING = "-XX:ArchiveClassesAtExit"
+# What decides how Java starts, and how much memory it has; the class path of a profile allows no archive at all.
+_OF_JAVA = (
+    "spark.master",
+    "spark.driver.memory",
+    "spark.driver.extraJavaOptions",
+    "spark.driver.defaultJavaOptions",
+    "spark.driver.extraLibraryPath",
+)
 
 
-def make(config: Config) -> Path:
-    """Make the archive that belongs to a profile's way to start Spark; one that is there stays as it is."""
+def make(config: Config, report: Callable[[str], None] = lambda _line: None) -> Path:
+    """Make the archive that belongs to a profile's way to start Spark; one that Java takes stays as it is."""
     found = session.class_archive(config)
     if isinstance(found, str):
         raise EnvironmentProblem(
             f"no class-data archive can be used here: {found}",
             unchanged="Spark starts without one, as before",
-            next_step="nothing, as runs work without it; or remove what stands in its way",
+            next_step="twice doctor --fetch" if "fetched" in found else "twice doctor",
         )
-    if found.file is not None:
-        return found.file
     try:
-        written = classes.partial(found)
+        there = found.file
+        if there is not None and not session.refusal(config, found, there):
+            report(f"the class-data archive already exists: {there}")
+            return there
+        with classes.workplace() as place:
+            return _made(config, found, place / "archive.jsa", report)
+    except subprocess.TimeoutExpired as error:
+        raise _not_made(f"Java had not ended after {error.timeout:.0f} seconds") from None
     except OSError as error:
         raise _not_made(f"{classes.folder()} cannot be written: {error.strerror}") from None
-    try:
-        _run_apart(config, written)
-        return classes.keep(found, written)
-    except OSError as error:
-        raise _not_made(str(error.strerror)) from None
-    finally:
-        written.unlink(missing_ok=True)
+
+
+def _made(config: Config, found: Archive, written: Path, report: Callable[[str], None]) -> Path:
+    report("making the class-data archive of Java: Spark runs once on small tables, a minute or two …")
+    if left := _left_out(config):
+        report(f"not among them: {', '.join(left)}; a table on this machine would need jars that the profile lacks")
+    _run_apart(config, written)
+    if refused := session.refusal(config, found, written):
+        raise _not_made(f"Java does not accept it: {refused}")
+    return classes.keep(found, written)
 
 
 def _run_apart(config: Config, written: Path) -> None:
+    """Run `main` in a process of its own; however this ends, neither it nor its Java outlives it."""
     source = str(config.source) if config.source is not None else ""
     command = [sys.executable, "-m", __name__, source, config.profile, str(written)]
+    process = subprocess.Popen(
+        command,
+        cwd=config.root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
     try:
-        done = subprocess.run(
-            command, cwd=config.root, capture_output=True, text=True, check=False, timeout=_LONGEST, errors="replace"
-        )
-    except subprocess.TimeoutExpired:
-        raise _not_made(f"Spark had not ended after {_LONGEST} seconds") from None
-    if done.returncode or not written.is_file():
-        raise _not_made((done.stderr.strip().splitlines() or ["this Java writes none"])[-1])
+        _, said = process.communicate(timeout=_LONGEST)
+    finally:
+        _end_group(process)
+    if process.returncode or not written.is_file():
+        reason = _reason(written)
+        last = (said.strip().splitlines() or ["this Java writes none"])[-1]
+        raise _not_made(reason.read_text(encoding="utf-8") if reason.is_file() else last)
+
+
+def _end_group(process: subprocess.Popen[str]) -> None:
+    """End what is left of a process and of those that it has started."""
+    for ending, patience in ((signal.SIGTERM, 5), (signal.SIGKILL, 60)):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, ending)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(patience)
+
+
+def _reason(written: Path) -> Path:
+    return written.with_suffix(".reason")
 
 
 def _not_made(reason: str) -> EnvironmentProblem:
     return EnvironmentProblem(
         f"the class-data archive could not be made: {reason}",
         unchanged="Spark starts without one, as before",
-        next_step=f"nothing, as runs work without it; or free some space in {classes.folder()} and try again",
+        next_step=f"df -h {classes.folder().parent}; with 400 MB free there: twice doctor --warm",
     )
 
 
 def main(source: str, profile: str, written: Path) -> None:
     """Use Spark as runs do, and end it: its Java then leaves the archive behind."""
-    given = configuration.load(Path(source) if source else None, profile, start=Path(Path.cwd().anchor))
-    with tempfile.TemporaryDirectory(prefix="twice-warm-") as name:
-        config = _elsewhere(given, Path(name))
+    try:
+        given = configuration.load(Path(source) if source else None, profile, start=Path(Path.cwd().anchor))
+        config = elsewhere(given, written.parent)
         spark = session.start(config, archive_to=written)
         try:
-            path, options = jvm.started_with(spark)
-            java = path, [each for each in options if _ENDING not in each]
             _use(spark, config)
-        except TwiceError as error:
-            raise SystemExit(error.message.partition("\n")[0]) from None
         finally:
             # Java writes the archive after everything else.
             jvm.end(spark)
-    _require_accepted(written, *java)
+    except TwiceError as error:
+        _reason(written).write_text(error.message.partition("\n")[0], encoding="utf-8")
+        raise SystemExit(1) from None
 
 
-def _elsewhere(config: Config, folder: Path) -> Config:
-    """Return a configuration that starts Spark with the same jars and options, and writes to this folder only."""
+def elsewhere(config: Config, folder: Path) -> Config:
+    """Return a configuration that starts Java with the same jars and options, and writes to this folder only.
+
+    Its stores have names of their own, and of the profile's settings only those remain that decide how Java starts:
+    whatever leads to a real catalog is left behind.
+    """
     import pyspark
 
     packages = config.packages
     if packages is None:
         packages = jars.default_packages(pyspark.__version__, config.stores.values())
-    twins = {
-        store.name: StoreConfig(store.name, store.type, local.filled(folder, store.name))
-        for store in config.stores.values()
-        if (local := store_type(store.type).local) is not None and local.stands_for(store)
-    }
-    brought = {
-        name: twin
-        for name, twin in twins.items()
-        if {*jars.default_packages(pyspark.__version__, [twin])} <= {*packages}
-    }
+    brought = {twin.name: twin for twin in _twins(config, folder).values()}
+    spark = {name: value for name, value in config.spark.items() if name in _OF_JAVA}
+    spark["spark.sql.warehouse.dir"] = str(folder / "spark-warehouse")
     ledger = f"sqlite:///{folder / 'ledger.db'}"
-    return replace(config, root=folder, stores=brought, packages=packages, ledger=ledger, pools={})
+    return replace(config, root=folder, stores=brought, spark=spark, packages=packages, ledger=ledger, pools={})
+
+
+def _twins(config: Config, folder: Path) -> dict[str, StoreConfig]:
+    """Return stores of the same types in a folder, by the names of those that they stand for."""
+    import pyspark
+
+    def packages(stores: Iterable[StoreConfig]) -> set[str]:
+        return {*jars.default_packages(pyspark.__version__, stores)}
+
+    brought = packages(config.stores.values()) if config.packages is None else {*config.packages}
+    found = {}
+    for number, store in enumerate(config.stores.values()):
+        local = store_type(store.type).local
+        if local is not None and local.stands_for(store):
+            name = f"twice_warm_{number}"
+            twin = StoreConfig(name, store.type, local.filled(folder, name))
+            if packages([twin]) <= brought:
+                found[store.name] = twin
+    return found
+
+
+def _left_out(config: Config) -> list[str]:
+    """Name the stores that tables are written to, and whose classes are loaded only in part."""
+    written = [store.name for store in config.stores.values() if store_type(store.type).local is not None]
+    twins = _twins(config, config.root)
+    return [name for name in written if name not in twins]
 
 
 def _use(spark: SparkSession, config: Config) -> None:
@@ -170,21 +232,6 @@ def _pipeline(store: str) -> Pipeline:
         return joined.where(F.col("day") >= F.lit(date(2026, 1, 1))).groupBy("day", "name").agg(F.sum("m").alias("sum"))
 
     return found
-
-
-def _require_accepted(written: Path, class_path: str, options: list[str]) -> None:
-    """Let a Java that must have the archive, and that adds up its checksums, map it in."""
-    java = session.java_version()
-    if java is None or not written.is_file():
-        return
-    strict = ["-Xshare:on", "-XX:+VerifySharedSpaces", f"-XX:SharedArchiveFile={written}"]
-    done = subprocess.run(
-        [java[0], *options, *strict, "-cp", class_path, "-version"], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        with suppress(OSError):
-            written.unlink()
-        raise SystemExit(f"Java does not accept it: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
 
 
 if __name__ == "__main__":

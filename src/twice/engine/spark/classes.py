@@ -13,13 +13,16 @@ import json
 import os
 import re
 import shlex
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from twice.engine.spark import jars
+from twice.errors import EnvironmentProblem
 
 # An archive has some 180 MB.
 _KEPT = 2
@@ -29,6 +32,8 @@ _DEFAULT_OPTIONS = "spark.driver.defaultJavaOptions"
 _CLASS_PATH = "spark.driver.extraClassPath"
 # Who sets one of these has arranged the class path, or runs Spark elsewhere.
 _THEIRS = (_CLASS_PATH, "spark.driver.userClassPathFirst", "spark.jars", "spark.jars.packages", "spark.remote")
+# Of these, twice sets some itself; the others may come from a package's store.
+_OURS = ("spark.jars", "spark.jars.packages")
 _THEIR_ENVIRONMENT = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "SPARK_PREPEND_CLASSES")
 _OPTION_VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _ON_CLASS_PATH = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
@@ -50,10 +55,10 @@ class Archive:
 
     @property
     def file(self) -> Path | None:
-        """Where it lies; None before it is made, and where a file is not as long as it was when it was made."""
-        for file in folder().glob(f"{self.key}-*.jsa"):
-            with suppress(OSError):
-                if file.stat().st_size == int(file.stem.rpartition("-")[2]):
+        """Where it lies; None before it is made, and where it cannot be read or is not as long as it was made."""
+        with suppress(OSError):
+            for file in folder().glob(f"{self.key}-*.jsa"):
+                if _is_whole(file):
                     return file
         return None
 
@@ -84,7 +89,7 @@ def _obstacles(settings: Mapping[str, str], given: Mapping[str, str], spark_home
     master = settings.get("spark.master", "")
     if not _LOCAL.fullmatch(master):
         yield f"Spark runs on {master}" if master else "spark-submit says where Spark runs"
-    yield from (f"{name} is set" for name in _THEIRS if name in given)
+    yield from (f"{name} is set" for name in _THEIRS if name in given or (name in settings and name not in _OURS))
     yield from (f"{name} is set" for name in _THEIR_ENVIRONMENT if _is_set(name))
     if os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell").strip() != "pyspark-shell":
         yield "PYSPARK_SUBMIT_ARGS is set"
@@ -95,8 +100,13 @@ def _obstacles(settings: Mapping[str, str], given: Mapping[str, str], spark_home
     for place in _configuration(spark_home):
         if not _is_empty(place):
             yield f"{place} is on Java's class path, and Java archives classes of jars only"
-    if _UNUSABLE.search(f"{folder()}{spark_home}{settings.get('spark.jars', '').replace(',', '')}"):
-        yield "a path has a character in it that Java's options cannot hold"
+    try:
+        cache = folder()
+    except EnvironmentProblem as error:
+        yield error.message
+    else:
+        if _UNUSABLE.search(f"{cache}{spark_home}{settings.get('spark.jars', '').replace(',', '')}"):
+            yield "a path has a character in it that Java's options cannot hold"
 
 
 def archive(settings: Mapping[str, str], java: Path, spark_home: Path) -> Archive:
@@ -119,36 +129,67 @@ def archive(settings: Mapping[str, str], java: Path, spark_home: Path) -> Archiv
     return Archive(key, class_path, settings.get(_OPTIONS, ""))
 
 
-def with_archive(settings: Mapping[str, str], found: Archive) -> dict[str, str]:
-    """Return the settings of a start that takes its classes from the archive, if it has been made."""
-    file = found.file
-    return dict(settings) if file is None else replaced(settings, found.using(file))
-
-
 def replaced(settings: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
     """Return settings with those of an archive, whose class path holds the jars already."""
     kept = {name: value for name, value in settings.items() if name != "spark.jars" or _CLASS_PATH not in chosen}
     return {**kept, **chosen}
 
 
-def partial(found: Archive) -> Path:
-    """Return where an archive is written: it has no other name until it is whole."""
+@contextmanager
+def workplace() -> Iterator[Path]:
+    """Open a folder to write an archive in, and remove it afterwards: a Java that ends too late finds no place."""
     folder().mkdir(parents=True, exist_ok=True)
-    return folder() / f".{found.key}.{os.getpid()}.partial"
+    made = Path(tempfile.mkdtemp(prefix=".making-", dir=folder()))
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
 
 
 def keep(found: Archive, written: Path) -> Path:
     """Give a whole archive its name, and remove those of other times; a Java that reads one keeps it."""
     file = folder() / f"{found.key}-{written.stat().st_size}.jsa"
+    # Of an archive with a hole in it, which a power failure may leave, Java dies.
+    _flush(written)
+    written.chmod(0o444)
     written.replace(file)
+    _flush(folder())
     by_age = sorted(folder().glob("*.jsa"), key=_age)
     others = [each for each in by_age if each != file]
     same = [each for each in others if each.stem.startswith(f"{found.key}-")]
-    left = [each for each in folder().glob(".*.partial") if _age(each) > _ABANDONED]
-    for each in {*same, *others[_KEPT - 1 :], *left}:
-        with suppress(OSError):
-            each.unlink()
+    for each in {*same, *others[_KEPT - 1 :]}:
+        discard(each)
+    for each in folder().glob(".making-*"):
+        if _age(each) > _ABANDONED:
+            shutil.rmtree(each, ignore_errors=True)
     return file
+
+
+def discard(file: Path) -> bool:
+    """Remove an archive; False where this user may not."""
+    try:
+        file.unlink(missing_ok=True)
+    except OSError:
+        return False
+    return True
+
+
+def _is_whole(file: Path) -> bool:
+    """Return whether a file can be read and is as long as it was made; Java loses its own with one that is not."""
+    try:
+        with file.open("rb") as opened:
+            return os.fstat(opened.fileno()).st_size == int(file.stem.rpartition("-")[2])
+    except (OSError, ValueError):
+        return False
+
+
+def _flush(place: Path) -> None:
+    """Wait until a file or folder is on the disk."""
+    opened = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _configuration(spark_home: Path) -> list[Path]:
@@ -181,12 +222,12 @@ def _words(options: str) -> list[str]:
 
 
 def _stamp(file: Path) -> str:
-    """Return what Java compares of a jar, and so do we: its name, length and time."""
+    """Return what Java compares of a jar, and so do we: its name, length and time, of which images keep the seconds."""
     try:
         found = file.stat()
     except OSError:
         return f"{file} is not there"
-    return f"{file} {found.st_size} {found.st_mtime_ns}"
+    return f"{file} {found.st_size} {int(found.st_mtime)}"
 
 
 def _text(file: Path) -> str:

@@ -151,8 +151,8 @@ def _jars(session: SparkSession) -> list[str]:
     context = session.sparkContext.getConf()
     files = [Path(each).name for each in (context.get("spark.jars") or "").split(",") if each]
     # With a class-data archive the fetched jars are on Java's class path, beside Spark's own.
-    on_class_path = map(Path, (context.get("spark.driver.extraClassPath") or "").split(":"))
-    files += [each.name for each in on_class_path if each.parent == jars.fetched_folder()]
+    on_class_path = [Path(each) for each in (context.get("spark.driver.extraClassPath") or "").split(":") if each]
+    files += [each.name for each in on_class_path if jars.is_fetched(each)]
     packages = [each for each in (context.get("spark.jars.packages") or "").split(",") if each]
     return sorted({*files, *packages})
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from twice.errors import EnvironmentProblem
 from twice.store.registry import store_type, usable_types
 from twice.store.store_type import Jars
 
@@ -36,7 +37,14 @@ def _every_jars() -> Iterator[Jars]:
 
 def cache() -> Path:
     """Return the folder where fetched jars stay."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    try:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:  # a container's user may have no entry and no HOME
+        raise EnvironmentProblem(
+            "there is no folder for the cache: this user has no home, and XDG_CACHE_HOME is not set",
+            unchanged="nothing was run",
+            next_step="set XDG_CACHE_HOME to a folder that this user may write to",
+        ) from None
     return Path(base) / "twice" / "ivy"
 
 
@@ -53,7 +61,16 @@ def fetched(package: str) -> Path:
 
 def missing(packages: tuple[str, ...]) -> list[str]:
     """Name the packages that have not been fetched."""
-    return [package for package in packages if not fetched(package).is_file()]
+    # Unlike Path.is_file, this answers False where the folder may not be read.
+    return [package for package in packages if not os.path.isfile(fetched(package))]  # noqa: PTH113
+
+
+def is_fetched(file: Path) -> bool:
+    """Return whether a file lies where fetched jars do."""
+    try:
+        return file.parent == fetched_folder()
+    except EnvironmentProblem:
+        return False
 
 
 def settings(packages: tuple[str, ...]) -> dict[str, str]:

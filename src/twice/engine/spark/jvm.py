@@ -68,12 +68,6 @@ def kafka_cluster(session: SparkSession, settings: Mapping[str, str]) -> str | N
     return found
 
 
-def started_with(session: SparkSession) -> tuple[str, list[str]]:
-    """Return the class path and the options of the Java that Spark runs on."""
-    found = gateway.java(session).java.lang.management.ManagementFactory.getRuntimeMXBean()
-    return str(found.getClassPath()), [str(each) for each in found.getInputArguments()]
-
-
 def end(session: SparkSession) -> None:
     """Stop Spark, and wait until its Java has ended."""
     process = gateway.process(session)

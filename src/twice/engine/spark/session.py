@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import hashlib
+import logging
 import os
 import re
 import shutil
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
-from twice.engine.spark import classes, jars, jvm
+from twice.engine.spark import acceptance, classes, jars, jvm
 from twice.engine.stores import spark_settings
 from twice.errors import ConfigError, EnvironmentProblem
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
     from twice.config import Config
     from twice.engine.spark.classes import Archive
+
+log = logging.getLogger("twice")
 
 _JAVA = 17
 _LOG = Path(__file__).with_name("log4j2.properties")
@@ -143,17 +146,14 @@ def start(config: Config, *, archive_to: Path | None = None) -> SparkSession:
     """
     check(config)
     from pyspark.errors import PySparkException
-    from pyspark.sql import SparkSession
 
-    wanted = _with_classes(config, archive_to)
+    wanted = settings(config)
     if wanted.get("spark.master", "").startswith("local"):
         # On one machine the workers are this very Python, with the packages that it has.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("twice")
-    for name, value in wanted.items():
-        builder = builder.config(name, value)
+    chosen, file = _with_classes(config, wanted, archive_to)
     try:
-        session = builder.getOrCreate()
+        session = _begin(chosen) if file is None else _begin_with(file, chosen, wanted)
     except (PySparkException, RuntimeError) as error:
         absent = (
             jars.missing(tuple(wanted.get("spark.jars.packages", "").split(",")))
@@ -172,17 +172,48 @@ def start(config: Config, *, archive_to: Path | None = None) -> SparkSession:
     return session
 
 
-def _with_classes(config: Config, archive_to: Path | None) -> dict[str, str]:
-    """Return the settings of a start, with the class-data archive if there is one for it."""
-    wanted = settings(config)
+def _begin(chosen: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName("twice")
+    for name, value in chosen.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _begin_with(archive: Path, chosen: Mapping[str, str], wanted: Mapping[str, str]) -> SparkSession:
+    """Start Spark with an archive; where Java dies of it, start without it and remove it."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return _begin(chosen)
+    except (PySparkException, RuntimeError):
+        if jvm.is_running():
+            raise
+    found = _begin(wanted)  # where this fails, too, the archive is not to blame
+    removed = "was removed" if classes.discard(archive) else "cannot be removed by this user"
+    log.warning(
+        "Java did not start with the class-data archive %s and started without it; the archive %s. "
+        "next: twice doctor --warm",
+        archive,
+        removed,
+    )
+    return found
+
+
+def _with_classes(
+    config: Config, wanted: Mapping[str, str], archive_to: Path | None
+) -> tuple[Mapping[str, str], Path | None]:
+    """Return the settings of a start, and the class-data archive that they name if there is one for it."""
     if jvm.is_running():  # its class path is what it is
-        return wanted
+        return wanted, None
     found = class_archive(config, wanted)
     if isinstance(found, str):
-        return wanted
+        return wanted, None
     if archive_to is not None:
-        return classes.replaced(wanted, found.making(archive_to))
-    return classes.with_archive(wanted, found)
+        return classes.replaced(wanted, found.making(archive_to)), None
+    file = found.file
+    return (wanted, None) if file is None else (classes.replaced(wanted, found.using(file)), file)
 
 
 def class_archive(config: Config, wanted: Mapping[str, str] | None = None) -> Archive | str:
@@ -194,6 +225,15 @@ def class_archive(config: Config, wanted: Mapping[str, str] | None = None) -> Ar
     if java is None:
         return "there is no Java"
     return classes.obstacle(wanted, config.spark, home) or classes.archive(wanted, java, home)
+
+
+def refusal(config: Config, archive: Archive, file: Path) -> str:
+    """Return why Java would not take its classes from a file as the profile starts it; empty if it would."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    java = _java()
+    wanted = classes.replaced(_java_settings(config) | dict(config.spark), archive.using(file))
+    return "" if java is None else acceptance.refusal(wanted, java, Path(_find_spark_home()))  # type: ignore[no-untyped-call]
 
 
 def _quiet_pyspark() -> None:

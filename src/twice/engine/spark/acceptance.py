@@ -1,0 +1,58 @@
+"""Whether Java takes a class-data archive: asked strictly, in about a second, without starting Spark."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+# What a start makes its command of; nothing else of a profile is needed, or belongs on a command line.
+_OF_JAVA = (
+    "spark.master",
+    "spark.driver.memory",
+    "spark.driver.extraJavaOptions",
+    "spark.driver.defaultJavaOptions",
+    "spark.driver.extraClassPath",
+    "spark.driver.extraLibraryPath",
+)
+_MAIN = "org.apache.spark.deploy.SparkSubmit"
+_LONGEST = 120
+
+
+def refusal(settings: Mapping[str, str], java: Path, spark_home: Path) -> str:
+    """Return why Java does not start with the archive that the settings name; empty if it does."""
+    command = _command(settings, java, spark_home)
+    if _MAIN not in command:  # a launcher that answers otherwise: the next start will see
+        return ""
+    options = command[1 : command.index(_MAIN)]
+    # Java must have the archive, and adds up its checksums.
+    done = _run([command[0], *options, "-Xshare:on", "-XX:+VerifySharedSpaces", "-version"])
+    if not done.returncode:
+        return ""
+    said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    # The first line says that there is an error, and the second one which.
+    return next(iter(said[1:2] or said), f"it ended with {done.returncode}")
+
+
+def _command(settings: Mapping[str, str], java: Path, spark_home: Path) -> list[str]:
+    """Return the command with which Spark starts Java, by Spark's own launcher."""
+    named = [word for name in _OF_JAVA if name in settings for word in ("--conf", f"{name}={settings[name]}")]
+    launcher = [str(java), "-Xmx128m", "-cp", str(spark_home / "jars" / "*"), "org.apache.spark.launcher.Main"]
+    # The launcher wants to know a version of Scala, which only builds from source have a use for.
+    around = {"SPARK_HOME": str(spark_home), "SPARK_SCALA_VERSION": os.environ.get("SPARK_SCALA_VERSION", "2.13")}
+    done = _run([*launcher, _MAIN, *named, "pyspark-shell"], **around)
+    # Each word ends with a zero; before the first there may be an empty one.
+    return [word.lstrip("\n") for word in done.stdout.split("\0") if word.strip()]
+
+
+def _run(command: list[str], **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        env={**os.environ, **more},
+        capture_output=True,
+        text=True,
+        check=False,
+        errors="replace",
+        timeout=_LONGEST,
+    )
