@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
+import tempfile
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +47,7 @@ def machine(tmp_path, monkeypatch):
 @pytest.fixture
 def another_user(tmp_path):
     """Be a user whom the modes of files stop, as they do not stop root."""
-    places = [tmp_path, *tmp_path.parents[:2]]
+    places = [tmp_path, *(place for place in tmp_path.parents if Path(tempfile.gettempdir()) in place.parents)]
     modes = [place.stat().st_mode & 0o7777 for place in places]
 
     @contextmanager

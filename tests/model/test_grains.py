@@ -283,6 +283,7 @@ def test_partitions_are_read_as_people_write_them(grain, text, start):
         (Week, "2026-W54", "is not a week: write it like 2026-04-20 (a Monday) or 2026-W17"),
         (Hour, "0001-01-01T00:00+14:00", "is not a hour: write it like 2026-04-25T13:00"),
         (Hour, "9999-12-31T23:00", "is not a hour"),
+        (Week, "0001-01-02", "is not a week"),
         (Day, date(2026, 4, 25), "is not a day: write it like 2026-04-25"),
         (Day, None, "None is not a day"),
     ],

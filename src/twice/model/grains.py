@@ -159,7 +159,7 @@ class Grain:
         calendar = ZoneInfo("UTC") if self.sub_day else zone
         try:
             instant = self._read_written(text.strip(), calendar)
-            self.next(instant, zone)  # the last day of the calendar has no end
+            self.containing(instant, zone)  # the last day of the calendar has no end, its first one may have no start
         except (AttributeError, ValueError, OverflowError):
             raise UsageError(f"{text!r} is not a {self.name}: write it like {_EXAMPLE[self.name]}") from None
         return instant

@@ -257,6 +257,6 @@ def _look(session: SparkSession, stage: DeltaStage) -> None:
 
 
 def _count(session: SparkSession, stage: DeltaStage, files: Sequence[jvm.FileInfo]) -> int:
-    """Count rows by the files' statistics, or by reading where the table is told to keep none."""
+    """Count rows by the files' statistics, or by reading where the table keeps none."""
     counts = [file.rows for file in files]
     return sum(filter(None, counts)) if None not in counts else _rows(session, stage, files).count()
