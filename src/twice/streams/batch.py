@@ -108,7 +108,7 @@ def _process(task: Task, batch: Batch, dedup: Process) -> StepResult:
         if kept is not None and kept.status != "fresh":
             number, new = kept.rows, keeping.new_events(kept.rows)
         else:  # its keys are in the table of keys already: as many events are its own as no other batch saw
-            new = seen.new_events(task, keys_task, dedup, one)
+            new = seen.first_seen(keys_task, dedup, one)
             number = new.count()
 
         def stage_rows(its_task: Task, stage: StagedRows, rows: DataFrame) -> Counts:

@@ -41,7 +41,7 @@ def cache() -> Path:
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     except RuntimeError:  # a container's user may have no entry and no HOME
         raise EnvironmentProblem(
-            "there is no folder for the cache: this user has no home, and XDG_CACHE_HOME is not set",
+            "the cache has no folder: this user has no home directory, and XDG_CACHE_HOME is not set",
             unchanged="nothing was run",
             next_step="set XDG_CACHE_HOME to a folder that this user may write to",
         ) from None

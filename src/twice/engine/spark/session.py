@@ -223,7 +223,7 @@ def class_archive(config: Config, wanted: Mapping[str, str] | None = None) -> Ar
     wanted = _java_settings(config) | dict(config.spark) if wanted is None else wanted
     java, home = _java(), Path(_find_spark_home())  # type: ignore[no-untyped-call]
     if java is None:
-        return "there is no Java"
+        return "Java was not found"
     return classes.obstacle(wanted, config.spark, home) or classes.archive(wanted, java, home)
 
 

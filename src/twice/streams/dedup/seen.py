@@ -55,16 +55,16 @@ class Keeping:
             self._known = None
 
 
-def new_events(task: Task, seen: Task, dedup: Process, one: OnePerKey) -> DataFrame:
-    """Leave out events whose key another batch saw first."""
-    others = _of_others(seen, seen.store.version(task.session, seen.step.writes), one)
+def first_seen(keys: Task, dedup: Process, one: OnePerKey) -> DataFrame:
+    """Leave out events whose key another batch saw first, where the keys of this one were kept before."""
+    others = _of_others(keys, keys.store.version(keys.session, keys.step.writes), one)
     return without(one.rows, known_keys(others, one.rows, dedup.key), dedup.key)
 
 
-def _of_others(seen: Task, version: str | None, one: OnePerKey) -> DataFrame:
+def _of_others(keys: Task, version: str | None, one: OnePerKey) -> DataFrame:
     """Read the keys of other batches: what Spark held of them and lost is read again, once this batch has its own."""
-    rows = near(seen, seen.store.read(seen.session, seen.step.writes, version), one)
-    return rows.where(~F.col(WINDOW_COLUMN).eqNullSafe(seen.mark))
+    rows = near(keys, keys.store.read(keys.session, keys.step.writes, version), one)
+    return rows.where(~F.col(WINDOW_COLUMN).eqNullSafe(keys.mark))
 
 
 def seen_task(task: Task, stream: Stream) -> Task:
