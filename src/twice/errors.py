@@ -133,7 +133,7 @@ class MergeRefused(PermanentError):
 
 
 class LateData(PermanentError):
-    """An input of a closed partition has changed, and the table says `late="fail"`."""
+    """An input of a closed partition has changed, and the table says `on_late="fail"`."""
 
 
 class NotSeparable(PermanentError):

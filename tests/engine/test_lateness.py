@@ -20,7 +20,7 @@ def house(time_zone: str = "UTC", grain=Day) -> Pipeline:
     raw = Table("lake.a.raw", partition=Day("arrived"), event_time="at")
     plain = Table("lake.a.plain", partition=Day("d"))
     people = Table("lake.a.people", event_time="at")
-    facts = Table("lake.a.facts", partition=grain("d"), write=Overwrite(), lateness=days(2), late="ignore")
+    facts = Table("lake.a.facts", partition=grain("d"), write=Overwrite(), lateness=days(2), on_late="ignore")
     reads = {"raw": raw, "plain": plain, "people": people, "old": raw.latest()}
     pipeline.sql("facts", reads=reads, writes=facts, query="select 1")
     return pipeline

@@ -100,7 +100,7 @@ def test_a_table_sees_its_part_of_a_scope():
         (lambda: InsertOnly(on_conflict="ignore"), 'write "fail" or "keep"'),
         (lambda: daily(lateness=timedelta(days=3)), "lateness= must be a duration such as days(3)"),
         (lambda: daily(lateness=3), "such as days(3), got 3"),
-        (lambda: daily(late="drop"), 'write "reopen", "ignore" or "fail"'),
+        (lambda: daily(on_late="drop"), 'write "reopen", "ignore" or "fail"'),
         (lambda: Table(NAME, valid="valid_from"), 'write valid=("valid_from", "valid_to")'),
         (lambda: Table(NAME, valid=("valid_from",)), 'write valid=("valid_from", "valid_to")'),
         (lambda: Table(NAME).window(), "so it cannot be cut to a window"),

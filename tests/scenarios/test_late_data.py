@@ -29,7 +29,9 @@ class Arrivals:
         self.pipeline = Pipeline("late", grain=Day)
         write = {"write": Overwrite()} if landed else {}
         raw = Table(lab.name("raw"), partition=Day("arrived"), event_time="at", schema=COLUMNS, **write)
-        facts = Table(lab.name("facts"), partition=Day("d"), key=["id"], write=Overwrite(), lateness=days(2), late=late)
+        facts = Table(
+            lab.name("facts"), partition=Day("d"), key=["id"], write=Overwrite(), lateness=days(2), on_late=late
+        )
         if landed:
 
             @self.pipeline.extract(writes=raw)

@@ -38,7 +38,7 @@ class Request:
     pool: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     refetch: bool = False
-    # Make closed partitions of tables with late="fail" anew, too.
+    # Rebuild closed partitions of tables with on_late="fail", too.
     accept_late: bool = False
     # Build everything where no reader looks, to be swapped in or dropped.
     shadow: bool = False

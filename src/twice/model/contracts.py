@@ -63,7 +63,7 @@ def _facts(pipeline: Pipeline, table: Table, producer: Step | None) -> Iterator[
     if table.valid:
         yield "Valid", f"from {table.valid[0]} to {table.valid[1]}"
     if producer is not None:
-        after = "" if table.late == "reopen" else f", then {table.late}"
+        after = "" if table.on_late == "reopen" else f", then {table.on_late}"
         yield "Lateness", (str(table.lateness) if table.lateness else "none") + after
         yield "Gates", "; ".join(_gates(table)) or "none"
         reads = (f"{name} = {read.reach(table.lateness)}" for name, read in producer.reads.items())

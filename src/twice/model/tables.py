@@ -41,7 +41,7 @@ class Table:
     dimensions: Sequence[str] = ()
     gates: Sequence[Gate] = ()
     lateness: Duration = field(default_factory=Duration)
-    late: Literal["reopen", "ignore", "fail"] = "reopen"
+    on_late: Literal["reopen", "ignore", "fail"] = "reopen"
     event_time: str | None = None
     valid: tuple[str, str] | None = None
     personal: Sequence[str] = ()
@@ -78,8 +78,8 @@ class Table:
     def _check_times(self) -> None:
         if not isinstance(self.lateness, Duration):
             raise DefinitionError(f"{self.name}: lateness= must be a duration such as days(3), got {self.lateness!r}")
-        if self.late not in {"reopen", "ignore", "fail"}:
-            raise DefinitionError(f'{self.name}: late={self.late!r}: write "reopen", "ignore" or "fail"')
+        if self.on_late not in {"reopen", "ignore", "fail"}:
+            raise DefinitionError(f'{self.name}: on_late={self.on_late!r}: write "reopen", "ignore" or "fail"')
         valid: Sequence[str] | None = self.valid
         if valid is not None and (isinstance(valid, str) or len(valid) != 2):
             raise DefinitionError(

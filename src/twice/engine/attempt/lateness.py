@@ -67,12 +67,12 @@ def waits_for(step: Step, read: Read, window: Window, zone: ZoneInfo) -> list[st
 
 def takes_no_late_rows(task: Task) -> bool:
     """Return whether the table refuses late rows of a closed partition, and the run does not accept them."""
-    return task.step.writes.late == "fail" and not task.accept_late and bool(awaited(task.step))
+    return task.step.writes.on_late == "fail" and not task.accept_late and bool(awaited(task.step))
 
 
 def overlooked(task: Task, output: Output, now: Sequence[InputRecord]) -> Sequence[InputRecord]:
     """Return the inputs of now as a policy of `ignore` sees them: what came late to a closed partition is not there."""
-    if task.step.writes.late != "ignore":
+    if task.step.writes.on_late != "ignore":
         return now
     late = _came_late(task, output, now)
     recorded = {record.name: record.partitions for record in output.inputs}
