@@ -162,13 +162,13 @@ def status(
 
     Without `pipeline`, for all pipelines of twice.toml; without a range, for everything between the first and the
     last known partition. It is read from the ledger alone; with `live=True`, tables and inputs are looked at too,
-    which needs Spark.
+    through Spark where their metadata cannot be read without it.
 
     >>> from twice import Day, Pipeline, status
     >>> status(Pipeline("shop", grain=Day))
     Status(shop: no partitions)
     """
-    from twice.engine.status import bounds, collect
+    from twice.engine.status import bounds, collect, collect_without_spark
     from twice.ledger import find_ledger
 
     found = load_config(config)
@@ -177,10 +177,15 @@ def status(
         raise UsageError("from_= and to= need one pipeline: a range is read by its grain")
     for each in pipelines:
         bounds(each, from_, to)
+    known = ledger or find_ledger(found.ledger)
     if not live:
-        return collect(ledger or find_ledger(found.ledger), pipelines, from_, to, only_stale=only_stale)
+        return collect(known, pipelines, from_, to, only_stale=only_stale)
+    if spark is None and (peeked := collect_without_spark(found, known, pipelines, from_, to, only_stale=only_stale)):
+        return peeked
+    from twice.engine.status.table_state import TableState
+
     with runtime(found, spark=spark, ledger=ledger) as shop:
-        return collect(shop.ledger, pipelines, from_, to, only_stale=only_stale, runtime=shop)
+        return collect(shop.ledger, pipelines, from_, to, only_stale=only_stale, live=TableState(shop))
 
 
 def undo(

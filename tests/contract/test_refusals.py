@@ -22,6 +22,7 @@ def test_the_table_of_lacking_abilities_is_what_the_stores_say(tables, kind):
     assert (Merge not in abilities.writes) == (InsertOnly not in abilities.writes) == (kind in LACKING["merge"])
     assert (not isinstance(store, Shadowing)) == (kind in LACKING["shadow"])
     assert (not abilities.side_by_side) == (kind in LACKING["side_by_side"])
+    assert (abilities.kind != "sql") == (kind in LACKING["outside_readers"])
     assert kind in KINDS or kind == "own"
 
 

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 import pytest
 from pyspark.sql import functions as F
 
+from tests.support.peeking import agrees, peeked
 from twice import Day, InsertOnly, Merge, Overwrite, Whole
 from twice.errors import SchemaRefused
 from twice.model.framework import WINDOW_COLUMN
@@ -124,6 +125,8 @@ def test_s51_a_column_is_added_and_neither_dropped_nor_retyped(tables, daily):
         store.prepare(spark, daily.table, without)
     with pytest.raises(SchemaRefused, match="string"):
         store.prepare(spark, daily.table, type(live)(without.fields).add("n", "string"))
+    with pytest.raises(SchemaRefused, match="smallint"):  # a narrower type, on every store
+        store.prepare(spark, daily.table, type(live)(without.fields).add("n", "short"))
 
 
 def test_s44_a_fingerprint_changes_with_the_content_and_with_nothing_else(tables, daily):
@@ -138,6 +141,25 @@ def test_s44_a_fingerprint_changes_with_the_content_and_with_nothing_else(tables
     assert list(after) == list(before)
     assert after[both.partitions[0]] != before[both.partitions[0]]
     assert after[both.partitions[1]] == ""
+
+
+def test_what_a_store_finds_out_without_spark_is_what_spark_finds_out(tables, daily):
+    spark, both = tables.lab.spark, tables.target(daily, MON, WED)
+    assert peeked(spark, tables.store(daily.table), both)[0] is None
+    tables.published(daily, MON, 1, (1, 1), (2, 1))
+    first = agrees(spark, tables.store(daily.table), both)
+    assert list(map(bool, first.values())) == [True, False]
+    tables.published(daily, TUE, 2, (3, 1))
+    second = agrees(spark, tables.store(daily.table), both)
+    assert second == first | {both.partitions[1]: second[both.partitions[1]]}
+    tables.opened(daily, MON, 3, (1, 9))  # what is staged is not seen
+    assert agrees(spark, tables.store(daily.table), both) == second
+    tables.place.edit("t", 2, n=77)
+    third = agrees(spark, tables.store(daily.table), both)
+    assert third[both.partitions[0]] not in ("", second[both.partitions[0]])
+    tables.place.delete("t", 3)
+    fourth = agrees(spark, tables.store(daily.table), both)
+    assert fourth == third | {both.partitions[1]: fourth[both.partitions[1]]} != third
 
 
 def test_a_read_brings_one_version_and_none_without_one(tables, daily):

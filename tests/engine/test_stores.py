@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 from twice import Table
 from twice.engine import stores
+from twice.errors import StoreRefused
 
 
 def test_two_threads_that_ask_for_a_store_first_get_the_same_one(monkeypatch):
@@ -33,6 +34,22 @@ def test_two_threads_that_ask_for_a_store_first_get_the_same_one(monkeypatch):
     # Then it was opened once
     assert len(made) == 1
     assert found == [made[0], made[0]]
+
+
+def test_a_catalog_is_started_once_and_one_that_does_not_start_is_left_to_the_run(monkeypatch):
+    started: list[str] = []
+
+    def start(_: object, name: str) -> None:
+        started.append(name)
+        if name == "broken":
+            raise StoreRefused("no catalog")
+
+    types = {"files": SimpleNamespace(start_catalog=None), "iceberg": SimpleNamespace(start_catalog=start)}
+    monkeypatch.setattr(stores, "store_type", types.__getitem__)
+    config = SimpleNamespace(store=lambda name: SimpleNamespace(type="files" if name == "drop" else "iceberg"))
+    tables = [Table("drop.in.raw"), Table("broken.a.b"), Table("lake.core.facts"), Table("lake.core.totals")]
+    stores.Stores(config).start_catalogs(None, tables)  # type: ignore[arg-type]
+    assert started == ["broken", "lake"]
 
 
 def test_a_store_that_is_opened_while_others_are_released_disturbs_nobody(monkeypatch):

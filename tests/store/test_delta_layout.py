@@ -20,7 +20,7 @@ from twice.model.names import TableName
 from twice.model.scopes import Scope
 from twice.model.targets import Target
 from twice.store.delta.claims import application
-from twice.store.delta.layout import Layout, conditions, inside, literal, place
+from twice.store.delta.layout import Layout, conditions, inside, literal
 from twice.store.delta.locations import Locations, folder
 from twice.store.delta.settings import Settings, read_settings
 
@@ -95,11 +95,11 @@ def test_a_mapped_column_is_found_by_its_name_in_the_files():
 def test_a_file_belongs_to_a_partition_of_the_target_or_to_none():
     table = Table("w.s.t", partition=Day("d"), dimensions=["tenant"], write=Overwrite())
     target = Target.of(table, Scope(DAY, (("tenant", "acme"),)), ZoneInfo("UTC"))
-    assert place(target, {"d": date(2026, 4, 25), "tenant": "acme"}) == target.partitions[0]
-    assert place(target, {"d": date(2026, 4, 26), "tenant": "acme"}) is None
-    assert place(target, {"d": date(2026, 4, 25), "tenant": "bolt"}) is None
-    assert place(target, {"d": date(2026, 4, 25), "tenant": None}) is None
-    assert place(target, {"d": date(2026, 4, 25)}) is None
+    assert target.place({"d": date(2026, 4, 25), "tenant": "acme"}) == target.partitions[0]
+    assert target.place({"d": date(2026, 4, 26), "tenant": "acme"}) is None
+    assert target.place({"d": date(2026, 4, 25), "tenant": "bolt"}) is None
+    assert target.place({"d": date(2026, 4, 25), "tenant": None}) is None
+    assert target.place({"d": date(2026, 4, 25)}) is None
 
 
 def test_a_file_lies_inside_a_scope_as_the_conditions_say():

@@ -40,7 +40,7 @@ class DeltaTables:
     def __init__(self, lab) -> None:
         self.lab, self.spark = lab, lab.spark
         self.places = Locations(Settings(str(lab.config.root / "delta")))
-        self._query = rows_of(DAY, 0)
+        self.query = rows_of(DAY, 0)
 
     def name(self, table: str = "t") -> str:
         return f"warehouse.{self.lab.space}.{table}"
@@ -79,11 +79,11 @@ class DeltaTables:
         return [*(mark.name for mark in (path / "_twice").glob("[0-9]*")), *(staged - known)]
 
     def feed(self, query: str) -> None:
-        self._query = query
+        self.query = query
 
     def pipeline(self, table: str = "t", **contract) -> Pipeline:
         target = Table(self.name(table), **contract or {"partition": Day("d"), "key": ["id"], "write": Overwrite()})
-        return extracting(target, lambda spark, window: spark.sql(self._query), name="delta", retry=Retry(attempts=1))
+        return extracting(target, lambda spark, window: spark.sql(self.query), name="delta", retry=Retry(attempts=1))
 
     def run(self, pipeline: Pipeline, for_: str = DAY, **how) -> str:
         return self.lab.run(pipeline, for_, **how).steps[0].status
@@ -379,10 +379,10 @@ def test_names_may_hold_quotes_spaces_and_unicode(tables):
     with tables.untouched(table):
         assert tables.run(pipeline, dimensions={"ten'ant": value}) == "unchanged"
     # A new column of such a table gets a name of its own in the files, too.
-    tables.feed(tables._query.replace("select id", "select 1 as `x y`, id"))
+    tables.feed(tables.query.replace("select id", "select 1 as `x y`, id"))
     assert tables.run(pipeline, dimensions={"ten'ant": value}) == "published"
     assert [row[0] for row in tables.sql("select `x y` from {t}", table)] == [1, 1, 1]
-    tables.feed(tables._query.replace("range(3)", "range(0)"))
+    tables.feed(tables.query.replace("range(3)", "range(0)"))
     assert tables.run(pipeline, dimensions={"ten'ant": value}) == "published"
     assert tables.rows(table=table) == []
 

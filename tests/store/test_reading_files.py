@@ -347,7 +347,7 @@ def test_odd_names_of_folders_are_no_patterns(lab, landing):
 def test_a_listing_survives_a_folder_that_goes_meanwhile(lab, tmp_path):
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "one").write_text("")
-    found = listing.files(lab.spark, str(tmp_path / "a"))
+    found = listing.files(listing.InHadoop(lab.spark, str(tmp_path / "a")))
     assert next(found).path == "one"
     (tmp_path / "a" / "b").rmdir()
     assert list(found) == []

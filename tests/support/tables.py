@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from twice import Day, Pipeline, Table, Window
+from twice.engine.stores import Stores
 from twice.model.scopes import Scope
 from twice.model.targets import Target
 
@@ -124,6 +125,10 @@ class StoreTables:
 
     def store(self, table: Table) -> Store:
         return self.lab.runtime.stores.source(table)  # type: ignore[return-value]
+
+    def reopened(self, table: Table) -> Store:
+        """Return the store as another process opens it: it remembers nothing."""
+        return Stores(self.lab.config).source(table)  # type: ignore[return-value]
 
     def rows(self, *columns: str, **where: object) -> list[tuple[Any, ...]]:
         return self.place.rows("t", *columns, where=where)

@@ -14,12 +14,16 @@ from twice.backfills.presence import beginning
 from twice.backfills.request import ONLY, Request, chosen
 from twice.backfills.summary import BackfillResult, summarise
 from twice.engine.attempt.fingerprint import fingerprint
-from twice.engine.chunks.separability import separability
+from twice.engine.chunks.separability import Separability, separability
 from twice.engine.operations.shadowing import begin, shadowed, shadows_of
+from twice.engine.status.peeked_state import NeedsSpark, PeekedState
 from twice.engine.status.table_state import TableState
 from twice.errors import UsageError
+from twice.ledger import find_ledger
 
 if TYPE_CHECKING:
+    from twice.config import Config
+    from twice.engine.plan import PlannedStep
     from twice.engine.run import Runtime
     from twice.ledger import BackfillInfo
     from twice.model.pipelines import Pipeline
@@ -27,6 +31,27 @@ if TYPE_CHECKING:
 
 def silent(_note: Note) -> None:
     """Report nothing."""
+
+
+def plan_without_spark(config: Config, pipeline: Pipeline, request: Request) -> Plan | None:
+    """Return the plan of a backfill that has nothing to do; None if it has, or where it takes Spark to find out."""
+    ledger = find_ledger(config.ledger)
+    state = PeekedState.of(config, pipeline.tables()) if ledger and not request.shadow else None
+    if state is None:
+        return None
+    try:
+        # Where the ledger alone knows of work, no table need be asked.
+        for live, sources in ((None, None), (state.outputs, state)):
+            plan = Planner(ledger, pipeline, request, judge=_has_work, live=live, sources=sources).plan()
+            if not plan.nothing_to_do:
+                return None
+    except NeedsSpark:
+        return None
+    return plan
+
+
+def _has_work(planned: PlannedStep) -> Separability:
+    raise NeedsSpark(planned.step.name)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from twice.cli.backfills import cancel, find, list_, pause, set_, show, watch
 from twice.cli.options import pairs, tags_of
 from twice.cli.output import json_option, print_json, print_text
 from twice.cli.plans import lines as plan_lines
-from twice.cli.settings import Settings, pass_settings
+from twice.cli.settings import Settings, pass_settings, require_pyspark
 from twice.cli.shadows import diff, drop, swap
 from twice.cli.working import reporting
 from twice.errors import UsageError
@@ -73,7 +73,7 @@ def backfill() -> None:
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag recorded with each of its runs.")
 @click.option("--refetch", is_flag=True, help="Also fetch again what extracts have already landed.")
 @click.option(
-    "--accept-late", is_flag=True, help='Rebuild closed partitions of tables with late="fail", late rows included.'
+    "--accept-late", is_flag=True, help='Rebuild closed partitions of tables with on_late="fail", late rows included.'
 )
 @click.option(
     "--shadow",
@@ -143,12 +143,17 @@ def start(
 
 
 def _start(settings: Settings, found: Pipeline, request: Request, *, as_json: bool) -> None:
+    require_pyspark()
+    from twice.backfills.api import Project, plan_without_spark
+    from twice.backfills.summary import BackfillResult
+
+    if plan := plan_without_spark(settings.config, found, request):
+        report_end(settings, BackfillResult.of_nothing(plan), as_json=as_json)
+        return
     with (
         reporting(settings, as_json=as_json) as report,
         settings.runtime(_details(settings, as_json=as_json)) as runtime,
     ):
-        from twice.backfills.api import Project
-
         summary = Project(runtime, found, report, settings.command).start(request)
     report_end(settings, summary, as_json=as_json)
 
@@ -256,14 +261,17 @@ def _call_hook(settings: Settings, summary: BackfillResult) -> None:
 
 
 def _plan(settings: Settings, pipeline: Pipeline, request: Request, *, as_json: bool) -> None:
-    with settings.runtime() as runtime:
-        from twice.backfills.api import Project
+    require_pyspark()
+    from twice.backfills.api import Project, plan_without_spark
 
-        project = Project(runtime, pipeline)
-        if request.shadow:
-            request = project.shadow_request(request)
-            project = project.on_shadows(request, "shadow")
-        plan = project.planner(request).plan()
+    plan = plan_without_spark(settings.config, pipeline, request)
+    if plan is None:
+        with settings.runtime() as runtime:
+            project = Project(runtime, pipeline)
+            if request.shadow:
+                request = project.shadow_request(request)
+                project = project.on_shadows(request, "shadow")
+            plan = project.planner(request).plan()
     if as_json:
         print_json(plan.to_json())
         return

@@ -14,8 +14,9 @@ from twice.errors import UsageError
 from twice.loading import all_pipelines, find_pipeline
 
 if TYPE_CHECKING:
-    from twice.engine.status import PartitionStatus, PipelineStatus, Reason
+    from twice.engine.status import PartitionStatus, PipelineStatus, Reason, Status
     from twice.ledger import EffectRecord
+    from twice.model.pipelines import Pipeline
 
 
 # More partitions than anybody reads.
@@ -28,7 +29,7 @@ _FEW = 20
 @click.option("--from", "from_", metavar="A", help="The first unit to look at.")
 @click.option("--to", metavar="B", help="Where to stop; B itself is not looked at.")
 @click.option("--stale", "only_stale", is_flag=True, help="Only what is stale.")
-@click.option("--live", is_flag=True, help="Look at tables and inputs too (starts Spark).")
+@click.option("--live", is_flag=True, help="Look at tables and inputs too (may start Spark).")
 @json_option
 @pass_settings
 def status(
@@ -60,8 +61,7 @@ def status(
     for each in pipelines:
         bounds(each, from_, to)
     if live:
-        with settings.runtime() as shop:
-            found = collect(shop.ledger, pipelines, from_, to, only_stale=only_stale, runtime=shop)
+        found = _live(settings, pipelines, from_, to, only_stale=only_stale)
     else:
         found = collect(settings.ledger_if_any(), pipelines, from_, to, only_stale=only_stale)
     if as_json:
@@ -75,6 +75,21 @@ def status(
                 print_text(text)
     if found.effects:
         raise click.exceptions.Exit(1)
+
+
+def _live(
+    settings: Settings, pipelines: Sequence[Pipeline], from_: str | None, to: str | None, *, only_stale: bool
+) -> Status:
+    from twice.engine.status import collect, collect_without_spark
+
+    if found := collect_without_spark(
+        settings.config, settings.ledger_if_any(), pipelines, from_, to, only_stale=only_stale
+    ):
+        return found
+    from twice.engine.status.table_state import TableState
+
+    with settings.runtime() as shop:
+        return collect(shop.ledger, pipelines, from_, to, only_stale=only_stale, live=TableState(shop))
 
 
 def _effect_lines(records: Sequence[EffectRecord]) -> Iterator[str]:

@@ -5,6 +5,7 @@ A session of Spark Connect has no such way, and is refused here. To import this 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from twice.errors import EnvironmentProblem
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, Observation, SparkSession
 
 
@@ -80,6 +82,13 @@ def is_running() -> bool:
     from pyspark import SparkContext
 
     return _handle(SparkContext, "_gateway") is not None
+
+
+def running_context() -> SparkContext | None:
+    """Return the Spark application of this process; None before it runs, after it was stopped and without PySpark."""
+    spark = sys.modules.get("pyspark")
+    found = _handle(spark.SparkContext, "_active_spark_context") if spark is not None else None
+    return found if getattr(found, "_jsc", None) is not None else None
 
 
 def process(session: SparkSession) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cached_property
@@ -64,6 +64,13 @@ class Target:
         if isinstance(value, datetime):
             value = value.astimezone(timezone.utc)
         return self._by_value.get(value)
+
+    def place(self, values: Mapping[str, object]) -> Scope | None:
+        """Return the partition that a file belongs to by its partition values; None if it is none of ours."""
+        if set(self.table.partition_columns) - set(values):
+            return None
+        value = values[self.table.partition.column] if self.table.partition else None
+        return self.partition_of(value, [values[name] for name in self.table.dimensions])
 
     @cached_property
     def _by_value(self) -> dict[object, Scope]:

@@ -149,10 +149,19 @@ class Cutting(Protocol):
 
 @runtime_checkable
 class Peeking(Protocol):
-    """A source whose newest version can be asked without Spark."""
+    """A source that may know without Spark what it holds now: None means that only Spark can find out."""
 
     def peek(self, table: Table) -> str | None:
-        """Return the version that readers see now; None if the table has none, or only Spark can find out."""
+        """Return the version that readers see now."""
+
+    def peek_files(self, target: Target) -> Mapping[Scope, str] | None:
+        """Fingerprint what each partition of the target holds now, as `files` does."""
+
+    def peek_seen(self, table: Table, event: Window, zone: ZoneInfo) -> str | None:
+        """Fingerprint what a table without partitions holds of a window now, as `seen` does."""
+
+    def peek_check(self, table: Table) -> bool | None:
+        """Return True if a run could write the table as it is; what `check` refuses may also be raised."""
 
 
 @runtime_checkable

@@ -16,9 +16,14 @@ from twice.model.targets import Target
 from twice.model.windows import Window
 
 if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
     from twice.engine.attempt.task import Task
+    from twice.engine.status import Sources
+    from twice.ledger import Ledger
     from twice.model.pipelines import Pipeline
     from twice.model.steps import Step
+    from twice.model.tables import Table
 
 
 @dataclass(frozen=True)
@@ -50,14 +55,15 @@ def records(task: Task, inputs: Sequence[Pinned], unit: Window | None = None) ->
 
     With a unit of a chunk: what a run of that unit alone would have kept.
     """
-    found = tuple(pinned.apart[unit] if unit else pinned.record for pinned in inputs)
-    if task.target.scope == task.scope:
-        return found
-    # One record of a table without partitions serves every window: it must say whose it is.
-    return (
-        *found,
-        InputRecord("(run)", task.step.writes.name, "scope", None, {"scope": Content("run", str(task.scope)).text}),
-    )
+    found = [pinned.apart[unit] if unit else pinned.record for pinned in inputs]
+    return with_scope(found, task.scope, task.target)
+
+
+def with_scope(found: Sequence[InputRecord], scope: Scope, target: Target) -> tuple[InputRecord, ...]:
+    """Add the scope of the run: one record of a table without partitions serves every window, and must say whose."""
+    if target.scope == scope:
+        return tuple(found)
+    return (*found, InputRecord("(run)", target.table.name, "scope", None, {"scope": Content("run", str(scope)).text}))
 
 
 def located(task: Task) -> list[Pinned]:
@@ -137,20 +143,48 @@ def _require_no_gap(task: Task) -> None:
         )
 
 
+@dataclass(frozen=True)
+class AtVersion:
+    """What a table holds in the version that an attempt reads."""
+
+    task: Task
+    version: str | None
+
+    def files(self, target: Target) -> Mapping[Scope, str]:
+        """Fingerprint what each partition holds."""
+        return self.task.stores.source(target.table).files(self.task.session, target, self.version)
+
+    def seen(self, table: Table, event: Window, zone: ZoneInfo) -> str | None:
+        """Fingerprint what a table without partitions holds of a window."""
+        return self.task.stores.source(table).seen(self.task.session, table, event, zone)
+
+
 def fingerprints(task: Task, read: Read, cut: Cut, version: str | None) -> dict[str, str]:
     """Fingerprint what is read, by partition: content where twice wrote it, else the files."""
+    now = contents(task.ledger, AtVersion(task, version), read, cut, task.scope.dimensions, task.pipeline.zone, version)
+    # What cannot be compared may have changed: no later run takes it for the same.
+    return now if now is not None else {"window": Content("unknown", task.run).text}
+
+
+def contents(
+    ledger: Ledger,
+    sources: Sources,
+    read: Read,
+    cut: Cut,
+    dimensions: tuple[tuple[str, str], ...],
+    zone: ZoneInfo,
+    version: str | None,
+) -> dict[str, str] | None:
+    """Fingerprint what a read finds, by partition; None if the source cannot be compared."""
     if cut.partitions is None and read.mode == "window" and cut.event is not None:
-        seen = task.stores.source(read.table).seen(task.session, read.table, cut.event, task.pipeline.zone)
-        # What cannot be compared may have changed: no later run takes it for the same.
-        return {"window": (Content("seen", seen) if seen is not None else Content("unknown", task.run)).text}
+        seen = sources.seen(read.table, cut.event, zone)
+        return {"window": Content("seen", seen).text} if seen is not None else None
     if cut.partitions is None:
-        return _as_a_whole(task, read, version) if read.mode == "as_of" else {}
-    scope = Scope.of(cut.partitions, dict(task.scope.dimensions))
-    target = Target.of(read.table, scope, task.pipeline.zone)
-    files = task.stores.source(read.table).files(task.session, target, version)
-    outputs = {output.scope: output for output in task.ledger.outputs.held(read.table.name, target.scope)}
+        return _as_a_whole(ledger, read, version) if read.mode == "as_of" else {}
+    target = Target.of(read.table, Scope(cut.partitions, dimensions), zone)
+    outputs = {output.scope: output for output in ledger.outputs.held(read.table.name, target.scope)}
     found = {}
-    for partition, fingerprint in files.items():
+    for partition, fingerprint in sources.files(target).items():
         known = outputs.get(partition)
         assert partition.window is not None  # noqa: S101 - cut by partition
         start = partition.window.start.isoformat()
@@ -159,9 +193,9 @@ def fingerprints(task: Task, read: Read, cut: Cut, version: str | None) -> dict[
     return found
 
 
-def _as_a_whole(task: Task, read: Read, version: str | None) -> dict[str, str]:
+def _as_a_whole(ledger: Ledger, read: Read, version: str | None) -> dict[str, str]:
     """Fingerprint a history that is read across partitions: its content if twice wrote it in one piece."""
-    known = task.ledger.outputs.find(read.table.name, Scope(None))
+    known = ledger.outputs.find(read.table.name, Scope(None))
     if known is not None and known.version == version:
         return {"table": Content.digest(known.digest).text}
     return {"table": Content("version", str(version)).text}

@@ -41,6 +41,7 @@ def attempt(task: Task) -> Finding:
     with hold_lease(task) as holding:
         claim, heartbeat = holding.claim, holding.heartbeat
         recover(task, claim)
+        task.report("pinning")
         inputs = pin(task)
         task.ledger.leases.bind(task.attempt_id, claim, base_version=None, inputs=records(task, inputs))
         if skipped := nothing_to_do(task, claim, inputs, waited=holding.waited):

@@ -5,7 +5,7 @@ All of it comes from the ledger; with `live` and `sources` the tables are asked 
 
 from __future__ import annotations
 
-from twice.engine.status.collecting import bounds, collect
+from twice.engine.status.collecting import bounds, collect, collect_without_spark
 from twice.engine.status.inputs import Sources
 from twice.engine.status.judging import Files, status
 from twice.engine.status.values import (
@@ -30,5 +30,6 @@ __all__ = [
     "StepStatus",
     "bounds",
     "collect",
+    "collect_without_spark",
     "status",
 ]

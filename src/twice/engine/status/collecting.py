@@ -7,11 +7,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from twice.engine.status.judging import status
+from twice.engine.status.peeked_state import NeedsSpark, PeekedState
 from twice.engine.status.values import PipelineStatus, Status
 from twice.errors import UsageError
 
 if TYPE_CHECKING:
-    from twice.engine.run import Runtime
+    from twice.config import Config
+    from twice.engine.status.table_state import TableState
     from twice.ledger import Ledger
     from twice.model.pipelines import Pipeline
 
@@ -23,18 +25,13 @@ def collect(
     to: str | None = None,
     *,
     only_stale: bool = False,
-    runtime: Runtime | None = None,
+    live: TableState | PeekedState | None = None,
 ) -> Status:
-    """Return the status of several pipelines; with a runtime, their tables and inputs are looked at too.
+    """Return the status of several pipelines; with `live`, their tables and inputs are looked at too.
 
     A project that never ran has no ledger.
     """
     ends = [bounds(pipeline, from_, to) for pipeline in pipelines]
-    live = None
-    if runtime is not None:
-        from twice.engine.status.table_state import TableState
-
-        live = TableState(runtime)
     outputs = live.outputs if live else None
     found = []
     for pipeline, (start, end) in zip(pipelines, ends, strict=True):
@@ -43,6 +40,17 @@ def collect(
         shown = (step.only_stale() if only_stale else step for step in steps)
         found.append(PipelineStatus(pipeline.name, tuple(shown), tuple(effects)))
     return Status(tuple(found))
+
+
+def collect_without_spark(
+    config: Config, ledger: Ledger | None, pipelines: Sequence[Pipeline], *ends: str | None, only_stale: bool = False
+) -> Status | None:
+    """Return the status with a look at tables and inputs; None where it takes Spark to look."""
+    state = PeekedState.of(config, (table for pipeline in pipelines for table in pipeline.tables()))
+    try:
+        return collect(ledger, pipelines, *ends, only_stale=only_stale, live=state) if state else None
+    except NeedsSpark:
+        return None
 
 
 def bounds(pipeline: Pipeline, from_: str | None, to: str | None) -> tuple[datetime | None, datetime | None]:

@@ -181,7 +181,7 @@ class _Judge:
         mine = {start[:19] for start in lateness.waits_for(step, change.read, window, zone)}
         closed = lateness.is_closed(step, change.read, window, change.recorded, zone)
         # A list of inputs may be that of a longer run: what came to other days is not this one's late rows.
-        return step.writes.late if closed and mine.issuperset(change.starts) else "reopen"
+        return step.writes.on_late if closed and mine.issuperset(change.starts) else "reopen"
 
     def _is_open(self, holding: Holding) -> bool | None:
         if not holding.start or not holding.end:

@@ -11,7 +11,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 from twice.store.delta import jvm
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -38,14 +38,22 @@ def landed(session: SparkSession, log: Any, newest: int, token: int, since: int 
     return None
 
 
-def content_version(session: SparkSession, log: Any, newest: int) -> int:
-    """Return the version that made what readers see: a claim that was fenced is a commit, but no new content."""
+def content_version(newest: int, first_of: Callable[[int], list[dict[str, Any]] | None]) -> int:
+    """Return the version that made what readers see: a claim that was fenced is a commit, but no new content.
+
+    `first_of` returns the first action of a commit.
+    """
     while newest > 0:
-        actions = commit_at(session, log, newest, first_only=True)
+        actions = first_of(newest)
         if not actions or not notes(actions).keys() & {FENCED, UNCHANGED}:
             break
         newest -= 1
     return newest
+
+
+def current(session: SparkSession, log: Any, newest: int) -> int:
+    """Return the content version of a log, read by Java."""
+    return content_version(newest, lambda version: commit_at(session, log, version, first_only=True))
 
 
 def notes(actions: list[dict[str, Any]]) -> Mapping[str, Any]:

@@ -6,7 +6,6 @@ commit; Delta's own transaction can, and it fails when another commit came first
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from twice.content import gateway
 from twice.content.java import items_of
 from twice.errors import EnvironmentProblem
 from twice.model.streams import StreamMark
-from twice.store.delta.layout import Layout, conditions, inside
+from twice.store.delta.layout import Layout, conditions, identity_of, inside, is_mapped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame as AnyDataFrame
@@ -262,7 +261,7 @@ def schema_of(metadata: Any) -> T.StructType:
 def layout_of(session: SparkSession, metadata: Any) -> Layout:
     """Return how a table's log spells its partition columns."""
     fields = _fields(metadata)
-    mapped = fields["configuration"].get("delta.columnMapping.mode", "none") != "none"
+    mapped = is_mapped(fields["configuration"])
     zone = str(session.conf.get("spark.sql.session.timeZone"))
     schema = T.StructType.fromJson(json.loads(fields["schemaString"]))
     return Layout.of(schema, fields["partitionColumns"], zone, mapped=mapped)
@@ -315,12 +314,9 @@ def described(session: SparkSession, metadata: Any, adds: Any) -> list[FileInfo]
 def describe(layout: Layout, java: Any, add: Mapping[str, Any]) -> FileInfo:
     """Describe one action, as it is spelled in the log."""
     rows = json.loads(add["stats"]).get("numRecords") if add.get("stats") else None
-    vector = add.get("deletionVector")
-    identity = str(add["path"])
-    if vector:
+    if vector := add.get("deletionVector"):
         rows = rows - int(vector["cardinality"]) if rows is not None else None
-        identity += "\n" + json.dumps([vector["storageType"], vector["pathOrInlineDv"], vector.get("offset")])
-    return FileInfo(str(add["path"]), layout.partition(add.get("partitionValues") or {}), rows, identity, java)
+    return FileInfo(str(add["path"]), layout.partition(add.get("partitionValues") or {}), rows, identity_of(add), java)
 
 
 def moved(session: SparkSession, layout: Layout, adds: Any, below: str) -> list[FileInfo]:
@@ -388,9 +384,3 @@ def with_metadata(session: SparkSession, log: Any, snapshot: Any, metadata: Any)
     return java_type(session, "org.apache.spark.sql.delta.DummySnapshot")(
         log.logPath(), log, metadata, none(session), some(session, snapshot.protocol())
     )
-
-
-def fingerprint(files: Iterable[FileInfo]) -> str:
-    """Name a set of data files briefly; an empty set is an empty text."""
-    identities = sorted(file.identity for file in files)
-    return hashlib.sha256("\n".join(identities).encode()).hexdigest()[:32] if identities else ""

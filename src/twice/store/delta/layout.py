@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from pyspark.sql import types as T
@@ -13,7 +14,6 @@ from pyspark.sql import types as T
 from twice.model.names import quote, quote_text
 
 if TYPE_CHECKING:
-    from twice.model.scopes import Scope
     from twice.model.targets import Target
 
 _PHYSICAL = "delta.columnMapping.physicalName"
@@ -56,13 +56,16 @@ class Layout:
         return text
 
 
-def place(target: Target, partition: Mapping[str, object]) -> Scope | None:
-    """Return the target's partition that a file belongs to; None if it is outside."""
-    table = target.table
-    if set(table.partition_columns) - set(partition):
-        return None
-    value = partition[table.partition.column] if table.partition else None
-    return target.partition_of(value, [partition[name] for name in table.dimensions])
+def is_mapped(properties: Mapping[str, str]) -> bool:
+    """Return whether a table's files name its columns in their own way."""
+    return properties.get("delta.columnMapping.mode", "none") != "none"
+
+
+def identity_of(add: Mapping[str, Any]) -> str:
+    """Name the live rows of a file: its place in the log, and what says which of them are deleted."""
+    vector = add.get("deletionVector")
+    deleted = json.dumps([vector["storageType"], vector["pathOrInlineDv"], vector.get("offset")]) if vector else ""
+    return f"{add['path']}\n{deleted}" if vector else str(add["path"])
 
 
 def conditions(target: Target) -> list[str]:

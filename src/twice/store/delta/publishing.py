@@ -21,7 +21,7 @@ from twice.store import claim_errors
 from twice.store.commit_loop import attempts
 from twice.store.delta import history, jvm
 from twice.store.delta.claims import Claims
-from twice.store.delta.layout import conditions, place
+from twice.store.delta.layout import conditions
 from twice.store.staged import Publication
 
 if TYPE_CHECKING:
@@ -123,8 +123,8 @@ def _actions(
     removed: Sequence[jvm.FileInfo] = stage.removed
     added: Sequence[jvm.FileInfo] = stage.added
     if stage.replaces:
-        removed = [file for file in now if place(stage.target, file.partition) in wanted]
-        added = [file for file in stage.added if place(stage.target, file.partition) in wanted]
+        removed = [file for file in now if stage.target.place(file.partition) in wanted]
+        added = [file for file in stage.added if stage.target.place(file.partition) in wanted]
     remember, marks = _marks(session, transaction, publication.remember)
     _remember(transaction, remember, stage)
     stamp = jvm.java_type(session, "java.lang.System").currentTimeMillis()
@@ -193,7 +193,7 @@ def _require_unchanged(session: SparkSession, stage: DeltaStage, transaction: An
             if not fields.get("dataChange"):
                 continue
             spelled = fields.get("partitionValues")
-            if spelled is None or place(stage.target, layout.partition(spelled)) is not None:
+            if spelled is None or stage.target.place(layout.partition(spelled)) is not None:
                 raise claim_errors.changed(stage.target, f"changed in version {version}")
     return now
 
@@ -205,7 +205,7 @@ def _tidy(session: SparkSession, publication: Publication[DeltaStage]) -> None:
     with suppress(Py4JError, CapturedException):
         claims = Claims(session, stage.log)
         if stage.replaces:
-            claims.remove(file.path for file in stage.added if place(stage.target, file.partition) not in wanted)
+            claims.remove(file.path for file in stage.added if stage.target.place(file.partition) not in wanted)
         claims.end(stage.token)
 
 

@@ -12,11 +12,11 @@ from pyspark.sql import functions as F
 
 from twice.content.rows import column
 from twice.model.framework import WINDOW_COLUMN
-from twice.store import claim_errors, strays
+from twice.store import claim_errors, data_files, strays
 from twice.store.align import aligned
 from twice.store.delta import claims, history, jvm, tables
 from twice.store.delta.claims import Claims, Mark
-from twice.store.delta.layout import conditions, place
+from twice.store.delta.layout import conditions
 from twice.store.protocol import StagedRows
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class DeltaStage(StagedRows):
 
     def fingerprints(self) -> Mapping[Scope, str]:
         """Name the files of each partition once everything is published."""
-        return grouped(self.target, self.after())
+        return data_files.fingerprints(self.target, self.after())
 
     def writer(self, session: SparkSession, wanted: str, folder: str) -> Any:
         """Return a transaction that writes files like the table's and is never committed; inside of `active`."""
@@ -96,15 +96,6 @@ class DeltaStage(StagedRows):
         return self._writer
 
 
-def grouped(target: Target, files: Sequence[jvm.FileInfo]) -> Mapping[Scope, str]:
-    """Fingerprint files by the partition of the target that they belong to."""
-    found: dict[Scope, list[jvm.FileInfo]] = {partition: [] for partition in target.partitions}
-    for file in files:
-        if (where := place(target, file.partition)) is not None:
-            found[where].append(file)
-    return {partition: jvm.fingerprint(inside) for partition, inside in found.items()}
-
-
 def open_stage(session: SparkSession, places: Locations, target: Target, token: int) -> DeltaStage:
     """Leave the claim's mark, then look at what readers see now."""
     log = places.log(session, target.table.id)
@@ -113,7 +104,7 @@ def open_stage(session: SparkSession, places: Locations, target: Target, token: 
     found = Claims(session, log)
     found.drop(token)  # our own, from an answer that was lost
     snapshot = jvm.snapshot(session, log)
-    base = history.content_version(session, log, int(snapshot.version()))
+    base = history.current(session, log, int(snapshot.version()))
     found.add(token, Mark(claims.application(target.scope), base))
     return DeltaStage(
         target,
@@ -170,7 +161,7 @@ def write_changes(
 
 def staged(session: SparkSession, stage: DeltaStage) -> DataFrame:
     """Read the scope as it is after the publish."""
-    inside = [file for file in stage.after() if place(stage.target, file.partition) is not None]
+    inside = [file for file in stage.after() if stage.target.place(file.partition) is not None]
     return _rows(session, stage, inside)
 
 
@@ -247,7 +238,7 @@ def _look(session: SparkSession, stage: DeltaStage) -> None:
     if stage.ended or Claims(session, stage.log).mark(stage.token) is None:
         raise claim_errors.taken_over(stage.target, stage.token)
     stage.version = f"stage:{stage.token}"
-    outside = [file for file in stage.added if place(stage.target, file.partition) is None]
+    outside = [file for file in stage.added if stage.target.place(file.partition) is None]
     if not outside:
         stage.strays = []
         return

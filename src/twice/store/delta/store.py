@@ -10,9 +10,11 @@ from pyspark.sql import functions as F
 from twice.content.filters import scope_filter
 from twice.errors import StoreRefused
 from twice.model.streams import STREAM_MARK
+from twice.store import data_files
 from twice.store.delta import history, jvm, publishing, shadows, staging, tables
 from twice.store.delta.claims import Claims
 from twice.store.delta.locations import Locations
+from twice.store.delta.log_files import LogFiles
 from twice.store.delta.staging import DeltaStage
 from twice.store.fingerprints import Fingerprints
 from twice.store.protocol import Abilities
@@ -39,6 +41,8 @@ class DeltaStore:
     def __init__(self, settings: Settings) -> None:
         self.abilities = Abilities("delta", side_by_side=settings.side_by_side, offsets=True, counts_rows=True)
         self.places = Locations(settings)
+        self._is_local = settings.local
+        self._listed: dict[tuple[str, str], tuple[int, Sequence[data_files.LiveFile] | None]] = {}
         self._fingerprints = Fingerprints()
         self._stages: OpenStages[DeltaStage] = OpenStages()
 
@@ -64,7 +68,34 @@ class DeltaStore:
         log = self.places.log(session, table.id)
         if log is None:
             return None
-        return str(history.content_version(session, log, int(jvm.snapshot(session, log).version())))
+        return str(history.current(session, log, int(jvm.snapshot(session, log).version())))
+
+    def peek(self, table: Table) -> str | None:
+        """Return the same as `version`, from the log on this machine's disk."""
+        log = self._log_files(table)
+        return log.content_version() if log is not None else None
+
+    def peek_files(self, target: Target) -> Mapping[Scope, str] | None:
+        """Fingerprint the files that checksums and commits list; what a version holds is read once."""
+        table, zone = target.table, target.zone.key
+        log = self._log_files(table)
+        newest = log.newest() if log is not None else None
+        if log is None or newest is None:
+            return None
+        known = self._listed.get((table.name, zone))
+        if known is None or known[0] != newest:
+            known = self._listed[table.name, zone] = (newest, log.files(newest, zone))
+        return data_files.fingerprints(target, known[1]) if known[1] is not None else None
+
+    def peek_seen(self, table: Table, event: Window, zone: ZoneInfo) -> str | None:  # noqa: ARG002
+        """Name the table's version, as `seen` does."""
+        return self.peek(table)
+
+    def peek_check(self, table: Table) -> bool | None:
+        """Return whether the newest checksum shows what `check` asks for."""
+        log = self._log_files(table)
+        newest = log.newest() if log is not None else None
+        return log.keeps(newest, table) if log is not None and newest is not None else None
 
     def remembered(self, session: SparkSession, table: Table, name: str) -> str | None:
         """Return a table property."""
@@ -107,7 +138,7 @@ class DeltaStore:
             raise StoreRefused(
                 f"{target.table.name} no longer has the version {version}: its log has been cleaned up",
             )
-        found = staging.grouped(target, jvm.files_in(session, snapshot, target))
+        found = data_files.fingerprints(target, jvm.files_in(session, snapshot, target))
         self._fingerprints.put(target, version, found)
         return found
 
@@ -143,7 +174,7 @@ class DeltaStore:
         """Leave the claim's mark beside the table."""
         stage = staging.open_stage(session, self.places, target, token)
         self._stages.add(stage)
-        self._fingerprints.put(target, str(stage.base), staging.grouped(target, stage.base_files))
+        self._fingerprints.put(target, str(stage.base), data_files.fingerprints(target, stage.base_files))
         return stage
 
     def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
@@ -212,6 +243,10 @@ class DeltaStore:
 
     def undo_shadow(self, session: SparkSession, table: Table, shadow: Table) -> None:
         """Undo nothing: a shadow changes nothing of the table itself."""
+
+    def _log_files(self, table: Table) -> LogFiles | None:
+        path = self.places.path(table.id)
+        return LogFiles.of(path) if path is not None and self._is_local else None
 
 
 def _mine(stage: StagedRows) -> DeltaStage:

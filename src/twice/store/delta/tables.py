@@ -14,6 +14,7 @@ from twice.model.names import quote
 from twice.model.patterns import InsertOnly
 from twice.store import schema_rules
 from twice.store.delta import jvm
+from twice.store.delta.layout import is_mapped
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,7 +81,7 @@ def evolved(
         if name in there and plain(kind) != plain(there[name]):
             raise schema_rules.other_type(table, name, there[name].simpleString(), kind)
     new = [T.StructField(name, plain(kind), True) for name, kind in here.items() if name not in there]
-    mapped = jvm.configuration(snapshot.metadata()).get("delta.columnMapping.mode", "none") != "none"
+    mapped = is_mapped(jvm.configuration(snapshot.metadata()))
     if not mapped and (odd := [field.name for field in new if _ODD & set(field.name)]):
         raise SchemaRefused(
             f"{table.name}: Delta allows the column name {', '.join(map(repr, odd))} only with column mapping",

@@ -34,6 +34,11 @@ class FilesSettings:
     format: str
     options: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def local(self) -> bool:
+        """Whether the files lie on a disk of this machine."""
+        return self.path.startswith("/")
+
 
 def read_settings(store: StoreConfig, root: Path) -> FilesSettings:
     """Read a store's settings; what is missing is reported."""

@@ -48,13 +48,16 @@ class FilesSource:
 
     def exists(self, session: SparkSession, table: Table) -> bool:
         """Return whether the folder is there."""
-        return listing.exists(session, self.folder(table))
+        return self._in_hadoop(session, table).exists()
 
     def version(self, session: SparkSession, table: Table) -> str | None:
         """Name the files that are there now; None when there are none."""
-        if not self.exists(session, table):
-            return None
-        return listing.fingerprint(listing.files(session, self.folder(table))) or None
+        return _version(self._in_hadoop(session, table))
+
+    def peek(self, table: Table) -> str | None:
+        """Return the same as `version`, on a disk of this machine."""
+        folder = self._on_disk(table)
+        return _version(folder) if folder is not None else None
 
     def read(self, session: SparkSession, table: Table, version: str | None) -> DataFrame:
         """Read the files that are there now: the engine looks before it publishes whether they still are."""
@@ -93,20 +96,36 @@ class FilesSource:
 
     def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:  # noqa: ARG002
         """Fingerprint the files of each partition's folder, as they are now."""
-        grouped: dict[Scope, list[listing.Listed]] = {partition: [] for partition in target.partitions}
-        if self.exists(session, target.table):
-            inside = partial(_inside, target)
-            for file in listing.files(session, self.folder(target.table), inside):
-                if (place := _place(target, file)) is not None:
-                    grouped[place].append(file)
-        return {partition: listing.fingerprint(files) for partition, files in grouped.items()}
+        return _files(self._in_hadoop(session, target.table), target)
+
+    def peek_files(self, target: Target) -> Mapping[Scope, str] | None:
+        """Return the same as `files`, on a disk of this machine."""
+        folder = self._on_disk(target.table)
+        return _files(folder, target) if folder is not None else None
 
     def seen(self, session: SparkSession, table: Table, event: Window, zone: ZoneInfo) -> str | None:  # noqa: ARG002
         """Name all files: any of them may hold rows of the window."""
         return self.version(session, table) or ""
 
+    def peek_seen(self, table: Table, event: Window, zone: ZoneInfo) -> str | None:  # noqa: ARG002
+        """Return the same as `seen`, on a disk of this machine."""
+        folder = self._on_disk(table)
+        return (_version(folder) or "") if folder is not None else None
+
+    def peek_check(self, table: Table) -> bool | None:  # noqa: ARG002
+        """Return False: no run writes here."""
+        return False
+
     def release(self, session: SparkSession) -> None:
         """Hold nothing."""
+
+    def _in_hadoop(self, session: SparkSession, table: Table) -> listing.Folder:
+        return listing.InHadoop(session, self.folder(table))
+
+    def _on_disk(self, table: Table) -> listing.Folder | None:
+        """Return the folder if it is on this machine's disk: a path may as well be one of the cluster's file system."""
+        folder = listing.OnDisk(self.folder(table))
+        return folder if self._settings.local and folder.exists() else None
 
     def _declared(self, table: Table) -> T.StructType | None:
         if table.schema is None:
@@ -142,6 +161,19 @@ class FilesSource:
                 next_step=f"name the folders {name}={'2026-04-25 10%3A00%3A00' if sub_day else '2026-04-25'}, "
                 f"and declare {name} {wanted.simpleString().upper()} where the table has a schema",
             )
+
+
+def _version(folder: listing.Folder) -> str | None:
+    return (listing.fingerprint(listing.files(folder)) or None) if folder.exists() else None
+
+
+def _files(folder: listing.Folder, target: Target) -> Mapping[Scope, str]:
+    grouped: dict[Scope, list[listing.Listed]] = {partition: [] for partition in target.partitions}
+    if folder.exists():
+        for file in listing.files(folder, partial(_inside, target)):
+            if (place := _place(target, file)) is not None:
+                grouped[place].append(file)
+    return {partition: listing.fingerprint(files) for partition, files in grouped.items()}
 
 
 def _inside(target: Target, name: str, text: str | None) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from twice.model.names import TableName
 
 _WAIT_SECONDS = 30.0
+_CONNECT_SECONDS = 10
 # Iceberg's own statement to drop a table asks for the name alone: it would take whatever is there by then.
 _FORGET = sa.text(
     "DELETE FROM iceberg_tables WHERE catalog_name = :catalog AND table_namespace = :space "
@@ -54,22 +54,20 @@ class CatalogDatabase:
         except (ImportError, sa.exc.DBAPIError):  # no driver, or the database refused: an empty table is harmless
             return False
 
-    def snapshot(self, table: TableName) -> str | None:
-        """Return the newest snapshot of a table; None without one, or where it cannot be read from here."""
+    def location(self, table: TableName) -> str | None:
+        """Return the newest metadata file of a table; None without such a table, or where the catalog does not say."""
         if self.url.get_backend_name() == "sqlite" and not Path(str(self.url.database)).is_file():
             return None  # to connect would create the file
         try:
             with self._engine().connect() as connection:
-                place = connection.execute(_FIND, self._where(table)).scalar_one_or_none()
-            # A warehouse that is not on this machine's disk is left to Spark, as is compressed metadata.
-            found = json.loads(Path(str(place).removeprefix("file:")).read_bytes()) if place else {}
-        except (ImportError, OSError, ValueError, sa.exc.DBAPIError):
+                found = connection.execute(_FIND, self._where(table)).scalar_one_or_none()
+        except (ImportError, sa.exc.DBAPIError):
             return None
-        current = found.get("current-snapshot-id")
-        return str(current) if isinstance(current, int) and current >= 0 else None
+        return str(found) if found else None
 
     def _engine(self) -> sa.Engine:
-        wait = {"timeout": _WAIT_SECONDS} if self.url.get_backend_name() == "sqlite" else {}
+        is_file = self.url.get_backend_name() == "sqlite"
+        wait = {"timeout": _WAIT_SECONDS} if is_file else {"connect_timeout": _CONNECT_SECONDS}
         return sa.create_engine(self.url, poolclass=sa.pool.NullPool, connect_args=wait)
 
     def _where(self, table: TableName) -> dict[str, str]:

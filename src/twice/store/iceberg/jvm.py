@@ -6,7 +6,6 @@ Spark SQL cannot publish staged files, set a token and drop the branch in one co
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -139,13 +138,6 @@ def files_in(session: SparkSession, table: Any, snapshot_id: int, expression: An
     finally:
         tasks.close()
     return list(found.values())
-
-
-def fingerprint(files: Sequence[FileInfo]) -> str:
-    """Name a set of data files briefly; an empty set is an empty text."""
-    if not files:
-        return ""
-    return hashlib.sha256("\n".join(sorted(file.identity for file in files)).encode()).hexdigest()[:32]
 
 
 def scope_expression(session: SparkSession, target: Target) -> Any:

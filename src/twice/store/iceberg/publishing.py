@@ -16,6 +16,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 from twice.failpoints import fail_point
 from twice.store import claim_errors
 from twice.store.commit_loop import attempts
+from twice.store.data_files import fingerprint
 from twice.store.iceberg import discarding, jvm, listing
 from twice.store.iceberg.branches import SHADOW, TOKEN, UNPUBLISHED
 from twice.store.staged import Publication
@@ -95,8 +96,8 @@ def _commit(session: SparkSession, table: Any, publication: Publication[IcebergS
     unpublished = []
     if stage.replaces:
         overwrite.overwriteByRowFilter(expression)
-        unpublished = [file.location for file in added if stage.place(file) not in wanted]
-        added = [file for file in added if stage.place(file) in wanted]
+        unpublished = [file.location for file in added if stage.target.place(file.partition) not in wanted]
+        added = [file for file in added if stage.target.place(file.partition) in wanted]
         if added:
             overwrite.validateAddedFilesMatchOverwriteFilter()
     else:
@@ -160,7 +161,7 @@ def _require_unchanged(session: SparkSession, table: Any, stage: IcebergStage) -
         raise claim_errors.changed(stage.target, "changed")
     expression = jvm.scope_expression(session, stage.target)
     now, before = (
-        jvm.fingerprint(jvm.files_in(session, table, each, expression) if each is not None else [])
+        fingerprint(jvm.files_in(session, table, each, expression) if each is not None else [])
         for each in (current.snapshotId(), base)
     )
     if now == before:
@@ -183,4 +184,8 @@ def _touches(session: SparkSession, table: Any, stage: IcebergStage, snapshot: A
         snapshot.addedDeleteFiles(io),
         snapshot.removedDeleteFiles(io),
     )
-    return any(stage.place(file) is not None for files in changes for file in listing.describe(session, table, files))
+    return any(
+        stage.target.place(file.partition) is not None
+        for files in changes
+        for file in listing.describe(session, table, files)
+    )

@@ -11,7 +11,7 @@ from twice.content.filters import scope_filter
 from twice.content.java import items_of
 from twice.content.rows import column
 from twice.errors import StoreRefused
-from twice.store import claim_errors
+from twice.store import claim_errors, data_files
 from twice.store.iceberg import jvm, listing, staging
 from twice.store.iceberg.branches import ADOPTED, CREATED, SHADOW, STAGED, Line, added_by_others, shadows_in
 
@@ -129,13 +129,10 @@ def undo(session: SparkSession, table: Table, shadow: Table) -> None:
 def _by_partition(
     session: SparkSession, live: Any, stage: IcebergStage, head: Any | None
 ) -> dict[Scope, list[listing.FileInfo]]:
-    found: dict[Scope, list[listing.FileInfo]] = {partition: [] for partition in stage.target.partitions}
-    if head is not None:
-        expression = jvm.scope_expression(session, stage.target)
-        for file in jvm.files_in(session, live, head.snapshotId(), expression):
-            if (place := stage.place(file)) is not None:
-                found[place].append(file)
-    return found
+    if head is None:
+        return data_files.by_partition(stage.target, [])
+    expression = jvm.scope_expression(session, stage.target)
+    return data_files.by_partition(stage.target, jvm.files_in(session, live, head.snapshotId(), expression))
 
 
 def _names(files: Iterable[listing.FileInfo]) -> set[str]:

@@ -14,7 +14,7 @@ from twice.content.java import query_of
 from twice.errors import Conflict, StoreRefused
 from twice.model.framework import WINDOW_COLUMN
 from twice.model.names import quote, quote_text
-from twice.store import claim_errors
+from twice.store import claim_errors, data_files
 from twice.store.align import aligned
 from twice.store.iceberg import grouping, jvm, listing
 from twice.store.iceberg.branches import SHADOW, STAGED, Line
@@ -53,21 +53,9 @@ class IcebergStage(StagedRows):
         """What the stage's snapshots say in their summaries."""
         return self.line.mark(self.token)
 
-    def place(self, file: listing.FileInfo) -> Scope | None:
-        """Return the partition of the target that a file belongs to; None if it is outside."""
-        table = self.target.table
-        if set(table.partition_columns) - set(file.partition):
-            return None
-        value = file.partition[table.partition.column] if table.partition else None
-        return self.target.partition_of(value, [file.partition[name] for name in table.dimensions])
-
     def fingerprints(self) -> Mapping[Scope, str]:
         """Name the files that a scope-replacing stage added, by partition, as they were looked up last."""
-        grouped: dict[Scope, list[listing.FileInfo]] = {partition: [] for partition in self.target.partitions}
-        for file in self._changed[1] if self._changed else []:
-            if (place := self.place(file)) is not None:
-                grouped[place].append(file)
-        return {partition: jvm.fingerprint(files) for partition, files in grouped.items()}
+        return data_files.fingerprints(self.target, self._changed[1] if self._changed else [])
 
     def changed_files(self, session: SparkSession, table: Any) -> tuple[list[listing.FileInfo], list[listing.FileInfo]]:
         """List the files that the branch added to, and removed from, what it started with."""
@@ -222,7 +210,7 @@ def look(session: SparkSession, stage: IcebergStage) -> Any:
     stage.version = str(head.snapshotId())
     added, _ = stage.changed_files(session, table)
     stage.written = sum(file.rows for file in added)
-    strays = [file for file in added if stage.place(file) is None]
+    strays = [file for file in added if stage.target.place(file.partition) is None]
     names = sorted({", ".join(f"{k}={v}" for k, v in file.partition.items()) for file in strays})
     stage.strays = (
         [Stray(sum(file.rows for file in strays), tuple(names), tuple(file.location for file in strays))]

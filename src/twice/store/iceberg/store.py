@@ -10,10 +10,12 @@ from pyspark.sql import functions as F
 
 from twice.content.filters import scope_filter
 from twice.errors import StoreRefused
+from twice.store import data_files
 from twice.store.fingerprints import Fingerprints
 from twice.store.iceberg import discarding, grouping, jvm, maintenance, publishing, shadows, staging, tables
 from twice.store.iceberg.branches import Line
 from twice.store.iceberg.listing import FileInfo
+from twice.store.iceberg.metadata import Metadata, NotReadable
 from twice.store.iceberg.staging import IcebergStage
 from twice.store.protocol import Abilities
 from twice.store.staged import Publication
@@ -43,6 +45,7 @@ class IcebergStore:
     def __init__(self, catalog: CatalogDatabase | None = None) -> None:
         self._catalog = catalog
         self._fingerprints = Fingerprints()
+        self._read: dict[str, Metadata] = {}
 
     def exists(self, session: SparkSession, table: Table) -> bool:
         """Return whether the table is there."""
@@ -71,7 +74,28 @@ class IcebergStore:
 
     def peek(self, table: Table) -> str | None:
         """Return the id of the newest snapshot, from the catalog's database and the metadata file that it names."""
-        return self._catalog.snapshot(table.id) if self._catalog is not None and not table.id.shadow else None
+        found = self._metadata(table)
+        return str(found.current) if found is not None and found.current is not None else None
+
+    def peek_files(self, target: Target) -> Mapping[Scope, str] | None:
+        """Fingerprint the data files that the manifests list."""
+        found = self._metadata(target.table)
+        try:
+            return data_files.fingerprints(target, found.files) if found else None
+        except NotReadable:
+            return None
+
+    def peek_seen(self, table: Table, event: Window, zone: ZoneInfo) -> str | None:  # noqa: ARG002
+        """Name the table's version, as `seen` does."""
+        return self.peek(table)
+
+    def peek_check(self, table: Table) -> bool | None:
+        """Return whether the metadata file shows what `check` asks for."""
+        found = self._metadata(table)
+        try:
+            return found is not None and found.keeps(table)
+        except NotReadable:
+            return None
 
     def read(self, session: SparkSession, table: Table, version: str | None) -> DataFrame:
         """Read the table as of a snapshot; None reads nothing, with the table's columns."""
@@ -87,18 +111,15 @@ class IcebergStore:
         """Fingerprint the data files of each partition."""
         if version is not None and (known := self._fingerprints.get(target, version)) is not None:
             return known
-        grouped: dict[Scope, list[FileInfo]] = {partition: [] for partition in target.partitions}
+        files: list[FileInfo] = []
         live = jvm.load(session, target.table.id)
         if live is not None and version is not None:
             if live.snapshot(int(version)) is None:
                 raise StoreRefused(
                     f"{target.table.name} no longer has the version {version}: its snapshot has expired",
                 )
-            stage = IcebergStage(target, 0, version)
-            for file in jvm.files_in(session, live, int(version), jvm.scope_expression(session, target)):
-                if (place := stage.place(file)) is not None:
-                    grouped[place].append(file)
-        found = {partition: jvm.fingerprint(files) for partition, files in grouped.items()}
+            files = jvm.files_in(session, live, int(version), jvm.scope_expression(session, target))
+        found = data_files.fingerprints(target, files)
         if version is not None:
             self._fingerprints.put(target, version, found)
         return found
@@ -151,6 +172,19 @@ class IcebergStore:
     def stage_more(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
         """Append rows to the branch."""
         self._write(session, stage, rows, first=False)
+
+    def _metadata(self, table: Table) -> Metadata | None:
+        """Return what the newest metadata file says; one that was read before has not changed."""
+        place = self._catalog.location(table.id) if self._catalog is not None and not table.id.shadow else None
+        if place is None:
+            return None
+        known = self._read.get(table.name)
+        if known is None or known.location != place:
+            try:
+                known = self._read[table.name] = Metadata.read(place)
+            except NotReadable:
+                return None
+        return known
 
     def _write(self, session: SparkSession, stage: StagedRows, rows: DataFrame, *, first: bool) -> None:
         staging.write(session, _mine(stage), rows, first=first)

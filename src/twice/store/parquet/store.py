@@ -75,6 +75,25 @@ class ParquetStore:
         """Return the number of publishes; a folder that twice has not written yet is named by its files."""
         return self._version(self._folder(session, table))
 
+    def peek(self, table: Table) -> str | None:
+        """Return the same as `version`, on a disk of this machine."""
+        return self._version(self._on_disk(table)) if is_local(self._root) else None
+
+    def peek_files(self, target: Target) -> Mapping[Scope, str] | None:
+        """Return the same as `files`, on a disk of this machine."""
+        if not is_local(self._root) or self.peek(target.table) is None:
+            return None
+        folder = self._on_disk(target.table)
+        return self._listed(folder, folder.data, target)
+
+    def peek_seen(self, table: Table, event: Window, zone: ZoneInfo) -> str | None:  # noqa: ARG002
+        """Name the table's version, as `seen` does."""
+        return self.peek(table)
+
+    def peek_check(self, table: Table) -> bool | None:
+        """Refuse the same as `check`, on a disk of this machine."""
+        return self._checked(self._on_disk(table)) if is_local(self._root) else None
+
     def remembered(self, session: SparkSession, table: Table, name: str) -> str | None:
         """Return what the log remembers."""
         head = self._folder(session, table).log.head()
@@ -129,9 +148,7 @@ class ParquetStore:
 
     def check(self, session: SparkSession, table: Table) -> None:
         """Refuse a live table that is not what the contract says."""
-        folder = self._folder(session, table)
-        swap.settle(folder)
-        tables.check(folder)
+        self._checked(self._folder(session, table))
 
     def prepare(self, session: SparkSession, table: Table, schema: StructType) -> None:
         """Create the table, or see that only columns are added; the publish adds them."""
@@ -201,12 +218,19 @@ class ParquetStore:
         self._stages.end(stage.target.table.name, stage.token)
 
     def _folder(self, session: SparkSession, table: Table) -> Folder:
-        local = is_local(self._root)
-        files = LocalFiles() if local else HadoopFiles(session, self._root)
-        folder = Folder.of(table, files, self._root, self._known)
-        if local:
+        if is_local(self._root):
+            folder = self._on_disk(table)
             staging.require_unicode(session, folder.data)
-        return folder
+            return folder
+        return Folder.of(table, HadoopFiles(session, self._root), self._root, self._known)
+
+    def _on_disk(self, table: Table) -> Folder:
+        return Folder.of(table, LocalFiles(), self._root, self._known)
+
+    def _checked(self, folder: Folder) -> bool:
+        swap.settle(folder)
+        tables.check(folder)
+        return True
 
     def _version(self, folder: Folder) -> str | None:
         head = swap.settle(folder)

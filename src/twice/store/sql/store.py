@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -44,16 +45,16 @@ class SqlStore:
 
     def exists(self, session: SparkSession, table: Table) -> bool:  # noqa: ARG002 - the driver asks itself
         """Return whether the table is there."""
-        with self.database.look() as connection:
-            return bool(self.database.columns(connection, table.id))
+        return self._is_there(table)
 
     def version(self, session: SparkSession, table: Table) -> str | None:
         """Return the number of publishes; for a table that twice does not write, what its rows look like."""
-        with self.database.look() as connection:
-            if not self.database.columns(connection, table.id):
-                return None
-            entry = self._entry(connection, table)
-        return str(entry.version) if entry is not None else reading.version(self.database, session, table)
+        return self._version(table, session)
+
+    def peek(self, table: Table) -> str | None:
+        """Return the same as `version`."""
+        with self._rested():
+            return self._version(table, None)
 
     def read(self, session: SparkSession, table: Table, version: str | None) -> DataFrame:
         """Read the table as it is, which must be the version; None reads nothing, with the table's columns."""
@@ -75,6 +76,15 @@ class SqlStore:
 
     def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:
         """Name the token that wrote each partition, or what is there instead."""
+        return self._files(target, version, session)
+
+    def peek_files(self, target: Target) -> Mapping[Scope, str] | None:
+        """Return the same as `files`."""
+        with self._rested():
+            version = self._version(target.table, None)
+            return self._files(target, version, None) if version is not None else None
+
+    def _files(self, target: Target, version: str | None, session: SparkSession | None) -> Mapping[Scope, str]:
         if version is None:
             return dict.fromkeys(target.partitions, "")
         stage = self._stages.find(
@@ -89,7 +99,7 @@ class SqlStore:
         with self.database.look() as connection:
             entry = self._entry(connection, target.table)
             if entry is None:
-                return reading.files(self.database, session, target, version)
+                return reading.files(self.database, target, session)
             if str(entry.version) != version:
                 raise Conflict(
                     f"{target.table.name} no longer has the version {version}: a SQL database keeps only the last one",
@@ -103,7 +113,18 @@ class SqlStore:
 
     def seen(self, session: SparkSession, table: Table, event: Window, zone: ZoneInfo) -> str | None:
         """Fingerprint what a table without partitions holds of a window, by event time."""
-        return reading.seen(self.database, session, table, event, zone)
+        return reading.seen(self.database, table, event, zone, session)
+
+    def peek_seen(self, table: Table, event: Window, zone: ZoneInfo) -> str | None:
+        """Return the same as `seen`."""
+        with self._rested():
+            return reading.seen(self.database, table, event, zone, None) if self._is_there(table) else None
+
+    def peek_check(self, table: Table) -> bool | None:
+        """Refuse the same as `check`."""
+        with self._rested():
+            checks.check(self.database, table)
+        return True
 
     def release(self, session: SparkSession) -> None:
         """Let go of the snapshots that reads held open, and of the connection."""
@@ -240,6 +261,25 @@ class SqlStore:
             lambda each: each.target.table.name == table.name and each.base == version and each.session is session
         )
         return reading.Base(stage.target, stage.prints) if stage is not None else None
+
+    @contextmanager
+    def _rested(self) -> Iterator[None]:
+        """Keep no connection once the block ends: no attempt will come that lets go of it."""
+        try:
+            yield
+        finally:
+            self.database.rest()
+
+    def _is_there(self, table: Table) -> bool:
+        with self.database.look() as connection:
+            return bool(self.database.columns(connection, table.id))
+
+    def _version(self, table: Table, session: SparkSession | None) -> str | None:
+        with self.database.look() as connection:
+            if not self.database.columns(connection, table.id):
+                return None
+            entry = self._entry(connection, table)
+        return str(entry.version) if entry is not None else reading.version(self.database, table, session)
 
     def _restored(self, table: Table, rows: DataFrame) -> DataFrame:
         with self.database.look() as connection:

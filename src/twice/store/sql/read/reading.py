@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, time, timezone
 from typing import TYPE_CHECKING
@@ -112,7 +113,7 @@ def _travelling(wires: list[Transport]) -> str:
     return ", ".join(f"c{i} {each.travels.simpleString()}" for i, each in enumerate(wires))
 
 
-def version(database: Database, session: SparkSession, table: Table) -> str | None:
+def version(database: Database, table: Table, session: SparkSession | None) -> str | None:
     """Name what a table that twice does not write holds now; a large one of Postgres has a new name every time."""
     if database.dialect == "postgres":
         with database.look() as connection:
@@ -120,21 +121,21 @@ def version(database: Database, session: SparkSession, table: Table) -> str | No
             if rows is None or rows > _WORTH_A_LOOK:
                 return f"moment:{connection.execute(sa.text('SELECT pg_current_snapshot()::text')).scalar_one()}"
     whole = Target.of(Table(table.name), Scope(None), _UTC)
-    return files(database, session, whole, None)[whole.partitions[0]] or None
+    return files(database, whole, session)[whole.partitions[0]] or None
 
 
-def files(database: Database, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:  # noqa: ARG001
-    """Fingerprint the partitions of a table that twice does not write; on Postgres as the attempt reads them."""
-    if database.dialect == "postgres" and (snapshot := _snapshots.find(database, session)) is not None:
-        with snapshot.look() as connection:
-            if _rows_if_told(connection, database, target.table) is None:
-                return {partition: f"{INCOMPARABLE}{uuid4().hex}" for partition in target.partitions}
-            return _files(connection, database, target)
-    with database.look() as connection:
+def files(database: Database, target: Target, session: SparkSession | None) -> Mapping[Scope, str]:
+    """Fingerprint the partitions of a table that twice does not write.
+
+    `session`: as its attempt reads them, where the database can keep a moment; None: as they are now.
+    """
+    with _looking(database, session) as connection:
+        if database.dialect == "postgres" and _rows_if_told(connection, database, target.table) is None:
+            return {partition: f"{INCOMPARABLE}{uuid4().hex}" for partition in target.partitions}
         return _files(connection, database, target)
 
 
-def seen(database: Database, session: SparkSession, table: Table, event: Window, zone: ZoneInfo) -> str | None:
+def seen(database: Database, table: Table, event: Window, zone: ZoneInfo, session: SparkSession | None) -> str | None:
     """Fingerprint the rows of a window by event time; other databases than Postgres look at the whole table."""
     if database.dialect != "postgres":
         with database.look() as connection:
@@ -142,10 +143,8 @@ def seen(database: Database, session: SparkSession, table: Table, event: Window,
             entry = (
                 bookkeeping.read_entry(connection, found, table.id) if bookkeeping.exist(connection, found) else None
             )
-        return f"version:{entry.version}" if entry is not None else version(database, session, table) or ""
-    snapshot = _snapshots.find(database, session)
-    assert snapshot is not None  # noqa: S101 - any moment will do
-    with snapshot.look() as connection:
+        return f"version:{entry.version}" if entry is not None else version(database, table, session) or ""
+    with _looking(database, session) as connection:
         columns = database.columns(connection, table.id)
         span = event_span(database, table, columns, event, zone)
         if span is None or _rows_if_told(connection, database, table) is None:
@@ -162,6 +161,19 @@ def seen(database: Database, session: SparkSession, table: Table, event: Window,
 def release(session: SparkSession) -> None:
     """Let go of the moments that a session's reads held."""
     _snapshots.release(session)
+
+
+@contextmanager
+def _looking(database: Database, session: SparkSession | None) -> Iterator[sa.Connection]:
+    """Ask something of the moment that a session's reads hold; without a session, of now."""
+    if session is None or database.dialect != "postgres":
+        with database.look() as connection:
+            yield connection
+        return
+    snapshot = _snapshots.find(database, session)
+    assert snapshot is not None  # noqa: S101 - any moment will do
+    with snapshot.look() as connection:
+        yield connection
 
 
 def _moment(
