@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shlex
 import subprocess
@@ -251,6 +252,7 @@ def test_the_live_table_follows_the_events():
 
     board = Board(["orders", "build"])
     for event in (
+        Event("planned", "", "shop", "2026-04-25", detail="orders, build"),
         Event("started", "r1", "shop", "2026-04-25"),
         Event("computing", "r1", "shop", "2026-04-25", "orders"),
         Event("published", "r1", "shop", "2026-04-25", "orders", data={"rows": 12}),
@@ -265,6 +267,28 @@ def test_the_live_table_follows_the_events():
     assert "run r1" in text
     wanted = ("orders", "published", "12", "post: 7 confirmed", "build", "failed")
     assert [word for word in wanted if word not in text] == []
+
+
+def test_the_live_table_shows_the_plan_and_what_is_waited_for():
+    from rich.console import Console
+
+    def text() -> str:
+        console = Console(width=100, record=True, file=io.StringIO())
+        console.print(board.draw())
+        return console.export_text()
+
+    board = Board(["orders", "build"], lambda: "3 of 8 Spark tasks")
+    board.listen(Event("planned", "", "shop", "2026-04-25", detail="orders, build"))
+    assert "shop  2026-04-25" in text()
+    assert text().count("waiting") == 2
+    board.listen(Event("starting", "", "shop", "2026-04-25", detail="Spark"))
+    assert "starting Spark …" in text()
+    board.listen(Event("pinning", "r1", "shop", "2026-04-25", "orders"))
+    assert "Spark tasks" not in text()
+    board.listen(Event("computing", "r1", "shop", "2026-04-25", "orders"))
+    assert "3 of 8 Spark tasks" in text()
+    board.listen(Event("staged", "r1", "shop", "2026-04-25", "orders"))
+    assert "Spark tasks" not in text()
 
 
 def test_progress_as_json_lines(project, capsys):
@@ -334,4 +358,6 @@ def test_the_first_line_comes_before_spark_starts(project, monkeypatch):
     monkeypatch.setattr("twice.engine.spark.session.start", too_late)
     said = project.call("run", "shop", *FOR)
     assert said.code == 75
-    assert said.err.splitlines()[0] == "shop  2026-04-25/2026-04-26  starting  Spark"
+    first, second, *_ = said.err.splitlines()
+    assert first.startswith("shop  2026-04-25/2026-04-26  planned  orders, ")
+    assert second == "shop  2026-04-25/2026-04-26  starting  Spark"

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import twice
+from twice.engine.spark import session
 from twice.engine.spark.session import fresh
 
 
@@ -36,3 +37,34 @@ def test_sessions_are_opened_in_one_place():
     engine = Path(twice.__file__).parent / "engine"
     openers = [file.name for file in sorted(engine.rglob("*.py")) if "newSession()" in file.read_text()]
     assert openers == ["session.py"]
+
+
+@pytest.mark.parametrize(
+    ("version", "major"), [("17.0.15", 17), ("1.8.0_292", 8), ("21", 21), ("24-ea", 24), ("25.0.1+8-LTS", 25)]
+)
+def test_the_version_of_java_is_read_from_its_release_file(tmp_path, monkeypatch, version, major):
+    java = _java(tmp_path, monkeypatch, "exit 1")  # to start it is not needed
+    (tmp_path / "release").write_text(f'IMPLEMENTOR="someone"\nJAVA_VERSION="{version}"\n')
+    assert session.java_version() == (str(java), major)
+
+
+@pytest.mark.parametrize("release", [None, "", "JAVA_VERSION=\n", b"\xff\xfe"])
+def test_a_java_without_a_readable_release_file_is_asked(tmp_path, monkeypatch, release):
+    java = _java(tmp_path, monkeypatch, "echo 'openjdk version \"17.0.2\" 2022-01-18' >&2")
+    if release is not None:
+        (tmp_path / "release").write_bytes(release.encode() if isinstance(release, str) else release)
+    assert session.java_version() == (str(java), 17)
+
+
+def test_a_program_that_names_no_version_is_no_java(tmp_path, monkeypatch):
+    _java(tmp_path, monkeypatch, "echo hello")
+    assert session.java_version() is None
+
+
+def _java(home, monkeypatch, script):
+    java = home / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\n{script}\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    return java

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 _ENDS = ("published", "built", "unchanged", "fresh", "superseded", "skipped", "failed", "same", "differs", "cannot")
 # Interesting to whoever looks for a problem; noise to everybody else.
-_DETAILS = ("claimed", "staged", "gated")
+_DETAILS = ("claimed", "pinning", "staged", "gated")
+# So often Spark is asked for its tasks.
+_LOOK_SECONDS = 1.0
 
 
 @contextmanager
@@ -34,13 +36,20 @@ def progress(settings: Settings, steps: Sequence[str]) -> Iterator[Listener]:
         from rich.console import Console
         from rich.live import Live
 
-        board = Board(steps)
+        board = Board(steps, _spark_tasks)
         with Live(get_renderable=board.draw, console=Console(stderr=True), refresh_per_second=4):
             yield board.listen
     elif settings.verbosity > 0:
         yield text_line
     else:
         yield brief_line
+
+
+def _spark_tasks() -> str:
+    from twice.engine.spark.running_tasks import running_tasks
+
+    found = running_tasks()
+    return f"{found.done} of {found.all} Spark tasks" if found else ""
 
 
 def json_line(event: Event) -> None:
@@ -85,16 +94,20 @@ class _Row:
 class Board:
     """The live table: one row per step."""
 
-    def __init__(self, steps: Sequence[str]) -> None:
+    def __init__(self, steps: Sequence[str], tasks: Callable[[], str] = str) -> None:
         self._steps = list(steps)
         self._title = ""
         self._rows: dict[str, _Row] = {}
+        # How far Spark is with the step that is computing, and when it was asked.
+        self._ask_tasks, self._tasks, self._asked = tasks, "", 0.0
         self._reset()
 
     def listen(self, event: Event) -> None:
         """Take in one event."""
         if not event.step:
-            if event.state == "starting":  # before there is a run
+            if event.state == "planned":
+                self._title = f"{event.pipeline}  {event.scope}"
+            elif event.state == "starting":  # before there is a run
                 self._title = f"{event.pipeline}  {event.scope}  starting {event.detail} …"
             elif event.state == "started":
                 self._reset()
@@ -126,8 +139,14 @@ class Board:
                 seconds = time.monotonic() - row.started
             took = "" if seconds is None else f"{seconds:.1f}"
             state = Text(row.state, style=STYLES.get(row.state, ""))
-            table.add_row(Text(name), state, Text(str(row.rows)), took, Text(without_passwords(row.detail)))
+            detail = self._tasks_now() if row.state == "computing" else row.detail
+            table.add_row(Text(name), state, Text(str(row.rows)), took, Text(without_passwords(detail)))
         return Group(Text(self._title), table)
+
+    def _tasks_now(self) -> str:
+        if time.monotonic() > self._asked + _LOOK_SECONDS:
+            self._tasks, self._asked = self._ask_tasks(), time.monotonic()
+        return self._tasks
 
     def _reset(self) -> None:
         self._rows = {name: _Row() for name in self._steps}

@@ -99,7 +99,7 @@ class Request:
 @click.option("--wait", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
               help="Wait for a scope that another run holds, instead of ending with exit code 4.")  # fmt: skip
 @click.option(
-    "--accept-late", is_flag=True, help='Rebuild closed units of tables with late="fail", late rows included.'
+    "--accept-late", is_flag=True, help='Rebuild closed units of tables with on_late="fail", late rows included.'
 )
 @click.option("--accept", multiple=True, metavar="GATE",
               help="Let this gate fail once, in this run; may be given several times.")  # fmt: skip
@@ -175,6 +175,8 @@ def execute_all(request: Request, *, as_json: bool, runtime: Runtime | None = No
     names = [planned.step.name for planned in request.plans[0]]
     try:
         with progress(request.settings, names) as listener:
+            scope = request.plans[0][0].scope
+            listener(Event("planned", "", request.pipeline.name, str(scope), detail=_planned(request, names)))
             if runtime is not None:
                 error = _loop(request, runtime, results)
             elif not (error := _held(request, results)) and not _are_fresh(request, results, listener):
@@ -201,6 +203,12 @@ def execute_all(request: Request, *, as_json: bool, runtime: Runtime | None = No
         for result in results:
             print_text(summary(result))
     return report_error(request.settings, error, more=_go_on(request, done, error)) if error else 0
+
+
+def _planned(request: Request, steps: Sequence[str]) -> str:
+    units = len(request.plans)
+    later = f", and {units - 1} more unit{'s' if units > 2 else ''}" if units > 1 else ""
+    return f"{', '.join(steps)}{later}"
 
 
 def summary(result: RunResult) -> str:
@@ -237,10 +245,16 @@ def _held(request: Request, results: list[RunResult]) -> TwiceError | None:
 def _are_fresh(request: Request, results: list[RunResult], listener: Listener) -> bool:
     """Record the first units that are fresh as far as can be found out without Spark; return whether all are."""
     from twice.engine.fresh_run import find_fresh
+    from twice.engine.status.peeked_state import PeekedState
 
-    for planned_steps in request.plans if request.skip_fresh else ():
-        config, pipeline = request.settings.config, request.pipeline
-        found = find_fresh(config, pipeline, planned_steps, request.command, tags=request.tags, listener=listener)
+    ledger, pipeline = request.settings.ledger_if_any(), request.pipeline
+    state = PeekedState.of(request.settings.config, pipeline.tables()) if request.skip_fresh else None
+    if ledger is None or state is None:
+        return False
+    for planned_steps in request.plans:
+        found = find_fresh(
+            ledger, state, pipeline, planned_steps, request.command, tags=request.tags, listener=listener
+        )
         if found is None:
             break
         results.append(found)

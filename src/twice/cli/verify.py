@@ -203,6 +203,7 @@ def verify_all(order: Order, *, as_json: bool, runtime: Runtime | None = None) -
         with watching(order.settings, [check.name for check in order.checks]) as watcher:
             _verify(order, done, watcher, runtime)
     except (KeyboardInterrupt, Interrupted):
+        _write_files(order, done)
         _print(order, done, as_json=as_json)
         raise Interrupted(
             f"the verification of {order.pipeline.name} was interrupted after {len(done.report.outcomes)} of "
@@ -218,6 +219,7 @@ def verify_all(order: Order, *, as_json: bool, runtime: Runtime | None = None) -
         return report_error(order.settings, problem.error)
     except Exception:
         if done.report.outcomes:  # what is known is worth having, whatever stopped the rest
+            _write_files(order, done)
             _print(order, done, as_json=as_json)
         raise
     _write_files(order, done)

@@ -66,7 +66,7 @@ def java() -> Finding:
         from twice.engine.spark.session import java_version
     except ImportError:  # without PySpark nothing would use it
         return Finding("Java", True, "not checked: install PySpark first")
-    found = java_version()
+    found = java_version(start=True)
     if found is None:
         return Finding("Java", False, f"none; Spark needs Java {_JAVA} or newer", install)
     path, major = found

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 State = Literal[
+    "planned",
     "starting",
     "started",
     "waiting",
     "claimed",
     "recovered",
+    "pinning",
     "computing",
     "staged",
     "gated",

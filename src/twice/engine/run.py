@@ -198,7 +198,7 @@ def run_planned_step(
     """Bring one planned step up to date, with retries for transient errors.
 
     `chunk`: how several partitions are worked on together;
-    `accept_late` lets a closed partition of a table with `late="fail"` be rebuilt; `anew` rebuilds it also where
+    `accept_late` lets a closed partition of a table with `on_late="fail"` be rebuilt; `anew` rebuilds it also where
     another run that was waited for seems to have made it; once it is `abandoned`, no source is called any more.
     """
     task = task_of(runtime, pipeline, planned, run)

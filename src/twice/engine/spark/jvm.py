@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 active, address, context, is_instance = gateway.active, gateway.address, gateway.java_context, gateway.is_instance
 java_session = gateway.java_session
 is_running, is_stopped, require = gateway.is_running, gateway.is_stopped, gateway.require
+running_context = gateway.running_context
 
 
 def activate(session: SparkSession) -> None:

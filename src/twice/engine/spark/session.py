@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
-from twice.engine.spark import acceptance, classes, jars, jvm
+from twice.engine.spark import acceptance, classes, jars, jvm, quiet_java
 from twice.engine.stores import spark_settings
 from twice.errors import ConfigError, EnvironmentProblem
 
@@ -173,10 +173,15 @@ def start(config: Config, *, archive_to: Path | None = None) -> SparkSession:
 
 
 def _begin(chosen: Mapping[str, str]) -> SparkSession:
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName("twice")
-    for name, value in chosen.items():
+    wanted = {"spark.app.name": "twice", **chosen}
+    remote = "SPARK_REMOTE" in os.environ or "spark.remote" in chosen
+    if not (remote or jvm.is_running() or _submitted() or log.isEnabledFor(logging.INFO)):
+        SparkContext(conf=SparkConf().setAll([*wanted.items()]), gateway=quiet_java.launch(wanted))
+    builder = SparkSession.builder
+    for name, value in wanted.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
@@ -254,17 +259,38 @@ def fresh(spark: SparkSession, zone: str) -> SparkSession:
     return found
 
 
-def java_version() -> tuple[str, int] | None:
-    """Return the path and major version of the Java that Spark would use; None without one."""
+def java_version(*, start: bool = False) -> tuple[str, int] | None:
+    """Return the path and major version of the Java that Spark would use; None without one.
+
+    It is read from the file beside Java where that is possible; with `start`, Java itself is asked.
+    """
     java = _java()
     if java is None:
         return None
-    done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    match = re.search(r'version "(\d+)(?:\.(\d+))?', done.stderr + done.stdout)
+    match = re.match(r"(\d+)(?:\.(\d+))?", (not start and _released(java)) or _answered(java))
     if not match:
         return None
     major = int(match[2]) if match[1] == "1" and match[2] else int(match[1])
     return str(java), major
+
+
+def _released(java: Path) -> str:
+    """Return the version that the file beside a Java names, without starting it; empty without such a file."""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        release = (java.resolve().parent.parent / "release").read_text(encoding="utf-8")
+        if match := re.search(r'^JAVA_VERSION="([^"]+)"', release, re.MULTILINE):
+            return match[1]
+    return ""
+
+
+def _answered(java: Path) -> str:
+    """Return the version that a Java prints; empty if it cannot be started."""
+    try:
+        done = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    match = re.search(r'version "([^"]+)"', done.stderr + done.stdout)
+    return match[1] if match else ""
 
 
 def _java() -> Path | None:
