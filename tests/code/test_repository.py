@@ -7,13 +7,12 @@ import subprocess
 
 import pytest
 
-from twice.code import repository
-from twice.code.repository import commit_at
+from twice.code.repository import commit_at, forget
 
 
 @pytest.fixture(autouse=True)
-def _as_a_new_process(monkeypatch):
-    monkeypatch.setattr(repository, "_known", {})
+def _as_a_new_process():
+    forget()
 
 
 def git(folder, *arguments):
@@ -45,7 +44,7 @@ def test_changed_and_new_code_is_dirty_and_other_files_are_not(project, monkeypa
     (project / "ledger.db").write_text("data")
     assert not commit_at(project).dirty
     for change in (project / "jobs" / "shop.py", project / "jobs" / "new.sql"):
-        monkeypatch.setattr(repository, "_known", {})
+        forget()
         change.write_text("B = 2\n")
         assert commit_at(project).dirty
         change.unlink()

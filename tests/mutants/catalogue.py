@@ -31,6 +31,8 @@ class Mutant:
     old: str
     new: str
     steps: tuple[str, ...] = ("orders",)
+    # How what is said begins: the class of the error with which a run refuses it, or a refusal within a check.
+    error: str = ""
     # What the run is for, as `--set` gives it.
     dimensions: Mapping[str, str] = field(default_factory=dict)
 

@@ -7,25 +7,43 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from twice import Day, Hour, InsertOnly, Merge, Month, Overwrite, Pipeline, Table, Whole, days, gates, key_of
+from twice import (
+    Day,
+    Hour,
+    InsertOnly,
+    Merge,
+    Month,
+    Overwrite,
+    Pipeline,
+    QuarterHour,
+    Table,
+    Week,
+    Whole,
+    days,
+    gates,
+    key_of,
+)
 from twice.effects import Webhook
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EVENTS = "event_id bigint, tenant string, kind string, amount decimal(9,2), at timestamp, d date, h timestamp, m date"
+EVENTS = (
+    "event_id bigint, tenant string, kind string, amount decimal(9,2), at timestamp, "
+    "d date, h timestamp, q timestamp, m date"
+)
 
 
 def deliver(spark: SparkSession) -> None:
-    """Create the source of all of them: 240 events over two months, two tenants, some a day late."""
+    """Create the source of all of them: 960 events over two months, two tenants, some a day late."""
     spark.sql("create namespace if not exists lake.world")
     spark.sql(f"create table lake.world.events ({EVENTS}) using iceberg partitioned by (d)")
-    at = "timestamp'2026-03-31 20:00:00' + make_interval(0, 0, 0, 0, id % 60, 0, 0)"
+    at = "timestamp'2026-03-31 20:00:00' + make_interval(0, 0, 0, 0, id % 60, id div 60 % 4 * 15, 0)"
     spark.sql(f"""
         insert into lake.world.events
         select id, if(id % 3 = 0, 'north', 'south'), concat('k', id % 4), cast(id as decimal(9,2)) / 4, at,
-               date_add(date(at), int(id % 10 = 0)), date_trunc('HOUR', at), date(date_trunc('MONTH', at))
-        from (select id, {at} as at from range(240))""")
+               date_add(date(at), int(id % 10 = 0)), date_trunc('HOUR', at), at, date(date_trunc('MONTH', at))
+        from (select id, {at} as at from range(960))""")
 
 
 def _source(**contract: object) -> Table:
@@ -76,8 +94,8 @@ def _monthly() -> Pipeline:
 
 
 def _tenants() -> Pipeline:
-    """Postgres, Merge by version, and Iceberg with a dimension, by the day."""
-    found = Pipeline("tenants", grain=Day)
+    """Postgres, Merge by version, and Iceberg with a dimension, by the day, run by the week."""
+    found = Pipeline("tenants", grain=Week)
     newest = Table("server.public.newest", key=["tenant", "kind"], write=Merge(version="at"))
     by_tenant = Table("lake.world.by_tenant", partition=Day("d"), dimensions=["tenant"], key=["tenant", "kind"],
                       write=Overwrite())  # fmt: skip
@@ -96,14 +114,14 @@ def _tenants() -> Pipeline:
 
 
 def _stock() -> Pipeline:
-    """SQLite, Whole, from what another step keeps in Iceberg."""
-    found = Pipeline("stock", grain=Day)
-    moves = Table("lake.world.moves", partition=Day("d"), key=["move_id"], write=Overwrite())
+    """SQLite, Whole, from what another step keeps in Iceberg by the quarter of an hour."""
+    found = Pipeline("stock", grain=QuarterHour)
+    moves = Table("lake.world.moves", partition=QuarterHour("q"), key=["move_id"], write=Overwrite())
     held = Table("serving.main.held", key=["kind"], write=Whole(), gates=[gates.unique("kind")])
 
-    @found.step(reads={"events": _source(partition=Day("d"))}, writes=moves)
+    @found.step(reads={"events": _source(event_time="at")}, writes=moves)
     def take(events: DataFrame) -> DataFrame:
-        return events.select("d", "kind", "amount", key_of("event_id").alias("move_id"))
+        return events.select("q", "kind", "amount", key_of("event_id").alias("move_id"))
 
     @found.step(reads={"moves": moves.latest()}, writes=held)
     def hold(moves: DataFrame) -> DataFrame:
@@ -119,6 +137,6 @@ UNITS = {
     "hourly": "2026-04-01T10",
     "daily": "2026-04-01",
     "monthly": "2026-04",
-    "tenants": "2026-04-01",
-    "stock": "2026-04-01",
+    "tenants": "2026-03-30",
+    "stock": "2026-04-01T10:15",
 }

@@ -22,6 +22,7 @@ from twice.errors import TwiceError
 from twice.loading import find_pipeline
 from twice.model.contracts import contracts
 from twice.verify.checks import chosen
+from twice.verify.few_rows import settings_for
 from twice.verify.running import Request, make, on_copies, prepared
 from twice.verify.sandbox import Sandbox
 
@@ -83,8 +84,8 @@ class Caught:
 
     @property
     def right(self) -> bool:
-        """Return whether it was the one who must."""
-        return self.by == self.mutant.caught
+        """Return whether it was the one who must, and for the reason that the mutant is about."""
+        return self.by == self.mutant.caught and self.said.startswith(self.mutant.error)
 
 
 @dataclass
@@ -115,7 +116,11 @@ class Shop:
         os.environ["PYTHONPATH"] = os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])
         (root / "twice.toml").write_text(TOML.format(postgres=postgres))
         config = configuration.load(root / "twice.toml")
-        with runtime(config, spark=spark) as production, Sandbox.open(config, production.spark) as sandbox:
+        with (
+            runtime(config, spark=spark) as production,
+            Sandbox.open(config, production.spark) as sandbox,
+            sandbox.settings(settings_for(int(SIZES["TWICE_SHOP_ORDERS"]))),
+        ):
             yield cls(production, sandbox, root)
 
     def healthy(self) -> Pipeline:
@@ -161,6 +166,8 @@ class Shop:
         if mutant.caught == REFUSED:
             return caught("nobody", "the step was run")
         outcome = make(chosen([mutant.caught], quick=False)[0], trial)
-        if outcome.status != "failed":
-            return caught("nobody", f"{outcome.status}: {outcome.summary}")
-        return caught(outcome.check, outcome.findings[0].what)
+        said = outcome.findings[0].what if outcome.findings else f"{outcome.status}: {outcome.summary}"
+        # A refusal within a check may have any reason: it counts only for a mutant that names it.
+        stray = said.startswith("a run of this check was refused") and not mutant.error
+        by = outcome.check if outcome.status == "failed" and not stray else "nobody"
+        return caught(by, said)

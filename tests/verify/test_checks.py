@@ -73,7 +73,17 @@ def test_s23_rows_that_depend_on_their_order(world):
     (finding,) = found.findings
     assert "order" in finding.evidence.kinds["ids"]
     assert "collect_list (test_checks.py:" in finding.cause
-    assert "shuffled input" in finding.what
+    assert finding.what == "two clean runs differ: the second one ran with shuffled input"
+
+
+def test_s23_rows_that_no_two_runs_agree_on(world):
+    calls = itertools.count(1)
+
+    def numbered(orders):
+        return per_customer(orders).withColumn("run", F.lit(next(calls)))
+
+    found = world.check("deterministic", world.pipeline(numbered, world.table()))
+    assert found.findings[0].what == "two clean runs on the same input differ"
 
 
 @pytest.mark.full
@@ -87,7 +97,6 @@ def test_a_declared_step_is_not_compared(world):
     assert "declared as not repeatable" in found.summary
 
 
-@pytest.mark.full
 def test_s27_rows_that_depend_on_which_unit_is_run_first(world):
     def first_of(orders):
         return orders.groupBy("customer").agg(F.min("d").alias("d"))

@@ -32,6 +32,7 @@ def finding(cells: int = 2, changed: int = 2, value: str = "2") -> Finding:
         {"o'clock": {"value": changed}},
         tuple(Cell(f"id={number}", "o'clock", "1", value, "value") for number in range(cells)),
         ("only after the second run: id=9",),
+        looked_at=cells,
     )
     return Finding(
         "run-twice",
@@ -85,7 +86,8 @@ def test_the_rest_of_a_long_difference_is_in_a_file(tmp_path: Path):
     assert file is not None
     lines = list(finding_lines(long, file))
     assert "    … and 20 more cells" in lines
-    assert f"  all of it: {file}" in lines
+    assert f"  more cells: {file}" in lines
+    assert "  o'clock: 25.0% agree; value (400) in 30 of 400 rows" in lines
     text = file.read_text().splitlines()
     assert sum("o'clock  1" in line for line in text) == 30
     assert text[-1] == "these are cells of 30 of the 400 rows that changed"

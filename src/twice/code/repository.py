@@ -37,6 +37,12 @@ def commit_at(folder: Path) -> Commit | None:
         return _known[root]
 
 
+def forget() -> None:
+    """Ask git again at the next call."""
+    with _lock:
+        _known.clear()
+
+
 def _root(folder: Path) -> Path | None:
     """Find the working tree by its `.git`, a folder or a file, without calling git."""
     here = folder.resolve()

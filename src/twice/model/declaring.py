@@ -60,6 +60,12 @@ def folder_of(frame: FrameType | None) -> Path:
     return Path(file).parent if file else Path.cwd()
 
 
+def module_of(frame: FrameType | None) -> str:
+    """Return the name of the module whose code calls a function, by the function's frame; empty if it has none."""
+    caller = frame.f_back if frame else None
+    return str(caller.f_globals.get("__name__", "")) if caller else ""
+
+
 def read_query(step: str, path: Path, folder: Path) -> str:
     """Read the query of a step from a file."""
     file = folder / path  # an absolute path stays what it is

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 from twice.errors import DefinitionError, UsageError
-from twice.model.declaring import Inputs, check_declared, check_name, folder_of, named_reads, read_query
+from twice.model.declaring import Inputs, check_declared, check_name, folder_of, module_of, named_reads, read_query
 from twice.model.durations import Duration
 from twice.model.effects import Effect, OnChange, OnUnknown, Target
 from twice.model.grains import Grain, zone_of
@@ -43,6 +43,7 @@ class Pipeline:
             raise DefinitionError(f'Pipeline("{name}"): grain must be QuarterHour, Hour, Day, Week or Month')
         check_name("pipeline", name)
         self.name = name
+        self.module = module_of(inspect.currentframe())
         self.grain = grain
         self.zone: ZoneInfo = zone_of(time_zone)
         self.description = description

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from pyspark.sql import SparkSession
 from twice import config as configuration
 from twice.engine.spark import session
 from twice.errors import UsageError, did_you_mean
+from twice.testing.trials import import_path
 from twice.verify.checks import chosen
 from twice.verify.literals import Literals, write_copies
 from twice.verify.preparing import Inputs
@@ -63,16 +63,6 @@ def require_passed(report: Report) -> None:
     texts += [f"{each.check} was not run: {each.summary}" for each in report.outcomes if each.status == "not run"]
     if texts:
         raise AssertionError("\n\n".join(texts))
-
-
-def import_path(pipeline: Pipeline) -> str:
-    """Return `module:object` of a pipeline, as another process imports it; empty if no module has it."""
-    modules = dict.fromkeys(step.function.__module__ for step in pipeline.steps.values() if step.function is not None)
-    for name in (name for name in modules if name != "__main__"):
-        for attribute, value in vars(sys.modules.get(name, object)).items():
-            if value is pipeline:
-                return f"{name}:{attribute}"
-    return ""
 
 
 def _config(pipeline: Pipeline) -> Config:

@@ -18,7 +18,7 @@ from twice.errors import TwiceError
 from twice.ledger import open_ledger
 from twice.loading import find_pipeline
 from twice.testing.sessions import require_jars
-from twice.testing.trials import Testable, config_for, failure, pipeline_of, trial_of, unit_of
+from twice.testing.trials import Testable, config_for, failure, import_path, pipeline_of, trial_of, unit_of
 from twice.verify.checks import chosen
 from twice.verify.running import Request, make, prepared
 from twice.verify.sandbox import Sandbox
@@ -151,9 +151,9 @@ class Trials:
 
 
 def _known_as(config: Config, pipeline: Pipeline) -> tuple[str, str]:
-    """Return a pipeline's name in the configuration and its `module:object`; empty for one that has none."""
+    """Return a pipeline's name in the configuration, empty for one that has none, and its `module:object`."""
     for name, place in config.pipelines.items():
         module, _, thing = place.partition(":")
         if getattr(sys.modules.get(module), thing, None) is pipeline:
             return name, place
-    return "", ""
+    return "", import_path(pipeline)

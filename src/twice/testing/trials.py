@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -61,7 +62,7 @@ def trial_of(
         source = CopiedSource(given.write(sandbox.folder / "given", sandbox.spark))
         stores = Stores(config, opened={table.id.store: source for table in pipeline.tables()})
         ledger = open_ledger(f"sqlite:///{sandbox.folder / 'given.db'}")
-        request = Request(unit, steps=given.steps)
+        request = Request(unit, steps=given.steps, place=import_path(pipeline))
         production = Runtime(sandbox.spark, stores, ledger, config.lease)
         yield prepared(production, sandbox, given.without_producers(), request)
 
@@ -117,6 +118,17 @@ def config_for(pipeline: Pipeline, stores: Mapping[str, str] | None = None, proj
         return without_project(made)
     twins = {name: store for name, store in project.verify_stores.items() if name not in made}
     return replace(project, stores={**known, **made}, verify_stores=twins)
+
+
+def import_path(pipeline: Pipeline) -> str:
+    """Return `module:object` of a pipeline, as another process imports it; empty if no module has it."""
+    steps = [step.function.__module__ for step in pipeline.steps.values() if step.function is not None]
+    # A function may build a pipeline that another module keeps.
+    for name in (name for name in dict.fromkeys((pipeline.module, *steps, *sys.modules)) if name != "__main__"):
+        for attribute, value in list(getattr(sys.modules.get(name), "__dict__", {}).items()):
+            if value is pipeline:
+                return f"{name}:{attribute}"
+    return ""
 
 
 def failure(outcome: Outcome, *, repeat: bool = False) -> str:

@@ -60,6 +60,10 @@ class Evidence:
     cells: tuple[Cell, ...] = ()
     samples: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    # Both types of the columns that have another one on each side.
+    types: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    # Of the changed rows, those that were looked at for kinds and cells.
+    looked_at: int = 0
 
     @property
     def text(self) -> str:
@@ -67,6 +71,7 @@ class Evidence:
         parts = [f"{self.rows[0]:,} rows {self.left}, {self.rows[1]:,} {self.right}"]
         if self.columns:
             parts.append(f"columns on one side only: {', '.join(self.columns)}")
+        parts += [f"{name}: {left} {self.left}, {right} {self.right}" for name, (left, right) in self.types.items()]
         for count, what in (
             (self.only_left, f"only {self.left}"),
             (self.only_right, f"only {self.right}"),
@@ -79,14 +84,19 @@ class Evidence:
     def lines(self) -> Iterator[str]:
         """Yield the evidence, from the whole to the single cell."""
         yield self.text
-        for name, share in self.matches.items():
-            kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.get(name, {}).items())
-            yield f"{name}: {share:.1%} agree; {kinds}"
+        yield from self.shares()
         for cell in self.cells[:_CELLS]:
             yield f"{cell.row}: {cell.column} {cell.left} | {cell.right}"
         if len(self.cells) > _CELLS:
             yield f"… and {len(self.cells) - _CELLS:,} more cells"
         yield from self.samples
+
+    def shares(self) -> Iterator[str]:
+        """Yield by column how many rows agree, and how the others differ."""
+        some = f" in {self.looked_at:,} of {self.changed:,} rows" if self.looked_at < self.changed else ""
+        for name, share in self.matches.items():
+            kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.get(name, {}).items())
+            yield f"{name}: {share:.1%} agree" + (f"; {kinds}{some}" if kinds else "")
 
     def to_json(self) -> dict[str, object]:
         """Return the evidence as JSON scalars."""
@@ -98,6 +108,8 @@ class Evidence:
             "only_right": self.only_right,
             "changed": self.changed,
             "columns": list(self.columns),
+            "types": {name: list(kinds) for name, kinds in self.types.items()},
+            "looked_at": self.looked_at,
             "matches": dict(self.matches),
             "kinds": {name: dict(kinds) for name, kinds in self.kinds.items()},
             "cells": [cell.__dict__ for cell in self.cells],
@@ -156,7 +168,13 @@ def compare(
         tuple(cells[:_KEPT]),
         tuple(samples),
         tuple(odd),
+        {name: pair for name in both if (pair := _types(left, right, name))[0] != pair[1]},
+        len(found),
     )
+
+
+def _types(left: DataFrame, right: DataFrame, name: str) -> tuple[str, str]:
+    return left.schema[name].dataType.simpleString(), right.schema[name].dataType.simpleString()
 
 
 def _paired(left: DataFrame, right: DataFrame, names: Sequence[str], key: Sequence[str]) -> DataFrame:
@@ -208,13 +226,17 @@ def _cells(
     cells = []
     for one, other in pairs:
         for name in values:
-            if one[name] == other[name] and type(one[name]) is type(other[name]):
+            if (one[name] == other[name] and type(one[name]) is type(other[name])) or _both_nan(one[name], other[name]):
                 continue
             kind = kind_of(one[name], other[name])
             kinds.setdefault(name, Counter())[kind] += 1
             shown = [_shown(name, row[name], personal) for row in (one, other)]
             cells.append(Cell(_row(one, key, personal), name, shown[0], shown[1], kind))
     return {name: dict(found.most_common()) for name, found in kinds.items()}, cells
+
+
+def _both_nan(left: object, right: object) -> bool:
+    return isinstance(left, float) and isinstance(right, float) and math.isnan(left) and math.isnan(right)
 
 
 def kind_of(left: object, right: object) -> str:

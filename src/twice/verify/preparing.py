@@ -81,7 +81,7 @@ class Preparing:
             if read.mode == "window" and read.table.name in self.found.folders
         ]
         if windowed and not any(self._has_rows(step, read) for step, read in windowed):
-            raise self._no_data(steps)
+            raise self._no_data(steps) if self.sample is None else self._sampled_away()
         return self.found
 
     @property
@@ -179,6 +179,14 @@ class Preparing:
     def _stage(self, step: Step) -> PlannedStep:
         scope = Scope.of(self.window)
         return PlannedStep(step, scope, Target.of(step.writes, scope, self.pipeline.zone))
+
+    def _sampled_away(self) -> UsageError:
+        label = self.pipeline.grain.label(self._unit.start, self.pipeline.zone)
+        return UsageError(
+            f"the sample of {self.sample:,} rows has none of {label}, or its inputs have none",
+            unchanged="nothing was written",
+            next_step="give a larger --sample, or leave it out",
+        )
 
     def _no_data(self, steps: Sequence[Step]) -> UsageError:
         """Return the error that there is nothing to check, with units that have rows."""

@@ -49,6 +49,7 @@ class Gates:
         """Hand broken rows to every gate."""
         case, count, findings = trial.clean, 0, []
         silent: list[str] = []
+        kept: list[str] = []
         planned_steps = {planned.step.name: planned for planned in plan(case.pipeline, trial.unit)}
         for step in trial.steps:
             for gate in step.writes.gates:
@@ -59,7 +60,9 @@ class Gates:
                 assert rows is not None  # noqa: S101 - the clean run has ended
                 if rows.where(scope_filter(task.target)).isEmpty():
                     silent.append(step.name)
-                elif not self._can_fail(_with_gate(task, planned, gate), gate, rows):
+                elif (can_fail := self._can_fail(_with_gate(task, planned, gate), gate, rows)) is None:
+                    kept.append(gate.text)
+                elif not can_fail:
                     findings.append(
                         trial.finding(
                             self,
@@ -71,22 +74,26 @@ class Gates:
                     )
         if not count:
             raise NotRun("the chosen steps' tables declare no gates")
-        if len(silent) == count:
-            raise NotRun(f"the unit has no rows to break in {', '.join(dict.fromkeys(silent))}")
-        aside = (
-            f"; not shown, because the unit has no rows: those of {', '.join(dict.fromkeys(silent))}" if silent else ""
-        )
-        return Seen(f"{count - len(silent)} gates, each of which refuses a broken result{aside}", findings)
+        asides = [f"because the unit has no rows: those of {', '.join(dict.fromkeys(silent))}"] if silent else []
+        asides += [f"because it is about the partition, which the write decides: {', '.join(kept)}"] if kept else []
+        if len(silent) + len(kept) == count:
+            raise NotRun(f"no gate can be shown to fail, {'; '.join(asides)}")
+        aside = f"; not shown, {'; '.join(asides)}" if asides else ""
+        shown = count - len(silent) - len(kept)
+        return Seen(f"{shown} gates, each of which refuses a broken result{aside}", findings)
 
-    def _can_fail(self, task: Task, gate: g.Gate, rows: DataFrame) -> bool:
+    def _can_fail(self, task: Task, gate: g.Gate, rows: DataFrame) -> bool | None:
+        """Return whether a gate refuses a broken result; None if there is none for it."""
+        tried = False
         for broken in _broken(gate, rows.where(scope_filter(task.target)), task.step.writes):
+            tried = True
             try:
                 judge(task, broken)
             except GateFailed:
                 return True
             except Exception as error:  # noqa: BLE001 - broken rows may break the gate's own code: it has not answered
                 log.debug("gate %s on a broken result: %s", gate.text, error)
-        return False
+        return False if tried else None
 
 
 def _with_gate(task: Task, planned: PlannedStep, gate: g.Gate) -> Task:

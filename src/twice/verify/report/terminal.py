@@ -44,7 +44,7 @@ def finding_lines(finding: Finding, rest: Path | None = None) -> Iterator[str]:
     if finding.evidence is not None:
         yield from (plain(f"  {line}") for line in evidence_lines(finding.evidence, _SHOWN))
         if rest is not None:
-            yield f"  all of it: {rest}"
+            yield f"  more cells: {rest}"
     yield plain(f"  likely cause: {finding.cause}")
     yield plain(f"  fix: {finding.fix}")
     yield plain(f"  repeat: {finding.repeat}")
@@ -53,9 +53,7 @@ def finding_lines(finding: Finding, rest: Path | None = None) -> Iterator[str]:
 def evidence_lines(evidence: Evidence, most: int | None = None) -> Iterator[str]:
     """Yield evidence from the whole to the single cell: counts, match rates, changed cells side by side, rows."""
     yield evidence.text
-    for name, share in evidence.matches.items():
-        kinds = ", ".join(f"{kind} ({count:,})" for kind, count in evidence.kinds.get(name, {}).items())
-        yield f"{name}: {share:.1%} agree" + (f"; {kinds}" if kinds else "")
+    yield from evidence.shares()
     cells = evidence.cells if most is None else evidence.cells[:most]
     if cells:
         yield from (f"  {line}" for line in _side_by_side(cells, evidence))
