@@ -1,7 +1,7 @@
 # Every target does its own set-up. `make` alone lists them.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup python postgres demo test test-full test-kafka crash-matrix mutants audit-score docs-rules docs-api lint types imports format bench lock clean
+.PHONY: help setup python postgres demo test test-full test-kafka crash-matrix mutants audit-score docs-rules docs-api lint types imports format bench bench-peers lock lock-peers clean
 
 BIN := .venv/bin
 SPARK := scripts/with-spark
@@ -69,13 +69,22 @@ bench: setup postgres ## all benchmarks, one after the other; each ends with one
 bench-%: setup postgres ## one benchmark: make bench-overhead
 	@$(SPARK) $(BIN)/python bench/$*.py
 
+bench-peers: setup postgres ## SQLMesh, dbt and Spark Declarative Pipelines beside twice, each in an environment of its own
+	@scripts/setup-peers
+	@$(SPARK) $(BIN)/python bench/peers.py
+
 # The oldest Python that we support decides; the markers in the file carry the differences.
 lock: python ## resolve the development dependencies anew into requirements-dev.lock
 	UV_PYTHON_DOWNLOADS=never $(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url \
 		--no-annotate --python-version 3.10 --upgrade --quiet --custom-compile-command "make lock" \
 		--group dev --output-file requirements-dev.lock pyproject.toml
 
+lock-peers: python ## resolve what bench/peers/*.in name into the .txt files beside them
+	@set -e; for file in bench/peers/*.in; do UV_PYTHON_DOWNLOADS=never $(BIN)/uv pip compile --universal \
+		--no-emit-index-url --no-annotate --python-version 3.10 --upgrade --quiet \
+		--custom-compile-command "make lock-peers" --output-file "$${file%.in}.txt" "$$file"; done
+
 clean: ## remove the virtual environment, caches and build results
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf .venv .venv-peers .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	rm -rf spark-warehouse metastore_db derby.log
 	find src tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

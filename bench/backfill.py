@@ -6,8 +6,11 @@ each of which reads, transforms and overwrites its days, without any checks. By 
 runs interleaved in one Spark, after two rounds that only warm it up; the fastest of the hand-written chunk sizes is
 the one to compare with. At the end the same backfill again: everything is fresh.
 
-    python bench/backfill.py [--wide-days 90] [--wide-orders 3000000] [--narrow-days 365] [--narrow-orders 1000]
-                             [--rounds 3] [--chunks 7,15,30,90]
+With `--cold`, each side is a command of its own in each round, with Spark's start, as a user waits for it; no round is
+left out. By `twice` it is `twice backfill`.
+
+    python bench/backfill.py [--cold] [--wide-days 90] [--wide-orders 3000000] [--narrow-days 365]
+                             [--narrow-orders 1000] [--rounds 3] [--chunks 7,15,30,90]
 """
 
 from __future__ import annotations
@@ -20,10 +23,12 @@ import tempfile
 import time
 from collections.abc import Callable
 from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from _processes import TWICE, interleaved, seconds_of
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -33,6 +38,7 @@ from twice.api import runtime
 from twice.backfills.api import Project
 from twice.backfills.request import Request
 from twice.engine.run import Runtime
+from twice.engine.spark import session
 
 START = date(2025, 1, 1)
 # Rounds until Java has compiled most of what all sides run often.
@@ -48,6 +54,13 @@ catalog = "sqlite:///catalog.db"
 "spark.master" = "local[2]"
 "spark.driver.memory" = "6g"
 "spark.sql.shuffle.partitions" = "4"
+"""
+PIPELINE = """
+import os
+
+import backfill
+
+bench = backfill.pipeline_of(os.environ["BENCH_RAW"], os.environ["BENCH_SPACE"])
 """
 
 
@@ -88,8 +101,8 @@ def summary_of(facts: DataFrame) -> DataFrame:
     )
 
 
-def by_twice(shared: Runtime, raw: str, space: str, days: int) -> tuple[Project, Request]:
-    """Build the pipeline and the request of a backfill of all days."""
+def pipeline_of(raw: str, space: str) -> Pipeline:
+    """Build the pipeline that reads the raw orders and writes into a namespace."""
     source = Table(raw, partition=Day("order_date"))
     facts = Table(
         f"lake.{space}.facts",
@@ -104,6 +117,12 @@ def by_twice(shared: Runtime, raw: str, space: str, days: int) -> tuple[Project,
     pipeline = Pipeline("bench", grain=Day)
     pipeline.step(reads={"raw": source}, writes=facts, name="facts")(facts_of)
     pipeline.step(reads={"facts": facts}, writes=summary, name="summary")(summary_of)
+    return pipeline
+
+
+def by_twice(shared: Runtime, raw: str, space: str, days: int) -> tuple[Project, Request]:
+    """Build the pipeline and the request of a backfill of all days."""
+    pipeline = pipeline_of(raw, space)
     zone = pipeline.zone
     window = Window(Day.parse(START.isoformat(), zone), Day.parse((START + timedelta(days=days)).isoformat(), zone))
     return Project(shared, pipeline), Request("bench", window)
@@ -165,27 +184,97 @@ def measure(
     return {side: statistics.median(found) for side, found in times.items()}, statistics.median(fresh)
 
 
+def work(folder: Path, side: str, raw: str, space: str, days: int, orders: int) -> None:
+    """Do one side's work by hand, in this process."""
+    spark = session.start(configuration.load(folder / "twice.toml"))
+    if side == "land":
+        land(spark, raw, days, orders)
+    else:
+        by_hand(spark, raw, space, days, int(side.removeprefix("hand")))
+    spark.stop()
+
+
+def measure_cold(
+    folder: Path, name: str, days: int, orders: int, sizes: list[int], rounds: int, *, loop: bool
+) -> dict[str, float]:
+    """Time all sides, each as a command of its own; return the median seconds of each."""
+    raw = f"lake.raw.{name}"
+
+    def command(side: str, space: str) -> list[str]:
+        asked = [f"--work={side}", f"--raw={raw}", f"--space={space}", f"--wide-days={days}", f"--wide-orders={orders}"]
+        return [sys.executable, str(Path(__file__).resolve()), *asked, f"--folder={folder}"]
+
+    def hand(size: int, number: int) -> float:
+        return seconds_of(command(f"hand{size}", f"cold_{name}_hand{size}_{number}"), folder)
+
+    def backfill(number: int) -> float:
+        space = {"BENCH_RAW": raw, "BENCH_SPACE": f"cold_{name}_twice_{number}"}
+        words = ["backfill", "bench", "--from", START.isoformat(), "--to", (START + timedelta(days=days)).isoformat()]
+        return seconds_of([*TWICE, *words], folder, environment=space)
+
+    seconds_of(command("land", "raw"), folder)
+    sides: dict[str, Callable[[int], float]] = {"twice": backfill}
+    sides |= {f"hand{size}": partial(hand, size) for size in sizes}
+    if loop:
+        sides["loop"] = partial(hand, 1)
+    return interleaved(sides, rounds, title=f"cold {name} ")
+
+
+def cold(options: argparse.Namespace, sizes: list[int]) -> dict[str, object]:
+    """Measure processes of their own; return what is printed as JSON."""
+    result: dict[str, object] = {"bench": "backfill", "cold": True}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "twice.toml").write_text(TOML + '[pipelines]\nbench = "bench_backfill:bench"\n')
+        (folder / "bench_backfill.py").write_text(PIPELINE)
+        for kind, days, orders in _workloads(options):
+            middle = measure_cold(folder, kind, days, orders, sizes, options.rounds, loop=kind == "narrow")
+            best = min(seconds for side, seconds in middle.items() if side.startswith("hand"))
+            result[f"cold_{kind}_vs_best"] = round(middle["twice"] / best, 2)
+            if "loop" in middle:
+                result[f"cold_{kind}_vs_loop"] = round(middle["loop"] / middle["twice"], 2)
+            result |= {f"cold_{kind}_{side}_s": round(seconds, 2) for side, seconds in middle.items()}
+    return result
+
+
+def _workloads(options: argparse.Namespace) -> list[tuple[str, int, int]]:
+    found = [
+        ("wide", options.wide_days, options.wide_orders),
+        ("narrow", options.narrow_days, options.narrow_days * options.narrow_orders),
+    ]
+    return [each for each in found if each[0] in options.kinds.split(",")]
+
+
 def main() -> None:
     """Measure, and print one JSON object as the last line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cold", action="store_true")
     parser.add_argument("--wide-days", type=int, default=90)
     parser.add_argument("--wide-orders", type=int, default=3_000_000)
     parser.add_argument("--narrow-days", type=int, default=365)
     parser.add_argument("--narrow-orders", type=int, default=1_000, help="orders per day")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--chunks", default="7,15,30,90")
+    parser.add_argument("--kinds", default="wide,narrow")
+    parser.add_argument("--work", help=argparse.SUPPRESS)
+    parser.add_argument("--raw", help=argparse.SUPPRESS)
+    parser.add_argument("--space", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.work:
+        work(options.folder, options.work, options.raw, options.space, options.wide_days, options.wide_orders)
+        return
     sizes = [int(size) for size in options.chunks.split(",")]
+    if options.cold:
+        print(json.dumps(cold(options, sizes)))
+        return
     result: dict[str, object] = {"bench": "backfill"}
     fresh: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "twice.toml"
         file.write_text(TOML)
         with runtime(configuration.load(file)) as shared:
-            for name, days, orders in (
-                ("wide", options.wide_days, options.wide_orders),
-                ("narrow", options.narrow_days, options.narrow_days * options.narrow_orders),
-            ):
+            for name, days, orders in _workloads(options):
                 middle, quick = measure(shared, name, days, orders, sizes, options.rounds, loop=True)
                 best = min(seconds for side, seconds in middle.items() if side.startswith("hand"))
                 fresh.append(quick)

@@ -4,6 +4,10 @@ By hand: read, transform and overwrite two Iceberg tables in plain PySpark, with
 count, unique key). `twice run`: the first time, again (nothing changed), and again with `--skip-fresh`. Interleaved,
 medians.
 
+Three more sides begin with `warmed`: the same commands with the class-data archive of Java that `twice doctor --warm`
+made once, before the measured commands. The sides by hand and the other ones have none. `c1` is the first run with
+Java's quick compiler alone, `c1_warmed` the two together.
+
     python bench/daily.py [--orders 250000] [--rounds 5]
 """
 
@@ -11,21 +15,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import overhead
+from _processes import TWICE, interleaved, seconds_of
 
 from twice import config as configuration
-from twice.engine.spark import session
+from twice.engine.spark import jars, session
 
-ROOT = Path(__file__).parent.parent
 DAY = overhead.START.isoformat()
+# What a command prints when it did what is measured.
+_EXPECTED = {"first": "published", "again": "unchanged", "fresh": "fresh"}
+_SIDES = ("hand", "checked", "first", "again", "fresh", "warmed_first", "warmed_again", "c1_first", "c1_warmed_first")
 TOML = """
 [ledger]
 url = "sqlite:///ledger.db"
@@ -75,28 +80,35 @@ def work(folder: Path, side: str, space: str) -> None:
     spark.stop()
 
 
-def measured(folder: Path, side: str, space: str) -> float:
+def measured(folder: Path, side: str, number: int) -> float:
     """Run one side as a command of its own; return its seconds."""
-    path = os.pathsep.join([str(ROOT), str(folder), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "BENCH_SPACE": space, "PYTHONPATH": path}
-    twice = [sys.executable, "-m", "twice", "-q", "run", "bench", "--for", DAY]
-    commands = {
-        "first": twice,
-        "again": twice,
-        "fresh": [*twice, "--skip-fresh"],
-    }
-    by_hand = [sys.executable, str(Path(__file__).resolve()), "--work", side, "--space", space, "--folder", str(folder)]
-    started = time.monotonic()
-    done = subprocess.run(
-        commands.get(side, by_hand), cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    seconds = time.monotonic() - started
-    if done.returncode:
-        raise RuntimeError(f"{side}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}")
-    expected = {"first": "published", "again": "unchanged", "fresh": "fresh"}.get(side, "")
-    if expected not in done.stdout:
-        raise RuntimeError(f"{side}: not {expected}:\n{done.stdout}")
-    return seconds
+    way, _, command = side.rpartition("_")
+    # Tables of its own for each way to start Java and each round; a second run finds those of the first one.
+    space = f"{way or 'twice'}{number}" if command in _EXPECTED else f"{side}{number}"
+    environment = {"BENCH_SPACE": space, "XDG_CACHE_HOME": str(folder / ("warmed" if "warmed" in way else "cache"))}
+    if "c1" in way:
+        environment["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1"
+    if command not in _EXPECTED:
+        return seconds_of(_by_hand(folder, side, space), folder, environment=environment)
+    words = [*TWICE, "run", "bench", "--for", DAY, *(["--skip-fresh"] if command == "fresh" else [])]
+    return seconds_of(words, folder, expected=_EXPECTED[command], environment=environment)
+
+
+def _by_hand(folder: Path, side: str, space: str) -> list[str]:
+    return [sys.executable, str(Path(__file__).resolve()), "--work", side, "--space", space, "--folder", str(folder)]
+
+
+def prepare(folder: Path, orders: int) -> None:
+    """Write the project and the raw orders, and make the archive in a cache of its own."""
+    (folder / "twice.toml").write_text(TOML)
+    (folder / "bench_daily.py").write_text(PIPELINE)
+    for cache in ("cache", "warmed"):  # both have the jars; one has the archive, too
+        (folder / cache / "twice").mkdir(parents=True)
+        (folder / cache / "twice" / "ivy").symlink_to(jars.cache(), target_is_directory=True)
+    seconds_of(_by_hand(folder, "land", str(orders)), folder)
+    warmed = {"XDG_CACHE_HOME": str(folder / "warmed"), "BENCH_SPACE": "none"}
+    took = seconds_of([*TWICE, "doctor", "--warm"], folder, environment=warmed)
+    print(f"the class-data archive was made in {took:.0f} s", file=sys.stderr)
 
 
 def main() -> None:
@@ -111,32 +123,18 @@ def main() -> None:
     if options.work:
         work(options.folder, options.work, options.space)
         return
-    times: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "twice.toml").write_text(TOML)
-        (folder / "bench_daily.py").write_text(PIPELINE)
-        measured(folder, "land", str(options.orders))
-        for number in range(options.rounds):
-            for side in ("hand", "checked", "first", "again", "fresh"):
-                space = f"twice{number}" if side in {"first", "again", "fresh"} else f"{side}{number}"
-                seconds = measured(folder, side, space)
-                times.setdefault(side, []).append(seconds)
-                print(f"round {number} {side:8} {seconds:6.2f} s", file=sys.stderr)
-    middle = {side: statistics.median(seconds) for side, seconds in times.items()}
-    print(
-        json.dumps(
-            {
-                "bench": "daily",
-                "cold_vs_hand": round(middle["first"] / middle["hand"], 3),
-                "cold_vs_checked": round(middle["first"] / middle["checked"], 3),
-                "rerun_vs_hand": round(middle["again"] / middle["hand"], 3),
-                "fresh_s": round(middle["fresh"], 2),
-                **{f"{side}_s": round(seconds, 2) for side, seconds in middle.items() if side != "fresh"},
-                "orders": options.orders,
-            }
-        )
-    )
+        prepare(folder, options.orders)
+        sides: dict[str, Callable[[int], float]] = {side: partial(measured, folder, side) for side in _SIDES}
+        middle = interleaved(sides, options.rounds)
+    result: dict[str, object] = {"bench": "daily", "orders": options.orders, "fresh_s": round(middle["fresh"], 2)}
+    for way in ("", "warmed_"):
+        result[f"{way}cold_vs_hand"] = round(middle[f"{way}first"] / middle["hand"], 3)
+        result[f"{way}cold_vs_checked"] = round(middle[f"{way}first"] / middle["checked"], 3)
+        result[f"{way}rerun_vs_hand"] = round(middle[f"{way}again"] / middle["hand"], 3)
+    seconds = {f"{side}_s": round(found, 2) for side, found in middle.items() if side != "fresh"}
+    print(json.dumps(result | seconds))
 
 
 if __name__ == "__main__":
