@@ -34,7 +34,6 @@ RANDOM = frozenset(
 SEEDABLE = frozenset({"rand", "randn", "random", "uniform"})
 COUNTERS = frozenset({"monotonically_increasing_id", "monotonicallyincreasingid", "zipwithindex", "zipwithuniqueid"})
 SEQUENCES = frozenset({"nextval", "next_val", "currval", "seq4", "seq8", "identity", "lastval", "autoincrement"})
-ENVIRONMENT = frozenset({"current_user", "session_user", "host_name", "hostname", "input_file_name"})
 
 
 def origin_kind(name: str, arguments: int) -> OriginKind | None:

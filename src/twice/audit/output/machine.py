@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
@@ -164,9 +164,3 @@ def _printable(text: str) -> str:
         for char in text
         if char in "\t\n\r" or (ord(char) >= 32 and not 0xD800 <= ord(char) <= 0xDFFF and char not in "\ufffe\uffff")
     )
-
-
-def lines_of(findings: Iterable[Finding]) -> Iterable[str]:
-    """Write one plain line per finding: path:line:column: code severity message."""
-    for one in findings:
-        yield f"{one.path}:{one.line}:{one.column}: {one.code} {one.severity}: {one.message}"

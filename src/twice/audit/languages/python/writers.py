@@ -16,7 +16,6 @@ from twice.audit.languages.python.values import (
     Frame,
     Function,
     Instance,
-    Items,
     Text,
     Value,
     Writer,
@@ -454,14 +453,3 @@ def _is_engine(interp: Interpreter, connection: Value | None) -> bool:
     return bool(_ENGINE.search(name)) or (
         isinstance(made, ast.Call) and interp.source(made.func).rpartition(".")[2] == "create_engine"
     )
-
-
-def written_rows(interp: Interpreter, items: Items) -> list[tuple[str, Expr]]:
-    """Return the columns of rows that are given as dictionaries."""
-    found: list[tuple[str, Expr]] = []
-    for item in items.items[:5]:
-        if isinstance(item, Entries):
-            found.extend(
-                (name.lower(), as_expr(interp, value, ast.Constant(value=0))) for name, value in item.items.items()
-            )
-    return found

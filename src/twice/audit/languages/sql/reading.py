@@ -414,8 +414,3 @@ _DECLARED = re.compile(
 
 def _start(chunk: Sequence[Token]) -> str:
     return " ".join(token.text for token in chunk[:3])[:60]
-
-
-def is_mode(item: Item, mode: Mode) -> bool:
-    """Return whether an item is a write of that mode."""
-    return isinstance(item, Write) and item.mode is mode
