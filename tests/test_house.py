@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
@@ -43,6 +44,22 @@ def test_every_ruff_exception_carries_its_reason():
     ignored = [*rules["ignore"], *(code for codes in rules["per-file-ignores"].values() for code in codes)]
     with_reason = re.findall(r'^    "([A-Z]+\d*)", +# \S.+$', text, flags=re.MULTILINE)
     assert sorted(with_reason) == sorted(ignored)
+
+
+# The statements of one migration stay together.
+LONG = {"upgrade"}
+
+
+@pytest.mark.parametrize("package", ["engine", "store", "ledger", "backfills", "streams", "effects", "verify", "cli"])
+def test_functions_and_files_stay_short(package):
+    files = sorted((ROOT / "src" / "twice" / package).rglob("*.py"))
+    assert files
+    for file in files:
+        text = file.read_text()
+        assert text.count("\n") <= 400, file
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name not in LONG:
+                assert node.end_lineno - node.lineno < 60, f"{file}:{node.lineno} {node.name}"
 
 
 def test_the_lock_names_no_host_and_hashes_everything():

@@ -48,6 +48,7 @@ PHRASES = {
     r"does not go with": "cannot be combined with",
     r"make (room|space)": "free some space",
     r"unseen": "out of sight",
+    r"again from the start": "rebuilt; from the beginning",
     r"you say nothing": "by default",
     r"heard of": "reported its heartbeat",
     r"a wrong word": "an unknown name",

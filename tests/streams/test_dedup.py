@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from tests.streams.clicks import LEVELS, SCHEMA, click, dated
 from tests.streams.conftest import SINKS
+from tests.support.project import FULL
 from twice import Hour, InsertOnly, Merge, Table, hours, run_stream
 from twice.errors import KeyViolation, MergeRefused
 from twice.streams import Process, RateSource, Windowed, Write
@@ -221,7 +222,7 @@ def test_of_keys_that_are_numbers_only_the_files_that_can_hold_them_are_read(cli
     clicks.deliver(*({**click(number), "event_id": number} for number in (22, 25)))
     files = f"select file_path, readable_metrics.event_id.lower_bound from {clicks.place.name(table)}.files"
     for file, lowest in clicks.lab.sql(files):
-        if lowest != 20:
+        if lowest not in range(20, 25):
             Path(file.removeprefix("file:")).unlink()
     done = clicks.run(pipeline)
     # Then it is found without a look at the other files
@@ -267,7 +268,8 @@ def test_a_batch_costs_few_jobs(clicks, level, most):
     before = clicks.lab.jobs()
     clicks.run(pipeline)
     assert clicks.ids() == ["e1", "e2"]
-    assert clicks.lab.jobs() - before <= most
+    # Spark's defaults start a job for each stage of an adaptive plan.
+    assert clicks.lab.jobs() - before <= most * (2 if FULL else 1)
 
 
 @pytest.mark.full

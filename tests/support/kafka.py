@@ -12,6 +12,7 @@ import sys
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import pyspark
 
@@ -66,6 +67,8 @@ def _resolve(package: str, folder: Path, excludes: Sequence[str] = ()) -> None:
 
 class KafkaServer(Process):
     """A broker that is its own controller."""
+
+    refuses_root: ClassVar[bool] = False
 
     def __init__(self) -> None:
         super().__init__("kafka")

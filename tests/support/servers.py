@@ -21,7 +21,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psycopg
 import sqlalchemy as sa
@@ -60,12 +60,14 @@ def _digits(folder: Path) -> Iterator[str]:
 
 
 class Process(ABC):
-    """A server process in a folder of its own, on a free port."""
+    """A server process in a folder of its own, on a free port; one that refuses root is run as an ordinary user."""
+
+    refuses_root: ClassVar[bool] = True
 
     def __init__(self, name: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=f"twice-{name}-"))
         self.log = self.folder / "log"
-        self.user = _ordinary_user()
+        self.user = _ordinary_user() if self.refuses_root else None
         if self.user:
             shutil.chown(self.folder, self.user.pw_uid, self.user.pw_gid)
         self.port = 0
