@@ -51,14 +51,10 @@ class TinyStore:
         return self._frame(session, live["schema"], live["rows"] if version is not None else [])
 
     def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:
-        staged = version is not None and version.startswith("stage-")
-        token = int(version.removeprefix("stage-")) if version is not None and staged else None
-        rows = [] if version is None else _content(self._file(target.table, token))["rows"]
-        found: dict[Scope, list[str]] = {partition: [] for partition in target.partitions}
-        for row in rows:
-            if (place := _place(target, row)) is not None:
-                found[place].append(json.dumps(row, sort_keys=True))
-        return {place: _hash(texts) if texts else "" for place, texts in found.items()}
+        return _fingerprints(target, [] if version is None else self._live(target.table)["rows"])
+
+    def staged_files(self, session: SparkSession, stage: StagedRows) -> Mapping[Scope, str]:
+        return _fingerprints(stage.target, _content(self._stage(stage))["rows"])
 
     def seen(self, session: SparkSession, table: Table, event: Window, zone: ZoneInfo) -> str | None:
         return self.version(session, table)
@@ -88,7 +84,7 @@ class TinyStore:
 
     def open(self, session: SparkSession, target: Target, token: int) -> StagedRows:
         self._save(self._file(target.table, token), {"rows": [], "schema": self._live(target.table)["schema"]})
-        return StagedRows(target, token, self.version(session, target.table), f"stage-{token}")
+        return StagedRows(target, token, self.version(session, target.table))
 
     def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
         made = [json.loads(line) for line in rows.toJSON().collect()]
@@ -165,6 +161,14 @@ def _place(target: Target, row: Mapping[str, Any]) -> Scope | None:
     partition = target.table.partition
     value = date.fromisoformat(row[partition.column]) if partition else None
     return target.partition_of(value, [row[name] for name in target.table.dimensions])
+
+
+def _fingerprints(target: Target, rows: list[dict[str, Any]]) -> dict[Scope, str]:
+    found: dict[Scope, list[str]] = {partition: [] for partition in target.partitions}
+    for row in rows:
+        if (place := _place(target, row)) is not None:
+            found[place].append(json.dumps(row, sort_keys=True))
+    return {place: _hash(texts) if texts else "" for place, texts in found.items()}
 
 
 def _hash(texts: list[str]) -> str:

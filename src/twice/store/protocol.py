@@ -99,7 +99,6 @@ class StagedRows:
     target: Target
     token: int
     base: str | None
-    version: str | None = None
     strays: list[Stray] = field(default_factory=list)
     counted: int | None = None
     written: int = 0
@@ -235,6 +234,9 @@ class Store(Source, Protocol):
 
     def staged(self, session: SparkSession, stage: StagedRows) -> DataFrame:
         """Read the scope as it would be after the publish."""
+
+    def staged_files(self, session: SparkSession, stage: StagedRows) -> Mapping[Scope, str]:
+        """Fingerprint what each partition of the scope would hold after the publish, as `files` does."""
 
     def stray_rows(self, session: SparkSession, stage: StagedRows, limit: int) -> list[Mapping[str, object]]:
         """Read a few of the staged rows that lie outside the scope."""

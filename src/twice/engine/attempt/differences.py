@@ -39,7 +39,7 @@ def files_after(task: Task, staged: Staged, changed: Sequence[Scope]) -> dict[Sc
     kept = task.store.files(task.session, task.target, staged.stage.base)
     if not changed:
         return dict(kept)
-    new = task.store.files(task.session, task.target, staged.stage.version)
+    new = task.store.staged_files(task.session, staged.stage)
     return {partition: new[partition] if partition in changed else kept[partition] for partition in kept}
 
 

@@ -237,7 +237,6 @@ def _look(session: SparkSession, stage: DeltaStage) -> None:
     """See that the claim is still ours, and find the files that lie outside the scope."""
     if stage.ended or Claims(session, stage.log).mark(stage.token) is None:
         raise claim_errors.taken_over(stage.target, stage.token)
-    stage.version = f"stage:{stage.token}"
     outside = [file for file in stage.added if stage.target.place(file.partition) is None]
     if not outside:
         stage.strays = []

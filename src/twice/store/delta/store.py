@@ -127,9 +127,6 @@ class DeltaStore:
         """Fingerprint the data files of each partition."""
         if version is None:
             return dict.fromkeys(target.partitions, "")
-        stage = self._stages.find(lambda each: each.target == target and each.version == version)
-        if stage is not None:
-            return stage.fingerprints()
         if (known := self._fingerprints.get(target, version)) is not None:
             return known
         log = self.places.log(session, target.table.id)
@@ -196,6 +193,10 @@ class DeltaStore:
     def staged(self, session: SparkSession, stage: StagedRows) -> DataFrame:
         """Read the scope as it would be after the publish."""
         return staging.staged(session, _mine(stage))
+
+    def staged_files(self, session: SparkSession, stage: StagedRows) -> Mapping[Scope, str]:  # noqa: ARG002
+        """Fingerprint the files of each partition as they would be after the publish."""
+        return _mine(stage).fingerprints()
 
     def stray_rows(self, session: SparkSession, stage: StagedRows, limit: int) -> list[Mapping[str, object]]:
         """Read a few staged rows that lie outside the scope."""

@@ -35,6 +35,8 @@ class IcebergStage(StagedRows):
     """A branch, and the snapshot it started from, which the branch keeps."""
 
     replaces: bool = True
+    # The branch's snapshot when it was looked at last.
+    head: str | None = None
     # The branch's files, once looked up: head, added, removed.
     _changed: tuple[int, list[listing.FileInfo], list[listing.FileInfo]] | None = None
 
@@ -207,7 +209,7 @@ def look(session: SparkSession, stage: IcebergStage) -> Any:
     head = jvm.snapshot_of(table, stage.line.branch_of(stage.token)) if table is not None else None
     if table is None or head is None:
         raise claim_errors.taken_over(stage.target, stage.token)
-    stage.version = str(head.snapshotId())
+    stage.head = str(head.snapshotId())
     added, _ = stage.changed_files(session, table)
     stage.written = sum(file.rows for file in added)
     strays = [file for file in added if stage.target.place(file.partition) is None]

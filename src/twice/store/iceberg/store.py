@@ -187,9 +187,10 @@ class IcebergStore:
         return known
 
     def _write(self, session: SparkSession, stage: StagedRows, rows: DataFrame, *, first: bool) -> None:
-        staging.write(session, _mine(stage), rows, first=first)
-        if stage.version is not None:  # the whole scope was replaced: what was added is all that is there
-            self._fingerprints.put(stage.target, stage.version, _mine(stage).fingerprints())
+        mine = _mine(stage)
+        staging.write(session, mine, rows, first=first)
+        if mine.head is not None:  # the whole scope was replaced: what was added is all that is there
+            self._fingerprints.put(mine.target, mine.head, mine.fingerprints())
 
     def stage_changes(
         self, session: SparkSession, stage: StagedRows, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
@@ -200,6 +201,10 @@ class IcebergStore:
     def staged(self, session: SparkSession, stage: StagedRows) -> DataFrame:
         """Read the scope from the branch."""
         return session.table(_mine(stage).branch).where(scope_filter(stage.target))
+
+    def staged_files(self, session: SparkSession, stage: StagedRows) -> Mapping[Scope, str]:
+        """Fingerprint the data files of each partition on the branch."""
+        return self.files(session, stage.target, _mine(stage).head)
 
     def stray_rows(self, session: SparkSession, stage: StagedRows, limit: int) -> list[Mapping[str, object]]:
         """Read a few staged rows that lie outside the scope."""
@@ -257,9 +262,10 @@ class IcebergStore:
 
     def adopt(self, session: SparkSession, stage: StagedRows, shadow: Table) -> None:
         """Put the shadow's files on the stage's branch."""
-        shadows.adopt(session, _mine(stage), shadow)
-        if stage.version is not None:
-            self._fingerprints.drop(stage.target, stage.version)
+        mine = _mine(stage)
+        shadows.adopt(session, mine, shadow)
+        if mine.head is not None:
+            self._fingerprints.drop(mine.target, mine.head)
 
     def shadow_schema(self, session: SparkSession, target: Target) -> StructType:
         """Return the columns that a shadow brings."""

@@ -43,7 +43,6 @@ def write(session: SparkSession, folder: Folder, stage: ParquetStage, rows: Data
     if folder.table.partition_columns:
         writer = writer.partitionBy(*folder.table.partition_columns)
     writer.parquet(folder.rows(stage.token))
-    stage.version = f"stage-{stage.token}"
     _look(session, folder, stage)
 
 

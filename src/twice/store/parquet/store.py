@@ -129,8 +129,6 @@ class ParquetStore:
         folder = self._folder(session, target.table)
         if version is None:
             return dict.fromkeys(target.partitions, "")
-        if version.startswith("stage-"):
-            return self._listed(folder, folder.rows(int(version.removeprefix("stage-"))), target)
         now = self._version(folder)
         if version == now:
             return self._listed(folder, folder.data, target)
@@ -193,6 +191,11 @@ class ParquetStore:
         """Read the scope from the claim's folder."""
         found = staging.staged(session, self._folder(session, stage.target.table), _mine(stage))
         return found.where(scope_filter(stage.target))
+
+    def staged_files(self, session: SparkSession, stage: StagedRows) -> Mapping[Scope, str]:
+        """Fingerprint the files in the claim's folder, which take the place of those that are there."""
+        folder = self._folder(session, stage.target.table)
+        return self._listed(folder, folder.rows(stage.token), stage.target)
 
     def stray_rows(self, session: SparkSession, stage: StagedRows, limit: int) -> list[Mapping[str, object]]:
         """Read a few staged rows that lie outside the scope."""

@@ -90,12 +90,12 @@ class SqlStore:
         stage = self._stages.find(
             lambda each: (
                 each.target.table.name == target.table.name
-                and version in (each.version, each.base)
+                and version == each.base
                 and set(each.target.partitions) == set(target.partitions)
             )
         )
         if stage is not None:
-            return stage.files() if version == stage.version else stage.base_files
+            return stage.base_files
         with self.database.look() as connection:
             entry = self._entry(connection, target.table)
             if entry is None:
@@ -197,6 +197,10 @@ class SqlStore:
         mine = _mine(stage)
         before = None if mine.replaces else self.read(session, mine.target.table, mine.base)
         return staging.staged(mine, before)
+
+    def staged_files(self, session: SparkSession, stage: StagedRows) -> Mapping[Scope, str]:  # noqa: ARG002
+        """Name the claim in each partition that would hold rows after the publish."""
+        return _mine(stage).files()
 
     def stray_rows(self, session: SparkSession, stage: StagedRows, limit: int) -> list[Mapping[str, object]]:  # noqa: ARG002
         """Return a few of the staged rows that lie outside the scope."""

@@ -278,7 +278,6 @@ def look(database: Database, stage: SqlStage) -> None:
             strays += rows
             names += _places(connection, table, target, outside)
     stage.counts = counts
-    stage.version = f"stage:{stage.token}"
     stage.strays = [Stray(strays, tuple(sorted(names)[:_NAMED]), ())] if strays else []
 
 
