@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from twice.backfills.notes import Note
+    from twice.backfills.events import BackfillEvent
     from twice.backfills.summary import BackfillResult
     from twice.engine.operations.undo import UndoResult
     from twice.engine.run import RunResult, Runtime
@@ -104,7 +104,7 @@ def backfill(
     shadow: bool = False,
     effects: bool = False,
     tags: Mapping[str, str] | None = None,
-    progress: Callable[[Note], None] | None = None,
+    progress: Callable[[BackfillEvent], None] | None = None,
     config: Config | Path | str | None = None,
     spark: SparkSession | None = None,
     ledger: Ledger | None = None,

@@ -53,7 +53,7 @@ def test_s27_forward_backward_shuffled_in_parallel_and_in_chunks_equal_a_loop_ov
     if FULL:
         # A task per day, as for days that have many rows
         with monkeypatch.context() as patched:
-            patched.setattr("twice.content.spreading.FEW", 1)
+            patched.setattr("twice.content.task_per_partition.FEW", 1)
             shop = Shop(lab, "tasks_")
             assert shop.backfill(1, end).status == "done"
             assert shop.digests() == loop.digests()

@@ -42,9 +42,9 @@ class Plans(History):
         def sums(facts):
             return facts
 
-    def plan(self, first=1, end=11, *, judge=lambda _stage: YES, weigh=lambda _stage: None, **how):
+    def plan(self, first=1, end=11, *, judge=lambda _stage: YES, estimate=lambda _stage: None, **how):
         request = Request("shop", january(first, end), **how)
-        return Planner(self.ledger, self.pipeline, request, judge, weigh).plan()
+        return Planner(self.ledger, self.pipeline, request, judge, estimate).plan()
 
     def planner(self, **how) -> Planner:
         return Planner(self.ledger, self.pipeline, Request("shop", january(1, 11), **how), lambda _stage: YES)
@@ -96,7 +96,7 @@ def test_the_size_of_chunks_follows_the_rows_that_are_known(plans):
     assert len(plans.plan(chunk=1).steps[1].chunks) == 10
     # A source that nobody here makes is weighed
     plans.pipeline.steps.pop("land")
-    found = plans.plan(weigh=lambda stage: 2_000_000.0 * len(stage.target.partitions)).steps[0]
+    found = plans.plan(estimate=lambda stage: 2_000_000.0 * len(stage.target.partitions)).steps[0]
     assert len(found.chunks) == 10
 
 

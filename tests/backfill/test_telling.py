@@ -8,7 +8,7 @@ import time
 from rich.console import Console
 
 from tests.backfill.test_planning import Plans
-from twice.backfills.notes import Meter, Note, Progress
+from twice.backfills.events import BackfillEvent, Meter, Progress
 from twice.backfills.summary import BackfillResult, Failure
 from twice.cli.backfill import report_end
 from twice.cli.plans import lines
@@ -17,7 +17,9 @@ from twice.cli.working import Board, line, reporting
 from twice.ledger import Tally
 
 FAR = Progress(done=30, running=15, failed=1, total=180, seconds=60.0, rate=0.5, left=298.0)
-DONE = Note("done", "06ksm4", "facts", "2026-01-01 … 2026-01-15 (15)", "published", FAR, {"rows": 7, "seconds": 3.21})
+DONE = BackfillEvent(
+    "done", "06ksm4", "facts", "2026-01-01 … 2026-01-15 (15)", "published", FAR, {"rows": 7, "seconds": 3.21}
+)
 
 
 def test_a_line_says_what_happened_and_how_far_it_is():
@@ -30,7 +32,7 @@ def test_a_line_says_what_happened_and_how_far_it_is():
 def test_without_a_terminal_changes_are_lines_and_details_are_left_out(capsys):
     for settings, expected in ((Settings(), 1), (Settings(verbosity=1), 2), (Settings(verbosity=-1), 0)):
         with reporting(settings) as report:
-            report(Note("tick", "06ksm4", progress=FAR))
+            report(BackfillEvent("tick", "06ksm4", progress=FAR))
             report(DONE)
         assert len(capsys.readouterr().err.splitlines()) == expected
 
@@ -38,7 +40,7 @@ def test_without_a_terminal_changes_are_lines_and_details_are_left_out(capsys):
 def test_as_json_every_change_is_one_object(capsys):
     for settings, as_json in ((Settings(log_format="json"), False), (Settings(), True)):
         with reporting(settings, as_json=as_json) as report:
-            report(Note("tick", "06ksm4", progress=FAR))
+            report(BackfillEvent("tick", "06ksm4", progress=FAR))
             report(DONE)
         said = capsys.readouterr()
         (found,) = (json.loads(text) for text in said.err.splitlines())
@@ -58,8 +60,8 @@ def test_as_json_the_summary_is_the_last_line(capsys):
 
 def test_the_live_view_shows_a_bar_and_what_is_at_work():
     board = Board()
-    board.listen(Note("chunk started", "06ksm4", "facts", "2026-01-16", progress=FAR))
-    board.listen(Note("chunk started", "06ksm4", "facts", DONE.span, progress=FAR))
+    board.listen(BackfillEvent("chunk started", "06ksm4", "facts", "2026-01-16", progress=FAR))
+    board.listen(BackfillEvent("chunk started", "06ksm4", "facts", DONE.span, progress=FAR))
     board.listen(DONE)
     console = Console(width=200, record=True, file=None)
     with console.capture() as said:

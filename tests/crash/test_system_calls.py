@@ -65,7 +65,7 @@ def recovered_serving(folder: Path) -> None:
     embedded.serving(folder, 3)
     assert rows(folder) == [(3, 53)]
     with there.look() as connection:
-        found = bookkeeping.books(there, embedded.TABLE.id)
+        found = bookkeeping.tables_of(there, embedded.TABLE.id)
         assert bookkeeping.read_entry(connection, found, embedded.TABLE.id).version == (3 if landed else 2)
         assert bookkeeping.stage_tokens(connection, embedded.TABLE.id, None) == []
         assert bookkeeping.open_tokens(connection, found, embedded.TABLE.id) == []

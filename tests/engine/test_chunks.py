@@ -371,7 +371,7 @@ def test_the_comparison_reads_what_the_chunk_read_also_if_the_input_has_moved_si
 
 @pytest.mark.full
 def test_days_that_are_worth_a_task_each_are_made_without_a_shuffle_and_one_file_each(lab, chunks, monkeypatch):
-    monkeypatch.setattr("twice.content.spreading.FEW", 1)
+    monkeypatch.setattr("twice.content.task_per_partition.FEW", 1)
     seen: list[bool] = []
     real = grouping.is_grouped
 

@@ -30,7 +30,7 @@ def live(place, table, days=2):
     with place.database.look() as connection:
         described = place.database.table(table.id, place.database.columns(connection, table.id))
         found = fingerprints.live(connection, place.database, described, target, target.partitions)
-        known = bookkeeping.known_partitions(connection, bookkeeping.books(place.database, table.id), target)
+        known = bookkeeping.known_partitions(connection, bookkeeping.tables_of(place.database, table.id), target)
     return list(staging.files_of(target, found, known).values())
 
 
@@ -174,7 +174,7 @@ def test_discard_keeps_the_version_and_remembers(place):
     stage = place.staged(table, 2, FEW)
     publishing.discard(place.database, stage, {"newest": "2026"})
     with place.database.look() as connection:
-        entry = bookkeeping.read_entry(connection, bookkeeping.books(place.database, table.id), table.id)
+        entry = bookkeeping.read_entry(connection, bookkeeping.tables_of(place.database, table.id), table.id)
     assert (entry.version, entry.token, dict(entry.properties)) == (1, 1, {"newest": "2026"})
     assert place.left() == []
     with pytest.raises(LeaseLost):
@@ -520,7 +520,9 @@ def test_a_table_of_sqlite_with_a_trigger_is_fingerprinted_as_the_trigger_leaves
 def known(place, table: Table) -> dict[Scope, str]:
     """Return the fingerprints that the last publishes wrote down."""
     with place.database.look() as connection:
-        found = bookkeeping.known_partitions(connection, bookkeeping.books(place.database, table.id), two_days(table))
+        found = bookkeeping.known_partitions(
+            connection, bookkeeping.tables_of(place.database, table.id), two_days(table)
+        )
     return {partition: text for partition, (_, text) in found.items()}
 
 

@@ -186,4 +186,4 @@ def test_a_refused_first_result_leaves_no_table_and_no_stage(served):
         assert place.database.columns(connection, mart.id) == ()  # it was the first attempt: it leaves no table
     assert place.left() == []
     with place.database.look() as connection:
-        assert bookkeeping.open_tokens(connection, bookkeeping.books(place.database, mart.id), mart.id) == []
+        assert bookkeeping.open_tokens(connection, bookkeeping.tables_of(place.database, mart.id), mart.id) == []

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from twice.backfills.events import BackfillEvent, Report
 from twice.backfills.execution import Executor
-from twice.backfills.input_estimates import weigh
-from twice.backfills.notes import Note, Report
+from twice.backfills.input_estimates import estimate
 from twice.backfills.planning import Plan, Planner
 from twice.backfills.presence import beginning
 from twice.backfills.request import ONLY, Request, chosen
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from twice.model.pipelines import Pipeline
 
 
-def silent(_note: Note) -> None:
+def silent(_note: BackfillEvent) -> None:
     """Report nothing."""
 
 
@@ -71,7 +71,7 @@ class Project:
             self.pipeline,
             request,
             judge=lambda planned: separability(self.runtime, self.pipeline, planned),
-            weigh=lambda planned: weigh(self.runtime, self.pipeline, planned),
+            estimate=lambda planned: estimate(self.runtime, self.pipeline, planned),
             live=live.outputs,
             sources=live,
         )
@@ -94,7 +94,7 @@ class Project:
             ttl=self.runtime.lease,
             command=self.command,
         )
-        self.report(Note("started", backfill))
+        self.report(BackfillEvent("started", backfill))
         return self._work(planner, backfill, plan)
 
     def shadow_request(self, request: Request) -> Request:
@@ -142,7 +142,7 @@ class Project:
             command=self.command,
             id_=mark,
         )
-        self.report(Note("started", backfill))
+        self.report(BackfillEvent("started", backfill))
         return unseen.build_shadows(request, backfill)
 
     def build_shadows(self, request: Request, backfill: str) -> BackfillResult:
@@ -161,7 +161,7 @@ class Project:
         if (changed := changed_steps(info, now)) and not (new_code or restart):
             raise code_changed(info, changed)
         self.runtime.ledger.backfills.join(info.id, ttl=self.runtime.lease, code=now, restart=restart)
-        self.report(Note("started", info.id))
+        self.report(BackfillEvent("started", info.id))
         if request.shadow:
             return self.on_shadows(request, info.id).build_shadows(request, info.id)
         return self._work(self.planner(request), info.id, None)

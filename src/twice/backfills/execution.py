@@ -11,7 +11,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from twice.backfills.notes import Meter, Note, Report
+from twice.backfills.events import BackfillEvent, Meter, Report
 from twice.backfills.spans import union
 from twice.backfills.summary import span_of
 from twice.backfills.work import Outcome, Worker
@@ -263,7 +263,7 @@ class Executor:
             progress = self._meter.read(self._chunks.tallies(self._id))
         except LedgerError:  # progress is for people: it may miss a line
             progress = None
-        self._report_note(Note(kind, self._id, step, span, text, progress, data or {}))
+        self._report_note(BackfillEvent(kind, self._id, step, span, text, progress, data or {}))
 
 
 def _partitions(window: Window | None, planned: StepPlan) -> int:

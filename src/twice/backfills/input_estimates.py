@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from twice.model.windows import Window
 
 
-def weigh(runtime: Runtime, pipeline: Pipeline, planned: PlannedStep) -> float | None:
+def estimate(runtime: Runtime, pipeline: Pipeline, planned: PlannedStep) -> float | None:
     """Return the rows of the windowed inputs of a planned step; None where a table cannot be counted."""
     total: float | None = None
     assert planned.scope.window is not None  # noqa: S101 - a planned step of a backfill has a window

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from twice.model.steps import Step
 
 Judge = Callable[[PlannedStep], Separability]
-Weigh = Callable[[PlannedStep], float | None]
+Estimate = Callable[[PlannedStep], float | None]
 
 
 @dataclass(frozen=True)
@@ -102,13 +102,13 @@ class Plan:
 
 @dataclass
 class Planner:
-    """Plans one backfill; `judge` and `weigh` ask Spark, `live` and `sources` the tables, where there are such."""
+    """Plans one backfill; `judge` and `estimate` ask Spark, `live` and `sources` the tables, where there are such."""
 
     ledger: Ledger | None
     pipeline: Pipeline
     request: Request
     judge: Judge
-    weigh: Weigh = lambda _planned: None
+    estimate: Estimate = lambda _planned: None
     live: Files | None = None
     sources: Sources | None = None
     windows: tuple[Window, ...] = field(init=False)
@@ -233,7 +233,7 @@ class Planner:
         def rows_each() -> float | None:
             known = usual_rows(self.pipeline, step, found)
             if known is None and probe is not None:
-                weight = self.weigh(probe)
+                weight = self.estimate(probe)
                 known = weight / len(probe.target.partitions) if weight is not None else None
             return known
 

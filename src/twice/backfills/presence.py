@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def heard_of(runtime: Runtime, backfill: str) -> Iterator[None]:
+def worker_heartbeat(runtime: Runtime, backfill: str) -> Iterator[None]:
     """Send a heartbeat four times per lease while this process works on a backfill, until the block ends."""
     over, ttl = threading.Event(), runtime.lease
 
@@ -38,7 +38,7 @@ def heard_of(runtime: Runtime, backfill: str) -> Iterator[None]:
 def beginning(runtime: Runtime, backfill: str) -> Iterator[None]:
     """Frame what comes before the first chunk: if it fails, the backfill is left, and can be resumed."""
     try:
-        with plain_interrupts(), heard_of(runtime, backfill):
+        with plain_interrupts(), worker_heartbeat(runtime, backfill):
             yield
     except BaseException as error:
         with contextlib.suppress(LedgerError):  # then its silence tells

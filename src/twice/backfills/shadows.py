@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from twice.backfills.presence import heard_of
+from twice.backfills.presence import worker_heartbeat
 from twice.backfills.request import Request
 from twice.content.difference import Difference, by_partition, difference
 from twice.content.filters import scope_filter
@@ -101,7 +101,7 @@ class ShadowOf:
                     self._require_untouched(wanted)
         shadow = ledger.backfills.shadows.begin_swap(info.id, ttl=self.runtime.lease)
         try:
-            with heard_of(self.runtime, info.id):
+            with worker_heartbeat(self.runtime, info.id):
                 done = self._swap_all(shadow, force=force, report=report)
         finally:
             ledger.backfills.shadows.leave_swap(info.id)

@@ -120,7 +120,7 @@ class Worker:
                     pool=request.pool,
                 ),
                 # What the ledger has of these partitions may be what they were together.
-                anew=one_by_one,
+                rebuild_after_wait=one_by_one,
                 accept_late=request.accept_late,
                 abandoned=self.abandoned,
             )

@@ -139,13 +139,13 @@ def stop(settings: Settings, pipeline: str, name: str | None, wait: float, as_js
         while state == "running" and time.monotonic() < end:
             time.sleep(_POLL)
             state = _state(ledger, info)[0]
-        said = "asked to stop after its batch" if state == "running" else f"has ended: {state}"
+        outcome = "asked to stop after its batch" if state == "running" else f"has ended: {state}"
     else:
-        said = f"does not run: {state}"
+        outcome = f"does not run: {state}"
     if as_json:
         print_json({"stream": wanted.full_name, "status": state})
     else:
-        print_text(f"{wanted.full_name} {said}")
+        print_text(f"{wanted.full_name} {outcome}")
     return 1 if state == "running" and wait else 0
 
 

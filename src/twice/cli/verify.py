@@ -214,8 +214,8 @@ def verify_all(order: Order, *, as_json: bool, runtime: Runtime | None = None) -
     except _CannotRun as problem:
         _write_files(order, done, str(problem.error))
         if as_json:
-            said = {"error": str(problem.error), "exit_code": problem.error.exit_code}
-            print_json(done.report.to_json() | said)
+            failure = {"error": str(problem.error), "exit_code": problem.error.exit_code}
+            print_json(done.report.to_json() | failure)
         return report_error(order.settings, problem.error)
     except Exception:
         if done.report.outcomes:  # what is known is worth having, whatever stopped the rest

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from twice.backfills.notes import Meter, Note, Progress
+from twice.backfills.events import BackfillEvent, Meter, Progress
 from twice.cli.output import print_text
 from twice.cli.settings import is_terminal
 from twice.cli.working import Board
@@ -65,7 +65,7 @@ class Watch:
             self._meter.expect({str(note["step"]): int(note.get("partitions", 0)), **note.get("to_come", {})})
         return self._meter.read(info.tallies)
 
-    def changes(self, info: BackfillInfo, progress: Progress) -> Iterator[Note]:
+    def changes(self, info: BackfillInfo, progress: Progress) -> Iterator[BackfillEvent]:
         """Report which chunks started and which ended since the last look."""
         running = {chunk.id: chunk for chunk in self._backfills.chunks.list(self._id, states=("running",))}
         gone = {number: chunk for number, chunk in self._running.items() if number not in running}
@@ -78,12 +78,12 @@ class Watch:
             now = ended.get(number)
             data = {"rows": now.rows, "seconds": now.seconds} if now else {}
             kind = now.state if now and now.state in ("done", "failed") else "waiting"
-            yield Note(kind, self._id, chunk.step, str(chunk.scope), now.error if now else "", progress, data)  # type: ignore[arg-type]
+            yield BackfillEvent(kind, self._id, chunk.step, str(chunk.scope), now.error if now else "", progress, data)  # type: ignore[arg-type]
         for number, chunk in running.items():
             if number not in self._running:
-                yield Note("chunk started", self._id, chunk.step, str(chunk.scope), progress=progress)
+                yield BackfillEvent("chunk started", self._id, chunk.step, str(chunk.scope), progress=progress)
         self._running = running
-        yield Note("tick", self._id, text=info.status, progress=progress)
+        yield BackfillEvent("tick", self._id, text=info.status, progress=progress)
 
 
 def _line(info: BackfillInfo, progress: Progress) -> str:

@@ -12,7 +12,7 @@ import click
 from twice.cli.logs import log_line, without_passwords
 
 if TYPE_CHECKING:
-    from twice.backfills.notes import Note, Report
+    from twice.backfills.events import BackfillEvent, Report
     from twice.cli.settings import Settings
 
 # Interesting to whoever looks for a problem; noise to everybody else.
@@ -38,7 +38,7 @@ def reporting(settings: Settings, *, as_json: bool = False) -> Iterator[Report]:
         yield lambda note: click.echo(without_passwords(line(note)), err=True) if note.kind not in quiet else None
 
 
-def json_line(note: Note) -> None:
+def json_line(note: BackfillEvent) -> None:
     """Write a note as one JSON object."""
     if note.kind == "tick":
         return
@@ -47,7 +47,7 @@ def json_line(note: Note) -> None:
     log_line(fields | {"detail": note.text, "progress": progress, "data": dict(note.data)})
 
 
-def line(note: Note) -> str:
+def line(note: BackfillEvent) -> str:
     """Show a note as one line: backfill, step, partitions, what happened, how far it is."""
     parts = [note.backfill, *(part for part in (note.step, note.span) if part), note.kind]
     if rows := note.data.get("rows"):
@@ -65,12 +65,12 @@ class Board:
     """The live view: a bar, what is at work, and the last words."""
 
     def __init__(self) -> None:
-        self._last: Note | None = None
+        self._last: BackfillEvent | None = None
         self._progress: Any = None
         self._working: dict[tuple[str, str], None] = {}
         self._lines: list[str] = []
 
-    def listen(self, note: Note) -> None:
+    def listen(self, note: BackfillEvent) -> None:
         """Take in one note."""
         self._last = note
         self._progress = note.progress or self._progress

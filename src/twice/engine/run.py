@@ -192,17 +192,19 @@ def run_planned_step(
     chunk: ChunkOptions | None = None,
     accept_late: bool = False,
     accept: Mapping[str, str] | None = None,
-    anew: bool = False,
+    rebuild_after_wait: bool = False,
     abandoned: Callable[[], bool] = lambda: False,
 ) -> StepResult:
     """Bring one planned step up to date, with retries for transient errors.
 
     `chunk`: how several partitions are worked on together;
-    `accept_late` lets a closed partition of a table with `on_late="fail"` be rebuilt; `anew` rebuilds it also where
-    another run that was waited for seems to have made it; once it is `abandoned`, no source is called any more.
+    `accept_late` lets a closed partition of a table with `on_late="fail"` be rebuilt; `rebuild_after_wait` rebuilds it
+    also where another run that was waited for seems to have made it; once it is `abandoned`, no source is called.
     """
     task = task_of(runtime, pipeline, planned, run)
-    task = dataclasses.replace(task, skip_fresh=skip_fresh, wait=wait, accept_late=accept_late, anew=anew)
+    task = dataclasses.replace(
+        task, skip_fresh=skip_fresh, wait=wait, accept_late=accept_late, rebuild_after_wait=rebuild_after_wait
+    )
     task = dataclasses.replace(task, abandoned=abandoned, accepted_gates=accept or {})
     return run_step(dataclasses.replace(task, chunk=chunk or task.chunk))
 

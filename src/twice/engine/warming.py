@@ -98,12 +98,12 @@ def _run_apart(config: Config, written: Path) -> None:
         start_new_session=True,
     )
     try:
-        _, said = process.communicate(timeout=_LONGEST)
+        _, printed = process.communicate(timeout=_LONGEST)
     finally:
         _end_group(process)
     if process.returncode or not written.is_file():
         reason = _reason(written)
-        last = (said.strip().splitlines() or ["this Java writes none"])[-1]
+        last = (printed.strip().splitlines() or ["this Java writes none"])[-1]
         raise _not_made(reason.read_text(encoding="utf-8") if reason.is_file() else last)
 
 

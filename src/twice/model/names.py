@@ -48,7 +48,7 @@ class TableName:
     """A table's full name: store, namespace(s), table."""
 
     parts: tuple[str, ...]
-    # The backfill that builds the table anew where no reader looks; empty for the table itself.
+    # The backfill that rebuilds the table where no reader looks; empty for the table itself.
     shadow: str = ""
 
     @classmethod

@@ -158,8 +158,8 @@ def make(check: Check, trial: Trial) -> Outcome:
         )
         return Outcome(check.name, check.promise, "failed", finding.what, (finding,), time.monotonic() - started)
     except Exception as error:  # noqa: BLE001 - one check that cannot be made must not keep the others from it
-        said = (str(error).splitlines() or [""])[0]
-        return not_run(f"it ended with {type(error).__name__}: {said}")
+        message = (str(error).splitlines() or [""])[0]
+        return not_run(f"it ended with {type(error).__name__}: {message}")
     status = "failed" if seen.findings else "passed"
     summary = seen.summary if not seen.findings else f"{len(seen.findings)} found"
     return Outcome(check.name, check.promise, status, summary, tuple(seen.findings), time.monotonic() - started)  # type: ignore[arg-type]

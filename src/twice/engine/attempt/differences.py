@@ -14,7 +14,7 @@ from twice.model.tombstones import PROPERTY, Tombstones
 
 if TYPE_CHECKING:
     from twice.engine.attempt.gating import Verdict
-    from twice.engine.attempt.staged import Staged
+    from twice.engine.attempt.stage_result import StageResult
     from twice.engine.attempt.task import Task
     from twice.ledger import Output
     from twice.model.scopes import Scope
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NEWEST = "twice.window_start"
 
 
-def changed_partitions(task: Task, staged: Staged, verdict: Verdict) -> list[Scope]:
+def changed_partitions(task: Task, staged: StageResult, verdict: Verdict) -> list[Scope]:
     """Return the partitions whose staged content is not what the table holds now."""
     if staged.source is not None:
         return list(task.target.partitions) if staged.changed else []
@@ -34,7 +34,7 @@ def changed_partitions(task: Task, staged: Staged, verdict: Verdict) -> list[Sco
     return [partition for partition, digest in verdict.digests.items() if not _equal(digest, before[partition])]
 
 
-def files_after(task: Task, staged: Staged, changed: Sequence[Scope]) -> dict[Scope, str]:
+def files_after(task: Task, staged: StageResult, changed: Sequence[Scope]) -> dict[Scope, str]:
     """Fingerprint each partition's files as they are once the changed ones are published."""
     kept = task.store.files(task.session, task.target, staged.stage.base)
     if not changed:
@@ -48,7 +48,7 @@ def known_outputs(task: Task) -> dict[Scope, Output]:
     return {output.scope: output for output in task.ledger.outputs.held(task.step.writes.name, task.target.scope)}
 
 
-def content_before(task: Task, staged: Staged) -> dict[Scope, Digest] | None:
+def content_before(task: Task, staged: StageResult) -> dict[Scope, Digest] | None:
     """Return what the scope held at the claim, if its files are the recorded ones (or none)."""
     files = task.store.files(task.session, task.target, staged.stage.base)
     known = known_outputs(task)

@@ -285,16 +285,16 @@ def _ask(task: Task, gate: g.Unique | g.Sql | g.Check, partition: Scope, rows: D
         return Failure(gate, partition, "some values occur more than once", repeated) if repeated else None
     if isinstance(gate, g.Sql):
         rows.createOrReplaceTempView("staged")
-        said: object = task.session.sql(gate.query)
+        answer: object = task.session.sql(gate.query)
     else:
-        said = gate.function(rows)
-    if isinstance(said, DataFrame):
-        if found := _few(said):
+        answer = gate.function(rows)
+    if isinstance(answer, DataFrame):
+        if found := _few(answer):
             if task.step.writes.personal:  # a column that the query made may hold a personal value
                 found = [{k: v if k in rows.columns else "(personal)" for k, v in row.items()} for row in found]
             return Failure(gate, partition, "it returned rows", found)
-    elif isinstance(said, str) or said is False:
-        return Failure(gate, partition, said or "it returned False")
+    elif isinstance(answer, str) or answer is False:
+        return Failure(gate, partition, answer or "it returned False")
     return None
 
 

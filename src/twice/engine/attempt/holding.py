@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldLease:
     """A scope that only this run may publish to; `waited`: another run held it before."""
 
     claim: Claim
@@ -26,12 +26,12 @@ class Held:
 
 
 @contextmanager
-def hold_lease(task: Task) -> Iterator[Held]:
+def hold_lease(task: Task) -> Iterator[HeldLease]:
     """Claim the target's scope and keep the lease alive; an attempt that fails leaves no stage and no lease behind."""
     claim, waited = claim_scope(task)
     with Heartbeat(task.ledger, claim, task.lease, on_lost=task.cancel) as heartbeat:
         try:
-            yield Held(claim, heartbeat, waited)
+            yield HeldLease(claim, heartbeat, waited)
         except KeyboardInterrupt:
             apart(task.cancel, lambda: give_up(task, claim))
             raise

@@ -18,7 +18,7 @@ from twice.engine.attempt import gating
 from twice.engine.attempt.differences import content_before
 from twice.engine.attempt.gating import Verdict
 from twice.engine.attempt.samples import LIMIT, rows_text
-from twice.engine.attempt.staged import Staged
+from twice.engine.attempt.stage_result import StageResult
 from twice.engine.chunks.task_per_partition import staged_rows
 from twice.errors import KeyViolation, MergeRefused
 from twice.model.patterns import InsertOnly, Merge
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from twice.store.protocol import StagedRows
 
 
-def stage(task: Task, stage: StagedRows, results: Iterator[DataFrame]) -> Staged:
+def stage(task: Task, stage: StagedRows, results: Iterator[DataFrame]) -> StageResult:
     """Write what changes the table: new keys, and newer versions of known ones."""
     source = reduce(lambda one, other: one.unionByName(other), results)
     # Read several times below: a lost block must fail the attempt, not be computed again.
@@ -44,10 +44,10 @@ def stage(task: Task, stage: StagedRows, results: Iterator[DataFrame]) -> Staged
     changed = any(counts.get(kind) for kind in changes.WRITTEN)
     if changed:
         task.store.stage_changes(task.session, stage, written, insert_only=not isinstance(table.write, Merge))
-    return Staged(stage, changed, counts, verdict)
+    return StageResult(stage, changed, counts, verdict)
 
 
-def gate(task: Task, staged: Staged) -> Verdict:
+def gate(task: Task, staged: StageResult) -> Verdict:
     """Return the content of a merged scope after the publish, and check its keys."""
     assert staged.source is not None  # noqa: S101 - what was staged by key was judged before
     verdict = _content_after(task, staged)
@@ -56,7 +56,7 @@ def gate(task: Task, staged: Staged) -> Verdict:
     return verdict
 
 
-def _content_after(task: Task, staged: Staged) -> Verdict:
+def _content_after(task: Task, staged: StageResult) -> Verdict:
     if not staged.changed and (before := content_before(task, staged)) is not None:
         return Verdict(before)
     if staged.changed:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from twice.engine.attempt.gating import Verdict
-    from twice.engine.attempt.staged import Staged
+    from twice.engine.attempt.stage_result import StageResult
     from twice.engine.attempt.task import Task
     from twice.model.tables import Table
     from twice.store.protocol import StagedRows
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Strategy:
     """How the rows of a step get into a stage, and how what the table will hold is judged."""
 
-    stage: Callable[[Task, StagedRows, Iterator[DataFrame]], Staged]
-    gate: Callable[[Task, Staged], Verdict]
+    stage: Callable[[Task, StagedRows, Iterator[DataFrame]], StageResult]
+    gate: Callable[[Task, StageResult], Verdict]
 
 
 REPLACE = Strategy(replacing.stage, replacing.gate)

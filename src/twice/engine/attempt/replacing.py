@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from twice.content.observing import observed
 from twice.content.uniqueness import proves_unique
 from twice.engine.attempt import gating
-from twice.engine.attempt.staged import Staged
+from twice.engine.attempt.stage_result import StageResult
 from twice.engine.chunks.task_per_partition import staged_rows
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from twice.store.protocol import StagedRows
 
 
-def stage(task: Task, stage: StagedRows, results: Iterator[DataFrame]) -> Staged:
+def stage(task: Task, stage: StagedRows, results: Iterator[DataFrame]) -> StageResult:
     """Write the rows as they are; those of one partition are profiled on their way, where that can be done."""
     table, first = task.step.writes, next(results)
     unique = proves_unique(first, [*table.key, *table.partition_columns])
@@ -32,10 +32,10 @@ def stage(task: Task, stage: StagedRows, results: Iterator[DataFrame]) -> Staged
     for rows in results:
         task.store.stage_more(task.session, stage, rows)
         unique, seen = False, None  # each batch may hold a key once, and their union not
-    return Staged(stage, unique=unique, seen=seen)
+    return StageResult(stage, unique=unique, seen=seen)
 
 
-def gate(task: Task, staged: Staged) -> Verdict:
+def gate(task: Task, staged: StageResult) -> Verdict:
     """Judge the staged rows, partition by partition."""
     with staged_rows(task, staged.stage, unique=staged.unique) as rows:
         return gating.judge(task, rows, unique=staged.unique, seen=staged.seen)

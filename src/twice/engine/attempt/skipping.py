@@ -27,7 +27,9 @@ def nothing_to_do(task: Task, claim: Claim, inputs: list[Pinned], *, waited: boo
             return end_early(task, claim, "superseded", [], {"newest": newest})
     if takes_no_late_rows(task):
         refuse_late_rows(task, *_before_and_now(task, inputs))
-    if (task.skip_fresh or (waited and not task.anew)) and (outputs := fresh_outputs(task, inputs)) is not None:
+    if (task.skip_fresh or (waited and not task.rebuild_after_wait)) and (
+        outputs := fresh_outputs(task, inputs)
+    ) is not None:
         return end_early(task, claim, "fresh", outputs, {})
     return None
 

@@ -14,12 +14,12 @@ from twice.failpoints import fail_point
 
 if TYPE_CHECKING:
     from twice.engine.attempt.heartbeat import Heartbeat
-    from twice.engine.attempt.staged import Staged
+    from twice.engine.attempt.stage_result import StageResult
     from twice.engine.attempt.task import Task
     from twice.ledger import Claim
 
 
-def stage(task: Task, claim: Claim, heartbeat: Heartbeat, inputs: list[Pinned]) -> Staged:
+def stage(task: Task, claim: Claim, heartbeat: Heartbeat, inputs: list[Pinned]) -> StageResult:
     """Compute the step's result and write it to a stage that can be fenced."""
     task.report("computing")
     bound = {pinned.name: bind(task, pinned) for pinned in inputs}

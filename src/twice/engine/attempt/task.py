@@ -49,7 +49,7 @@ class Task:
     accept_late: bool = False
     # The reason for each gate that this run lets through.
     accepted_gates: Mapping[str, str] = field(default_factory=dict)
-    anew: bool = False
+    rebuild_after_wait: bool = False
     # The batch of a stream that the rows come from.
     batch: str = ""
     # Whether nobody waits for the result any more.

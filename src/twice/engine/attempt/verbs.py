@@ -16,7 +16,7 @@ from twice.engine.attempt.inputs import pin, records
 from twice.engine.attempt.outputs import Finding, outputs_of
 from twice.engine.attempt.patterns import strategy_of
 from twice.engine.attempt.skipping import nothing_to_do
-from twice.engine.attempt.staged import Staged
+from twice.engine.attempt.stage_result import StageResult
 from twice.engine.attempt.staging import stage
 from twice.engine.attempt.unmoved import require_unmoved
 from twice.engine.chunks.spot_check import compare_alone
@@ -67,7 +67,7 @@ def recover(task: Task, claim: Claim) -> None:
     drop_leftovers(task, claim)
 
 
-def gate(task: Task, staged: Staged) -> Verdict:
+def gate(task: Task, staged: StageResult) -> Verdict:
     """Judge the staged rows; a verdict that returns is a pass."""
     gating.refuse_strays(task, staged.stage)
     verdict = strategy_of(task.step.writes).gate(task, staged)
@@ -81,7 +81,7 @@ def publish(
     claim: Claim,
     heartbeat: Heartbeat,
     inputs: list[Pinned],
-    staged: Staged,
+    staged: StageResult,
     verdict: Verdict,
 ) -> Finding:
     """Make the partitions that differ visible in one commit; nothing differs: nothing is committed."""
@@ -96,7 +96,7 @@ def commit(
     task: Task,
     claim: Claim,
     heartbeat: Heartbeat,
-    staged: Staged,
+    staged: StageResult,
     verdict: Verdict,
     described: Callable[[Mapping[Scope, str], str | None], list[Output]],
     look_again: Callable[[], None] = lambda: None,

@@ -22,18 +22,18 @@ from twice.model.targets import Target
 
 if TYPE_CHECKING:
     from twice.engine.attempt.gating import Verdict
-    from twice.engine.attempt.staged import Staged
+    from twice.engine.attempt.stage_result import StageResult
     from twice.engine.attempt.task import Task
     from twice.model.windows import Window
 
 
-def compare_alone(task: Task, inputs: Sequence[Pinned], staged: Staged, verdict: Verdict) -> None:
+def compare_alone(task: Task, inputs: Sequence[Pinned], staged: StageResult, verdict: Verdict) -> None:
     """Refuse a chunk one of whose units has other rows when it is computed alone."""
     if task.chunk.check_alone is not None and task.units:
         task.chunk.spot_check.once(lambda: _compare(task, inputs, staged, verdict))
 
 
-def _compare(task: Task, inputs: Sequence[Pinned], staged: Staged, verdict: Verdict) -> bool:
+def _compare(task: Task, inputs: Sequence[Pinned], staged: StageResult, verdict: Verdict) -> bool:
     """Compare one unit; False if it has no rows on either side, which proves nothing."""
     unit = _unit(task, verdict)
     scope = Scope(unit, task.scope.dimensions)

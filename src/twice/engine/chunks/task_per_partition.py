@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from twice.content.counts import expected_rows
-from twice.content.spreading import pays
+from twice.content.task_per_partition import pays
 from twice.store.protocol import Grouping
 
 if TYPE_CHECKING:

@@ -97,7 +97,7 @@ def _accept(ledger: Ledger, step: Step, partitions: Sequence[PartitionStatus], r
     table, code, hull = step.writes.name, fingerprint(step), _hull(partitions)
     keep_parts(ledger, step, code)
     with _claimed(ledger, table, hull, run) as claim:
-        row = ledger.attempts.start(run, step.name, table, 1, hull, code=code)
+        attempt_id = ledger.attempts.start(run, step.name, table, 1, hull, code=code)
         wanted = {partition.scope for partition in partitions}
         held = ledger.outputs.list(table, hull.window)
         outputs = [replace(output, code=code) for output in held if output.scope in wanted]
@@ -105,12 +105,12 @@ def _accept(ledger: Ledger, step: Step, partitions: Sequence[PartitionStatus], r
         beside = [output for output in held if output.scope not in wanted and _covered(output.scope, wanted)]
         try:
             ledger.outputs.record(
-                claim, row, [*outputs, *beside], status="accepted", details={"accepted": len(outputs)}
+                claim, attempt_id, [*outputs, *beside], status="accepted", details={"accepted": len(outputs)}
             )
         except BaseException as error:
             # Not `failed`: the partitions are as good or stale as they were.
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else "held"
-            ledger.attempts.finish(row, status, error=str(error))
+            ledger.attempts.finish(attempt_id, status, error=str(error))
             raise
 
 

@@ -22,7 +22,7 @@ from twice.engine.attempt.merging import judge_source
 from twice.engine.attempt.reading import bind
 from twice.engine.attempt.recorded_attempt import recorded_attempt
 from twice.engine.attempt.samples import LIMIT, rows_text
-from twice.engine.attempt.staged import Staged
+from twice.engine.attempt.stage_result import StageResult
 from twice.engine.attempt.task import Task
 from twice.engine.attempt.unmoved import require_unmoved
 from twice.engine.attempt.verbs import publish, record, recover
@@ -158,7 +158,7 @@ def _replace(task: Task, plan: Rebuild) -> Finding:
             verdict = gating.judge(task, staged)
         for each, mine in zip(alone, pinned, strict=True):
             require_unmoved(each, mine)
-        finding = priced(task, publish(task, claim, heartbeat, inputs, Staged(stage), verdict))
+        finding = priced(task, publish(task, claim, heartbeat, inputs, StageResult(stage), verdict))
         record(task, claim, finding)
     return finding
 

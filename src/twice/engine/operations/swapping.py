@@ -13,7 +13,7 @@ from twice.engine.attempt.differences import NEWEST
 from twice.engine.attempt.gating import Verdict, profiled
 from twice.engine.attempt.holding import hold_lease
 from twice.engine.attempt.recorded_attempt import recorded_attempt
-from twice.engine.attempt.staged import Staged
+from twice.engine.attempt.stage_result import StageResult
 from twice.engine.attempt.verbs import commit, record, recover
 from twice.engine.plan import PlannedStep
 from twice.engine.run import task_of
@@ -25,7 +25,7 @@ from twice.model.scopes import Scope
 from twice.model.targets import Target
 
 if TYPE_CHECKING:
-    from twice.engine.attempt.holding import Held
+    from twice.engine.attempt.holding import HeldLease
     from twice.engine.attempt.outputs import Finding
     from twice.engine.attempt.task import Task
     from twice.engine.run import Runtime
@@ -112,7 +112,7 @@ def _swap(task: Task, wanted: Swap, look_again: Callable[[], None], at_last: Cal
     return finding
 
 
-def _publish(task: Task, wanted: Swap, holding: Held, at_last: Callable[[], None]) -> Finding:
+def _publish(task: Task, wanted: Swap, holding: HeldLease, at_last: Callable[[], None]) -> Finding:
     claim, heartbeat = holding.claim, holding.heartbeat
     known = {output.scope: output for output in task.ledger.outputs.list(wanted.shadow.name, task.target.scope.window)}
     shadowing = cast("Shadowing", task.store)
@@ -125,12 +125,12 @@ def _publish(task: Task, wanted: Swap, holding: Held, at_last: Callable[[], None
     gating.refuse_strays(task, stage)
     verdict = Verdict({partition: Digest.parse(known[partition].digest) for partition in task.target.partitions})
     if not _is_as_built(task, wanted.shadow, known):
-        _require_as_built(task, Staged(stage), verdict)
+        _require_as_built(task, StageResult(stage), verdict)
 
     def described(files: Mapping[Scope, str], version: str | None) -> list[Output]:
         return [_recorded(task, wanted, known[partition], files[partition], version) for partition in verdict.digests]
 
-    return commit(task, claim, heartbeat, Staged(stage), verdict, described, at_last)
+    return commit(task, claim, heartbeat, StageResult(stage), verdict, described, at_last)
 
 
 def _is_as_built(task: Task, shadow: Table, known: Mapping[Scope, Output]) -> bool:
@@ -142,7 +142,7 @@ def _is_as_built(task: Task, shadow: Table, known: Mapping[Scope, Output]) -> bo
     return all(known[partition].files == fingerprint for partition, fingerprint in files.items())
 
 
-def _require_as_built(task: Task, staged: Staged, verdict: Verdict) -> None:
+def _require_as_built(task: Task, staged: StageResult, verdict: Verdict) -> None:
     """Refuse a shadow whose rows are no longer those that passed the gates."""
     found = profiled(task, task.store.staged(task.session, staged.stage), key=())
     for partition, digest in verdict.digests.items():

@@ -15,7 +15,7 @@ from twice.engine.attempt.differences import known_outputs
 from twice.engine.attempt.gating import Verdict, profiled
 from twice.engine.attempt.holding import hold_lease
 from twice.engine.attempt.recorded_attempt import recorded_attempt
-from twice.engine.attempt.staged import Staged
+from twice.engine.attempt.stage_result import StageResult
 from twice.engine.attempt.task import Task
 from twice.engine.attempt.verbs import publish, record, recover
 from twice.engine.operations.recorded_run import recorded_run
@@ -243,7 +243,7 @@ def _put_back(task: Task, attempt: AttemptInfo, run: str) -> Finding:
         heartbeat.require()
         before = task.store.read(task.session, table, attempt.base_version).where(scope_filter(task.target))
         task.store.stage(task.session, stage, _with_new_columns(task, before))
-        staged = Staged(stage)
+        staged = StageResult(stage)
         found = profiled(task, task.store.staged(task.session, stage), key=())
         verdict = Verdict({partition: found[partition].digest for partition in _published(task, attempt)})
         finding = publish(task, claim, heartbeat, [], staged, verdict)

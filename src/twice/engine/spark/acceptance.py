@@ -30,9 +30,9 @@ def refusal(settings: Mapping[str, str], java: Path, spark_home: Path) -> str:
     done = _run([command[0], *options, "-Xshare:on", "-XX:+VerifySharedSpaces", "-version"])
     if not done.returncode:
         return ""
-    said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    printed = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     # The first line says that there is an error, and the second one which.
-    return next(iter(said[1:2] or said), f"it ended with {done.returncode}")
+    return next(iter(printed[1:2] or printed), f"it ended with {done.returncode}")
 
 
 def _command(settings: Mapping[str, str], java: Path, spark_home: Path) -> list[str]:

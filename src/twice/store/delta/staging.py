@@ -229,8 +229,8 @@ def _named(stage: DeltaStage, paths: Sequence[str]) -> list[jvm.FileInfo]:
 
 def _plain(path: str, root: str) -> str:
     """Spell a file's place in one way: the log has it from the table's folder, Spark from the root, both as URIs."""
-    said = unquote(urlsplit(path).path)
-    return said if said.startswith("/") else f"{root}/{said}"
+    plain = unquote(urlsplit(path).path)
+    return plain if plain.startswith("/") else f"{root}/{plain}"
 
 
 def _look(session: SparkSession, stage: DeltaStage) -> None:

@@ -118,7 +118,7 @@ def _where(error: BaseException) -> str:
 
 def _first_line(text: str, secrets: tuple[str, ...]) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    said = lines[0] if lines else "no reason was given"
+    reason = lines[0] if lines else "no reason was given"
     for secret in secrets:
-        said = said.replace(secret, "***")
-    return said
+        reason = reason.replace(secret, "***")
+    return reason

@@ -108,7 +108,9 @@ class SqlStore:
                 )
             live = self.database.table(target.table.id, self.database.columns(connection, target.table.id))
             now = fingerprints.live(connection, self.database, live, target, target.partitions)
-            known = bookkeeping.known_partitions(connection, bookkeeping.books(self.database, target.table.id), target)
+            known = bookkeeping.known_partitions(
+                connection, bookkeeping.tables_of(self.database, target.table.id), target
+            )
         return staging.files_of(target, now, known)
 
     def seen(self, session: SparkSession, table: Table, event: Window, zone: ZoneInfo) -> str | None:
@@ -132,18 +134,18 @@ class SqlStore:
         self.database.rest()
 
     def token(self, session: SparkSession, table: Table) -> int:  # noqa: ARG002
-        """Return the highest token in the books or among leftover staging tables."""
+        """Return the highest token in the bookkeeping tables or among leftover staging tables."""
         with self.database.look() as connection:
             entry = self._entry(connection, table)
             left = bookkeeping.stage_tokens(connection, table.id, self.database.schema(table.id))
             if entry is not None:
-                found = bookkeeping.books(self.database, table.id)
+                found = bookkeeping.tables_of(self.database, table.id)
                 left = [*left, entry.token, bookkeeping.highest_token(connection, found, table.id)]
         return max([0, *left])
 
     def stages(self, session: SparkSession, table: Table) -> Sequence[int]:  # noqa: ARG002
         """List the tokens that have an open claim or a staging table."""
-        found = bookkeeping.books(self.database, table.id)
+        found = bookkeeping.tables_of(self.database, table.id)
         with self.database.look() as connection:
             left = bookkeeping.stage_tokens(connection, table.id, self.database.schema(table.id))
             at_work = (
@@ -242,7 +244,7 @@ class SqlStore:
         return self.read(session, target.table, self.version(session, target.table)).schema
 
     def drop_shadow(self, session: SparkSession, table: Table, shadow: Table) -> bool:  # noqa: ARG002
-        """Drop the shadow's table, its staging tables and its lines in the books."""
+        """Drop the shadow's table, its staging tables and its lines in the bookkeeping tables."""
         shadows.drop(self.database, shadow.id)
         return False
 
@@ -264,7 +266,7 @@ class SqlStore:
         stage = self._stages.find(
             lambda each: each.target.table.name == table.name and each.base == version and each.session is session
         )
-        return reading.Base(stage.target, stage.prints) if stage is not None else None
+        return reading.Base(stage.target, stage.fingerprints) if stage is not None else None
 
     @contextmanager
     def _rested(self) -> Iterator[None]:
@@ -291,7 +293,7 @@ class SqlStore:
         return restored(rows, read_schema(entry.columns)) if entry is not None and entry.columns else rows
 
     def _entry(self, connection: sa.Connection, table: Table) -> bookkeeping.Entry | None:
-        found = bookkeeping.books(self.database, table.id)
+        found = bookkeeping.tables_of(self.database, table.id)
         return bookkeeping.read_entry(connection, found, table.id) if bookkeeping.exist(connection, found) else None
 
 

@@ -67,8 +67,8 @@ def _finding(number: int, finding: Finding) -> str:
     parts = [f'<section aria-labelledby="{name}"><h3 id="{name}">{title}</h3><p>{_text(finding.what)}</p>']
     if finding.evidence is not None:
         parts += _evidence(finding.evidence)
-    said = {"Promise": finding.promise, "Likely cause": finding.cause, "Fix": finding.fix}
-    parts.append("<dl>" + "".join(f"<dt>{name}</dt><dd>{_text(text)}</dd>" for name, text in said.items()))
+    texts = {"Promise": finding.promise, "Likely cause": finding.cause, "Fix": finding.fix}
+    parts.append("<dl>" + "".join(f"<dt>{name}</dt><dd>{_text(text)}</dd>" for name, text in texts.items()))
     parts.append(f"<dt>Repeat</dt><dd><code>{_text(finding.repeat)}</code></dd></dl></section>")
     return "".join(parts)
 

@@ -54,7 +54,7 @@ class Base:
     """A scope as it was when a stage was opened: what is compared with the stage must be read as that."""
 
     target: Target
-    prints: Mapping[Scope, str]
+    fingerprints: Mapping[Scope, str]
 
 
 def read(
@@ -139,7 +139,7 @@ def seen(database: Database, table: Table, event: Window, zone: ZoneInfo, sessio
     """Fingerprint the rows of a window by event time; other databases than Postgres look at the whole table."""
     if database.dialect != "postgres":
         with database.look() as connection:
-            found = bookkeeping.books(database, table.id)
+            found = bookkeeping.tables_of(database, table.id)
             entry = (
                 bookkeeping.read_entry(connection, found, table.id) if bookkeeping.exist(connection, found) else None
             )
@@ -183,14 +183,14 @@ def _moment(
 
     Of a base only the scope counts: other days may be published meanwhile, and an edit by hand makes no version.
     """
-    found = bookkeeping.books(database, table.id)
+    found = bookkeeping.tables_of(database, table.id)
 
     def shows(snapshot: Snapshot) -> bool:
         with snapshot.look() as connection:
             if base is not None:
                 live = database.table(table.id, database.columns(connection, table.id))
                 now = fingerprints.live(connection, database, live, base.target, base.target.partitions)
-                return now == dict(base.prints)
+                return now == dict(base.fingerprints)
             entry = (
                 bookkeeping.read_entry(connection, found, table.id) if bookkeeping.exist(connection, found) else None
             )

@@ -34,7 +34,7 @@ _NAME_BYTES = 63
 
 
 @dataclass(frozen=True)
-class Books:
+class BookkeepingTables:
     """The bookkeeping tables of one schema."""
 
     tables: sa.Table
@@ -52,7 +52,7 @@ class Entry:
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
-def books(database: Database, table: TableName) -> Books:
+def tables_of(database: Database, table: TableName) -> BookkeepingTables:
     """Describe the bookkeeping tables beside a table."""
     metadata, schema = sa.MetaData(), exact(database.schema(table))
     name = sa.String(_LONGEST)
@@ -60,7 +60,7 @@ def books(database: Database, table: TableName) -> Books:
     def make(title: str, *columns: sa.Column[object]) -> sa.Table:
         return sa.Table(title, metadata, *columns, schema=schema)
 
-    return Books(
+    return BookkeepingTables(
         make(
             "twice_tables",
             sa.Column("table_name", name, primary_key=True),
@@ -102,9 +102,9 @@ def ensure(database: Database, table: TableName) -> None:
                 raise
 
 
-def ensure_tables(database: Database, table: TableName) -> Books:
+def ensure_tables(database: Database, table: TableName) -> BookkeepingTables:
     """Create the bookkeeping tables of a table's schema where they are missing."""
-    found = books(database, table)
+    found = tables_of(database, table)
     for each in (found.tables, found.claims, found.partitions):
         with database.look() as connection:
             there = sa.inspect(connection).has_table(each.name, schema=each.schema)
@@ -119,14 +119,16 @@ def ensure_tables(database: Database, table: TableName) -> Books:
     return found
 
 
-def exist(connection: sa.Connection, found: Books) -> bool:
+def exist(connection: sa.Connection, found: BookkeepingTables) -> bool:
     """Return whether the bookkeeping tables are there."""
     return bool(sa.inspect(connection).has_table(found.claims.name, schema=found.claims.schema)) and bool(
         sa.inspect(connection).has_table(found.tables.name, schema=found.tables.schema)
     )
 
 
-def read_entry(connection: sa.Connection, found: Books, table: TableName, *, lock: bool = False) -> Entry | None:
+def read_entry(
+    connection: sa.Connection, found: BookkeepingTables, table: TableName, *, lock: bool = False
+) -> Entry | None:
     """Read a table's row; `lock` keeps every other claim of the table waiting until the transaction ends."""
     query = sa.select(found.tables).where(found.tables.c.table_name == _key(table))
     row = connection.execute(query.with_for_update() if lock else query).first()
@@ -135,7 +137,7 @@ def read_entry(connection: sa.Connection, found: Books, table: TableName, *, loc
     return Entry(row.token, row.version, row.columns, json.loads(row.properties))
 
 
-def lock_entry(connection: sa.Connection, found: Books, table: TableName) -> Entry:
+def lock_entry(connection: sa.Connection, found: BookkeepingTables, table: TableName) -> Entry:
     """Read and lock a table's row, which must be there."""
     entry = read_entry(connection, found, table, lock=True)
     if entry is None:
@@ -147,7 +149,7 @@ def lock_entry(connection: sa.Connection, found: Books, table: TableName) -> Ent
     return entry
 
 
-def write_entry(connection: sa.Connection, found: Books, table: TableName, entry: Entry) -> None:
+def write_entry(connection: sa.Connection, found: BookkeepingTables, table: TableName, entry: Entry) -> None:
     """Write a table's row."""
     connection.execute(
         found.tables.update()
@@ -161,7 +163,7 @@ def write_entry(connection: sa.Connection, found: Books, table: TableName, entry
     )
 
 
-def add_entry(connection: sa.Connection, found: Books, table: TableName, entry: Entry) -> None:
+def add_entry(connection: sa.Connection, found: BookkeepingTables, table: TableName, entry: Entry) -> None:
     """Write a table's row for the first time."""
     connection.execute(
         found.tables.insert().values(
@@ -174,19 +176,19 @@ def add_entry(connection: sa.Connection, found: Books, table: TableName, entry: 
     )
 
 
-def drop_entry(connection: sa.Connection, found: Books, table: TableName) -> None:
+def drop_entry(connection: sa.Connection, found: BookkeepingTables, table: TableName) -> None:
     """Remove the row of a table that goes before anything was published in it; claims that were fenced stay so."""
     connection.execute(found.tables.delete().where(found.tables.c.table_name == _key(table)))
 
 
-def forget(connection: sa.Connection, found: Books, table: TableName) -> None:
+def forget(connection: sa.Connection, found: BookkeepingTables, table: TableName) -> None:
     """Remove everything that is written down about a table that is gone."""
     for each in (found.partitions, found.claims, found.tables):
         connection.execute(each.delete().where(each.c.table_name == _key(table)))
 
 
 def claim_state(
-    connection: sa.Connection, found: Books, table: TableName, token: int, *, lock: bool = False
+    connection: sa.Connection, found: BookkeepingTables, table: TableName, token: int, *, lock: bool = False
 ) -> tuple[str, int | None] | None:
     """Return how a claim stands and the version that it published; a transaction in doubt is waited for."""
     query = sa.select(found.claims.c.state, found.claims.c.version).where(*_claim(found, table, token))
@@ -194,7 +196,7 @@ def claim_state(
     return (row.state, row.version) if row is not None else None
 
 
-def put_claim(connection: sa.Connection, found: Books, table: TableName, token: int, state: str) -> None:
+def put_claim(connection: sa.Connection, found: BookkeepingTables, table: TableName, token: int, state: str) -> None:
     """Write down a claim for the first time."""
     connection.execute(
         found.claims.insert().values(table_name=_key(table), token=token, state=state, version=None, notes="{}")
@@ -203,7 +205,7 @@ def put_claim(connection: sa.Connection, found: Books, table: TableName, token: 
 
 def end_claim(
     connection: sa.Connection,
-    found: Books,
+    found: BookkeepingTables,
     table: TableName,
     token: int,
     state: str,
@@ -220,19 +222,19 @@ def end_claim(
     return done.rowcount == 1
 
 
-def drop_claim(connection: sa.Connection, found: Books, table: TableName, token: int) -> bool:
+def drop_claim(connection: sa.Connection, found: BookkeepingTables, table: TableName, token: int) -> bool:
     """Remove an open claim that published nothing; False if it was not open. Without its row it cannot publish."""
     done = connection.execute(found.claims.delete().where(*_claim(found, table, token), found.claims.c.state == "open"))
     return done.rowcount == 1
 
 
-def highest_token(connection: sa.Connection, found: Books, table: TableName) -> int:
+def highest_token(connection: sa.Connection, found: BookkeepingTables, table: TableName) -> int:
     """Return the highest token among a table's claims; 0 if there are none."""
     query = sa.select(sa.func.max(found.claims.c.token)).where(found.claims.c.table_name == _key(table))
     return int(connection.execute(query).scalar() or 0)
 
 
-def open_tokens(connection: sa.Connection, found: Books, table: TableName) -> list[int]:
+def open_tokens(connection: sa.Connection, found: BookkeepingTables, table: TableName) -> list[int]:
     """List the tokens of a table's open claims."""
     query = sa.select(found.claims.c.token).where(
         found.claims.c.table_name == _key(table), found.claims.c.state == "open"
@@ -240,7 +242,9 @@ def open_tokens(connection: sa.Connection, found: Books, table: TableName) -> li
     return [row.token for row in connection.execute(query)]
 
 
-def known_partitions(connection: sa.Connection, found: Books, target: Target) -> dict[Scope, tuple[int, str]]:
+def known_partitions(
+    connection: sa.Connection, found: BookkeepingTables, target: Target
+) -> dict[Scope, tuple[int, str]]:
     """Return which token wrote each partition last, and its fingerprint then."""
     by_name = {part(target, partition): partition for partition in target.partitions}
     query = sa.select(found.partitions).where(found.partitions.c.table_name == _key(target.table.id))
@@ -251,12 +255,12 @@ def known_partitions(connection: sa.Connection, found: Books, target: Target) ->
 
 
 def write_partitions(
-    connection: sa.Connection, found: Books, target: Target, token: int, prints: Mapping[Scope, str]
+    connection: sa.Connection, found: BookkeepingTables, target: Target, token: int, fingerprints: Mapping[Scope, str]
 ) -> None:
     """Write down the fence rows of the partitions that a publish changed."""
     rows = [
         {"table_name": _key(target.table.id), "part": part(target, partition), "token": token, "fingerprint": text}
-        for partition, text in prints.items()
+        for partition, text in fingerprints.items()
     ]
     for row in rows:
         connection.execute(
@@ -269,7 +273,7 @@ def write_partitions(
 
 
 def part(target: Target, partition: Scope) -> str:
-    """Name a partition of a table in the books."""
+    """Name a partition of a table in the bookkeeping tables."""
     value = target.value(partition)
     text = json.dumps([value.isoformat() if value is not None else None, dict(partition.dimensions)], sort_keys=True)
     return _short(text)
@@ -295,7 +299,7 @@ def stage_tokens(connection: sa.Connection, table: TableName, schema: str | None
     return found
 
 
-def _claim(found: Books, table: TableName, token: int) -> Sequence[sa.ColumnElement[bool]]:
+def _claim(found: BookkeepingTables, table: TableName, token: int) -> Sequence[sa.ColumnElement[bool]]:
     return found.claims.c.table_name == _key(table), found.claims.c.token == token
 
 

@@ -55,7 +55,7 @@ def prepare(database: Database, table: Table, schema: T.StructType) -> None:
         if not columns:
             raise claim_errors.dropped(table)
         check_key(database, connection, table)
-        entry = bookkeeping.read_entry(connection, bookkeeping.books(database, table.id), table.id)
+        entry = bookkeeping.read_entry(connection, bookkeeping.tables_of(database, table.id), table.id)
     _extend(database, table, schema, columns, read_schema(entry.columns) if entry and entry.columns else None)
 
 
@@ -145,7 +145,7 @@ def _create(database: Database, table: Table, schema: T.StructType) -> None:
 
 def drop_unpublished(database: Database, table: TableName) -> None:
     """Drop a table that was created for attempts of which none succeeded, unless another one is at work in it."""
-    found = bookkeeping.books(database, table)
+    found = bookkeeping.tables_of(database, table)
     if database.dialect == "other":  # where DROP TABLE ends the transaction, another attempt may open its claim first
         return
     try:
@@ -167,7 +167,9 @@ def drop_unpublished(database: Database, table: TableName) -> None:
         return
 
 
-def _is_unpublished(connection: sa.Connection, found: bookkeeping.Books, table: TableName, *, lock: bool) -> bool:
+def _is_unpublished(
+    connection: sa.Connection, found: bookkeeping.BookkeepingTables, table: TableName, *, lock: bool
+) -> bool:
     entry = bookkeeping.read_entry(connection, found, table, lock=lock)
     if entry is None or entry.version or bookkeeping.UNPUBLISHED not in entry.properties:
         return False

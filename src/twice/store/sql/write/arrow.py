@@ -19,7 +19,7 @@ from pyspark.util import _load_from_socket
 from twice.content.rows import column
 from twice.store.sql import jvm, problems
 from twice.store.sql.schema.types import is_array, is_json, json_text
-from twice.store.sql.write.checkpoint_size import Held, fitting
+from twice.store.sql.write.checkpoint_size import CheckpointSize, fitting
 from twice.store.sql.write.copying import Part
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def csv_feed(session: SparkSession, rows: DataFrame, shown: str) -> Feed:
     except ImportError:
         raise problems.missing_driver(shown, "twice[postgres]") from None
     options = csv.WriteOptions(include_header=False, quoting_style="needed", batch_size=16_384)
-    held = Held.of(session, rows)
+    held = CheckpointSize.of(session, rows)
     ready = fitting(rows, held).select(*(_text(field).alias(f"c{i}") for i, field in enumerate(rows.schema.fields)))
     schema = pa.schema([pa.field(field.name, _arrow_type(pa, field.dataType)) for field in ready.schema.fields])
     messages: Any = jvm.arrow_messages(ready)

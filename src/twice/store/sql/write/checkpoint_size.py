@@ -14,14 +14,14 @@ _LARGEST = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Held:
+class CheckpointSize:
     """How many bytes Spark holds of some rows, in all and in the largest partition."""
 
     total: int = 0
     largest: int = 0
 
     @classmethod
-    def of(cls, session: SparkSession, rows: DataFrame) -> Held:
+    def of(cls, session: SparkSession, rows: DataFrame) -> CheckpointSize:
         """Ask Spark about rows that were checkpointed; it does not know any other rows."""
         info = jvm.storage(session, rows)
         if info is None:
@@ -35,6 +35,6 @@ class Held:
         return cls(total, max(sizes, default=total))
 
 
-def fitting(rows: DataFrame, held: Held, largest: int = _LARGEST) -> DataFrame:
+def fitting(rows: DataFrame, size: CheckpointSize, largest: int = _LARGEST) -> DataFrame:
     """Spread rows over more partitions if one of them would be too much for the driver."""
-    return rows.repartition(2 * held.total // largest + 1) if held.largest > largest else rows
+    return rows.repartition(2 * size.total // largest + 1) if size.largest > largest else rows

@@ -58,7 +58,7 @@ def publish(database: Database, publication: Publication[SqlStage]) -> str:
 def discard(database: Database, stage: SqlStage, remember: Mapping[str, str]) -> None:
     """End a stage that changes nothing: the scope must be as it was, the claim ours; no version is made."""
     table = stage.target.table.id
-    found, look = bookkeeping.books(database, table), fingerprints.Look(database, stage.target)
+    found, look = bookkeeping.tables_of(database, table), fingerprints.Look(database, stage.target)
     try:
         with database.change(look) as connection:
             entry = bookkeeping.lock_entry(connection, found, table)
@@ -82,7 +82,7 @@ def fence(database: Database, table: TableName, token: int, *, own: bool = False
 
     Our `own` claim loses its row; that of another holder says `fenced`, also for one that has not begun yet.
     """
-    found = bookkeeping.books(database, table)
+    found = bookkeeping.tables_of(database, table)
     with database.look() as connection:
         if not bookkeeping.exist(connection, found):
             return None
@@ -139,7 +139,7 @@ def _publish(
 ) -> int:
     stage, target = publication.stage, publication.stage.target
     table = target.table.id
-    found = bookkeeping.books(database, table)
+    found = bookkeeping.tables_of(database, table)
     assert stage.schema is not None  # noqa: S101 - what is published was staged
     entry = bookkeeping.lock_entry(connection, found, table)
     state = bookkeeping.claim_state(connection, found, table, stage.token, lock=True)
@@ -219,7 +219,7 @@ def _move(
     here = conditions.in_partitions(live, target, partitions, database.dialect)
     there = conditions.in_partitions(staged, target, partitions, database.dialect)
     wanted = sum(stage.counts.get(partition, 0) for partition in partitions)
-    before = sum(fingerprints.rows_of(stage.prints[partition]) for partition in partitions)
+    before = sum(fingerprints.rows_of(stage.fingerprints[partition]) for partition in partitions)
     postgres = database.dialect == "postgres"
     if postgres and move.key and _alike(before, wanted) and move.differs_little(connection, there, wanted):
         move.difference(connection, here, there)
@@ -269,7 +269,7 @@ def _move_by_key(
         )
     _require_rows(stage, taken, wanted)
     if new is not None:
-        return fingerprints.added(stage.prints, gone, new)
+        return fingerprints.added(stage.fingerprints, gone, new)
     return fingerprints.live(connection, database, move.target, target, target.partitions)
 
 
@@ -324,9 +324,9 @@ def _require_rows(stage: SqlStage, taken: int, wanted: int) -> None:
 def _require_unchanged(connection: sa.Connection, look: fingerprints.Look, stage: SqlStage) -> None:
     """Refuse if another writer changed the scope since the stage was opened."""
     target, now = stage.target, look.now(connection)
-    if now != dict(stage.prints):
+    if now != dict(stage.fingerprints):
         changed = [
-            target.name(partition) for partition in target.partitions if now[partition] != stage.prints[partition]
+            target.name(partition) for partition in target.partitions if now[partition] != stage.fingerprints[partition]
         ]
         raise claim_errors.changed(target, which=", ".join(changed[:3]))
 
@@ -337,7 +337,7 @@ def _looked_up(database: Database, stage: SqlStage, unknown: CommitUnknown, want
     try:
         with database.settled() as connection:
             state = bookkeeping.claim_state(
-                connection, bookkeeping.books(database, table), table, stage.token, lock=True
+                connection, bookkeeping.tables_of(database, table), table, stage.token, lock=True
             )
     except TwiceError as error:
         raise claim_errors.unanswered(stage, "the database") from error

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def fork(database: Database, table: Table, shadow: Table) -> None:
     """Copy a table's columns, key and rows; the shadow of an absent table is created by its first run."""
-    found = bookkeeping.books(database, shadow.id)
+    found = bookkeeping.tables_of(database, shadow.id)
     with database.look() as connection:
         columns = database.columns(connection, table.id)
         begun = database.columns(connection, shadow.id)
@@ -49,7 +49,7 @@ def fork(database: Database, table: Table, shadow: Table) -> None:
 
 def drop(database: Database, shadow: TableName) -> None:
     """Remove a shadow's table and everything that is written down about it."""
-    found = bookkeeping.books(database, shadow)
+    found = bookkeeping.tables_of(database, shadow)
     with database.settled() as connection:
         for token in bookkeeping.stage_tokens(connection, shadow, database.schema(shadow)):
             staging.drop_stage(connection, database, shadow, token)

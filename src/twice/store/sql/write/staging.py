@@ -21,7 +21,7 @@ from twice.store.sql.schema import bookkeeping, conditions, tables
 from twice.store.sql.schema.types import Column, Declared
 from twice.store.sql.write import arrow, copying
 from twice.store.sql.write import rows as encoding
-from twice.store.sql.write.checkpoint_size import Held, fitting
+from twice.store.sql.write.checkpoint_size import CheckpointSize, fitting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,7 +39,7 @@ _NAMED = 5
 class SqlStage(StagedRows):
     """A staging table, what the scope looked like when it was made, and the rows as Spark holds them."""
 
-    prints: Mapping[Scope, str] = field(default_factory=dict)
+    fingerprints: Mapping[Scope, str] = field(default_factory=dict)
     base_files: Mapping[Scope, str] = field(default_factory=dict)
     frames: list[DataFrame] = field(default_factory=list)
     counts: dict[Scope, int] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class SqlStage(StagedRows):
         for partition in self.target.partitions:
             after = self.counts.get(partition, 0)
             if not self.replaces:
-                after += fingerprints.rows_of(self.prints[partition])
+                after += fingerprints.rows_of(self.fingerprints[partition])
             found[partition] = f"token:{self.token}" if after else ""
         return found
 
@@ -85,7 +85,7 @@ def files_of(target: Target, live: Mapping[Scope, str], known: Mapping[Scope, tu
 
 def open_stage(database: Database, target: Target, token: int) -> SqlStage:
     """Open the claim and create its staging table, in one transaction where the database can."""
-    found, table = bookkeeping.books(database, target.table.id), target.table.id
+    found, table = bookkeeping.tables_of(database, target.table.id), target.table.id
     look = fingerprints.Look(database, target)
     with database.settled(look) as connection:
         entry = bookkeeping.lock_entry(connection, found, table)  # from here on the table stays, and its claims wait
@@ -106,7 +106,7 @@ def open_stage(database: Database, target: Target, token: int) -> SqlStage:
         target,
         token,
         str(entry.version),
-        prints=live,
+        fingerprints=live,
         base_files=files_of(target, live, known),
         columns=columns,
     )
@@ -232,7 +232,7 @@ def _insert(database: Database, session: SparkSession, stage: SqlStage, rows: Da
     chosen = [conditions.column(table, name) for name in rows.columns]
     statement = table.insert().values({column: sa.bindparam(f"p{i}") for i, column in enumerate(chosen)})
     names = [f"p{i}" for i in range(len(chosen))]
-    for batch in encoding.batches(fitting(rows, Held.of(session, rows)), database.dialect, _BATCH):
+    for batch in encoding.batches(fitting(rows, CheckpointSize.of(session, rows)), database.dialect, _BATCH):
         # A transaction for each batch: readers of an embedded database get their turn in between.
         with database.settled() as connection:
             connection.execute(statement, [dict(zip(names, row, strict=True)) for row in batch])
@@ -243,7 +243,7 @@ def _insert(database: Database, session: SparkSession, stage: SqlStage, rows: Da
 
 def _require_open(database: Database, stage: SqlStage) -> None:
     """Return the error of a lost claim, if that is why its staging table could not be written."""
-    found = bookkeeping.books(database, stage.target.table.id)
+    found = bookkeeping.tables_of(database, stage.target.table.id)
     try:
         with database.look() as connection:
             state = bookkeeping.claim_state(connection, found, stage.target.table.id, stage.token)

@@ -47,7 +47,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Note:
+class BackfillEvent:
     """One thing that happened to a backfill."""
 
     kind: Kind
@@ -59,7 +59,7 @@ class Note:
     data: Mapping[str, object] = field(default_factory=dict)
 
 
-Report = Callable[[Note], None]
+Report = Callable[[BackfillEvent], None]
 
 
 class Meter:

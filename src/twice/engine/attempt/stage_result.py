@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Staged:
+class StageResult:
     """A stage, and what was found out on the way: whether anything is in it, and counts.
 
     `unique`: the plan that made the rows proves that no key occurs twice in a partition.

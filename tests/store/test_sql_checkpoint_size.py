@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as F
 
-from twice.store.sql.write.checkpoint_size import Held, fitting
+from twice.store.sql.write.checkpoint_size import CheckpointSize, fitting
 
 pytestmark = pytest.mark.spark
 
@@ -15,7 +15,7 @@ def test_a_skewed_partition_is_seen_and_spread(spark):
     skewed = (
         spark.range(40_000).repartition(4, F.when(F.col("id") < 39_000, 0).otherwise(F.col("id"))).localCheckpoint()
     )
-    seen = Held.of(spark, skewed)
+    seen = CheckpointSize.of(spark, skewed)
     assert seen.total > 300_000
     assert seen.largest > seen.total * 0.8
     assert fitting(skewed, seen) is skewed
@@ -26,5 +26,5 @@ def test_a_skewed_partition_is_seen_and_spread(spark):
 
 def test_rows_that_spark_does_not_hold_are_left_as_they_are(spark):
     rows = spark.range(10)
-    assert Held.of(spark, rows) == Held()
-    assert fitting(rows, Held()) is rows
+    assert CheckpointSize.of(spark, rows) == CheckpointSize()
+    assert fitting(rows, CheckpointSize()) is rows
