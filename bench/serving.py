@@ -129,9 +129,9 @@ class Bench:
         work()
         return int(self.sql(f"SELECT pg_current_wal_insert_lsn() - '{before}'::pg_lsn")[0][0])
 
-    def require_unique(self, stage: str) -> None:
+    def require_unique(self, staged: str) -> None:
         """Check the key in the staging table, as both sides do."""
-        if self.sql(UNIQUE.format(stage)):
+        if self.sql(UNIQUE.format(staged)):
             raise AssertionError("duplicate keys")
 
 
@@ -170,18 +170,18 @@ def by_twice(bench: Bench, feed: str) -> None:
     """Stage, check, publish."""
     rows, target = bench.feed(feed), bench.target
     bench.store.prepare(bench.spark, target.table, rows.schema)
-    stage = bench.store.open(bench.spark, target, next(bench.tokens))
-    bench.store.stage(bench.spark, stage, rows)
-    bench.require_unique(f'"{bookkeeping.stage_name(target.table.id, stage.token)}"')
-    bench.store.publish(bench.spark, stage, target.partitions, {}, {})
+    staged = bench.store.open(bench.spark, target, next(bench.tokens))
+    bench.store.stage(bench.spark, staged, rows)
+    bench.require_unique(f'"{bookkeeping.stage_name(target.table.id, staged.token)}"')
+    bench.store.publish(bench.spark, staged, target.partitions, {}, {})
 
 
 def load_alone(bench: Bench, feed: str) -> None:
     """Measure the load into a staging table that is there, as psql has it."""
-    stage = bench.store.open(bench.spark, bench.target, next(bench.tokens))
+    staged = bench.store.open(bench.spark, bench.target, next(bench.tokens))
     rows = bench.feed(feed)
-    bench.timed("stage", lambda: bench.store.stage(bench.spark, stage, rows))
-    bench.store.discard(bench.spark, stage, {})
+    bench.timed("stage", lambda: bench.store.stage(bench.spark, staged, rows))
+    bench.store.discard(bench.spark, staged, {})
 
 
 def by_jdbc(bench: Bench, feed: str) -> None:

@@ -41,16 +41,16 @@ def test_a_chunk_publishes_the_partitions_that_pass_in_one_version_and_leaves_no
         return raw
 
     window = Window(Day.parse("2026-04-20", pipeline.zone), Day.parse("2026-04-23", pipeline.zone))
-    (stage,) = plan(pipeline, window)
+    (staged,) = plan(pipeline, window)
 
     def chunk(check_alone: Scope | None = None) -> StepResult:
-        assert separability(lab.runtime, pipeline, stage).ok
-        run = lab.ledger.runs.start(pipeline.name, stage.scope)
+        assert separability(lab.runtime, pipeline, staged).ok
+        run = lab.ledger.runs.start(pipeline.name, staged.scope)
         options = ChunkOptions(partial=True, check_alone=check_alone)
-        return run_planned_step(lab.runtime, pipeline, stage, run, skip_fresh=False, wait=0.0, chunk=options)
+        return run_planned_step(lab.runtime, pipeline, staged, run, skip_fresh=False, wait=0.0, chunk=options)
 
     # When they are one chunk, one day of which is computed alone and compared
-    done = chunk(Scope(stage.target.partitions[0].window))
+    done = chunk(Scope(staged.target.partitions[0].window))
     # Then the good days are there, as they are stored they compare equal, and the bad one is named
     assert (done.status, list(done.refused)) == ("published", ["2026-04-21"])
     assert sorted(row[0] for row in tables.rows("id")) == [1, 3, 11, 31]

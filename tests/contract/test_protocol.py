@@ -16,8 +16,8 @@ MON, TUE, WED = "2026-04-20", "2026-04-21", "2026-04-22"
 def daily(tables):
     """A table by day, with one day that token 1 published."""
     feed = tables.feed(tables.table(partition=Day("d"), key=["id"], write=Overwrite()), "id bigint, n int, d date")
-    store, stage, target = tables.opened(feed, MON, 1, (1, 1), (2, 1))
-    feed.first = store.publish(tables.lab.spark, stage, target.partitions, {"twice.run": "r1"}, {})
+    store, staged, target = tables.opened(feed, MON, 1, (1, 1), (2, 1))
+    feed.first = store.publish(tables.lab.spark, staged, target.partitions, {"twice.run": "r1"}, {})
     return feed
 
 
@@ -26,9 +26,9 @@ def test_a_published_token_is_found_again_after_its_answer_was_lost(tables, dail
     # Whoever asks for the token, now or after others have published, hears which version it made.
     assert store.version(spark, daily.table) == daily.first
     assert store.fence(spark, daily.table, 1) == daily.first
-    _, stage, target = tables.opened(daily, TUE, 2, (3, 1))
+    _, staged, target = tables.opened(daily, TUE, 2, (3, 1))
     assert store.token(spark, daily.table) >= 1
-    second = store.publish(spark, stage, target.partitions, {"twice.run": "r2"}, {"mark": "m"})
+    second = store.publish(spark, staged, target.partitions, {"twice.run": "r2"}, {"mark": "m"})
     assert second not in (None, daily.first)
     assert store.fence(spark, daily.table, 1) == daily.first
     assert store.fence(spark, daily.table, 2) == second
@@ -41,8 +41,8 @@ def test_a_published_token_is_found_again_after_its_answer_was_lost(tables, dail
 
 def test_s45_a_fenced_stage_cannot_publish_although_nothing_has_changed(tables, daily):
     spark = tables.lab.spark
-    store, stage, target = tables.opened(daily, MON, 5, (1, 9), (2, 9))
-    assert list(store.stages(spark, daily.table)) == [5]
+    store, staged, target = tables.opened(daily, MON, 5, (1, 9), (2, 9))
+    assert list(store.staged_tokens(spark, daily.table)) == [5]
     assert tables.rows("id", "n") == [(1, 1), (2, 1)]
     # Somebody takes over, finds nothing to change, and goes;
     assert store.fence(spark, daily.table, 5) is None
@@ -50,24 +50,24 @@ def test_s45_a_fenced_stage_cannot_publish_although_nothing_has_changed(tables, 
     store.discard(spark, idle, {"mark": "seen"})
     # the first wakes up.
     with pytest.raises(LeaseLost):
-        store.publish(spark, stage, target.partitions, {}, {})
+        store.publish(spark, staged, target.partitions, {}, {})
     with pytest.raises(LeaseLost):
-        store.discard(spark, stage, {})
+        store.discard(spark, staged, {})
     assert tables.rows("id", "n") == [(1, 1), (2, 1)]
     assert store.version(spark, daily.table) == daily.first
     assert store.remembered(spark, daily.table, "mark") == "seen"
-    assert list(store.stages(spark, daily.table)) == []
+    assert list(store.staged_tokens(spark, daily.table)) == []
     assert tables.place.leftovers("t") == []
 
 
 @pytest.mark.parametrize("how", ["publish", "discard"])
 def test_what_somebody_else_wrote_meanwhile_is_not_written_over(tables, daily, how):
     spark = tables.lab.spark
-    store, stage, target = tables.opened(daily, MON, 3, (1, 5))
+    store, staged, target = tables.opened(daily, MON, 3, (1, 5))
     tables.place.edit("t", 2, n=77)
     end = {
-        "publish": lambda: store.publish(spark, stage, target.partitions, {}, {}),
-        "discard": lambda: store.discard(spark, stage, {}),
+        "publish": lambda: store.publish(spark, staged, target.partitions, {}, {}),
+        "discard": lambda: store.discard(spark, staged, {}),
     }[how]
     with pytest.raises(Conflict):
         end()

@@ -29,7 +29,7 @@ def test_a_table_that_is_not_there_has_no_version_no_token_and_no_stage(tables, 
     assert not store.exists(spark, daily.table)
     assert store.version(spark, daily.table) is None
     assert store.token(spark, daily.table) == 0
-    assert list(store.stages(spark, daily.table)) == []
+    assert list(store.staged_tokens(spark, daily.table)) == []
     assert store.remembered(spark, daily.table, "mark") is None
     assert store.fence(spark, daily.table, 7) is None
     store.check(spark, daily.table)
@@ -48,34 +48,34 @@ def test_s04_a_publish_replaces_its_day_and_leaves_the_others_as_they_are(tables
     assert third not in (None, second)
 
 
-def test_s06_an_empty_stage_empties_its_day(tables, daily):
+def test_s06_an_empty_result_empties_its_day(tables, daily):
     tables.published(daily, MON, 1, (1, 1))
     tables.published(daily, TUE, 2, (3, 1))
     tables.published(daily, MON, 3)
     assert tables.rows("id", "n") == [(3, 1)]
 
 
-def test_readers_see_the_old_day_until_the_publish_and_the_stage_shows_the_new_one(tables, daily):
+def test_readers_see_the_old_day_until_the_publish_and_the_staged_rows_are_the_new_one(tables, daily):
     spark = tables.lab.spark
     tables.published(daily, MON, 1, (1, 1))
-    store, stage, target = tables.opened(daily, MON, 2, (1, 5), (2, 5))
-    # A second batch of the same stage adds to the first.
-    store.stage_more(spark, stage, spark.createDataFrame([(3, 5, datetime(2026, 4, 20).date())], SCHEMA))
+    store, staged, target = tables.opened(daily, MON, 2, (1, 5), (2, 5))
+    # A second batch of the same claim adds to the first.
+    store.stage_more(spark, staged, spark.createDataFrame([(3, 5, datetime(2026, 4, 20).date())], SCHEMA))
     assert tables.rows("id", "n") == [(1, 1)]
-    staged = store.staged(spark, stage).select("id", "n").collect()
-    assert sorted(map(tuple, staged)) == [(1, 5), (2, 5), (3, 5)]
-    assert stage.strays == []
-    store.publish(spark, stage, target.partitions, {}, {})
+    seen = store.staged(spark, staged).select("id", "n").collect()
+    assert sorted(map(tuple, seen)) == [(1, 5), (2, 5), (3, 5)]
+    assert staged.strays == []
+    store.publish(spark, staged, target.partitions, {}, {})
     assert tables.rows("id", "n") == [(1, 5), (2, 5), (3, 5)]
 
 
-def test_some_partitions_of_a_stage_are_published_and_the_others_stay(tables, daily):
+def test_some_staged_partitions_are_published_and_the_others_stay(tables, daily):
     spark = tables.lab.spark
     tables.published(daily, MON, 1, (1, 1))
     tables.published(daily, TUE, 2, (2, 1))
     daily.put(TUE, (2, 7))
-    store, stage, target = tables.opened(daily, MON, 3, (1, 7), to=WED)
-    store.publish(spark, stage, target.partitions[1:], {}, {})
+    store, staged, target = tables.opened(daily, MON, 3, (1, 7), to=WED)
+    store.publish(spark, staged, target.partitions[1:], {}, {})
     assert tables.rows("id", "n") == [(1, 1), (2, 7)]
     assert tables.place.leftovers("t") == []
 
@@ -83,11 +83,11 @@ def test_some_partitions_of_a_stage_are_published_and_the_others_stay(tables, da
 def test_s11_staged_rows_outside_the_scope_are_counted_named_and_shown(tables, daily):
     spark = tables.lab.spark
     daily.shape = lambda rows: rows.withColumn("d", F.expr("if(id = 2, date'2026-04-25', d)"))
-    store, stage, _ = tables.opened(daily, MON, 1, (1, 1), (2, 1), (3, 1))
-    assert [stray.rows for stray in stage.strays] == [1]
-    assert "2026-04-25" in stage.strays[0].values[0]
-    assert [row["id"] for row in store.stray_rows(spark, stage, 5)] == [2]
-    store.discard(spark, stage, {})
+    store, staged, _ = tables.opened(daily, MON, 1, (1, 1), (2, 1), (3, 1))
+    assert [stray.rows for stray in staged.strays] == [1]
+    assert "2026-04-25" in staged.strays[0].values[0]
+    assert [row["id"] for row in store.stray_rows(spark, staged, 5)] == [2]
+    store.discard(spark, staged, {})
     assert tables.place.leftovers("t") == []
 
 
@@ -181,8 +181,8 @@ def test_a_discarded_stage_changes_nothing_and_leaves_its_mark(tables, daily):
     spark = tables.lab.spark
     first = tables.published(daily, MON, 1, (1, 1))
     picture = tables.place.versions("t")
-    store, stage, _ = tables.opened(daily, MON, 2, (1, 1))
-    store.discard(spark, stage, {"mark": "seen"})
+    store, staged, _ = tables.opened(daily, MON, 2, (1, 1))
+    store.discard(spark, staged, {"mark": "seen"})
     assert (store.version(spark, daily.table), tables.place.versions("t")) == (first, picture)
     assert store.remembered(spark, daily.table, "mark") == "seen"
     assert store.token(spark, daily.table) >= 1
@@ -199,9 +199,9 @@ def test_s12_changes_are_upserted_by_key(tables):
         made = spark.createDataFrame([(*row, at) for row in rows], feed.schema).withColumn(WINDOW_COLUMN, F.lit("w"))
         target = tables.target(feed, MON)
         store.prepare(spark, feed.table, made.schema)
-        stage = store.open(spark, target, token)
-        store.stage_changes(spark, stage, made, insert_only=False)
-        store.publish(spark, stage, target.partitions, {}, {})
+        staged = store.open(spark, target, token)
+        store.stage_changes(spark, staged, made, insert_only=False)
+        store.publish(spark, staged, target.partitions, {}, {})
 
     upsert(1, (1, 1), (2, 1))
     upsert(2, (2, 5), (3, 5))
@@ -218,7 +218,7 @@ def test_new_keys_are_inserted_beside_what_is_there(tables):
         feed.put(MON, (number, 1))
         made = feed.of(spark, target.scope.window)
         store.prepare(spark, feed.table, made.schema)
-        stage = store.open(spark, target, token)
-        store.stage_changes(spark, stage, made, insert_only=True)
-        store.publish(spark, stage, target.partitions, {}, {})
+        staged = store.open(spark, target, token)
+        store.stage_changes(spark, staged, made, insert_only=True)
+        store.publish(spark, staged, target.partitions, {}, {})
     assert tables.rows("id", "n") == [(1, 1), (2, 1)]

@@ -48,16 +48,16 @@ def serving(folder: Path, number: int) -> None:
 
     there = database(folder)
     tables.prepare(there, TABLE, made)
-    stage: Any = staging.open_stage(there, TARGET, number)
+    staged: Any = staging.open_staging(there, TARGET, number)
     name = there.quoted(bookkeeping.stage_name(TABLE.id, number))
     with there.settled() as connection:
         connection.exec_driver_sql(
             f"INSERT INTO {name} (id, n, d) VALUES (?, ?, ?)",
             [(row, number, "2026-04-25") for row in range(50 + number)],
         )
-    stage.frames, stage.schema = [Held()], made
-    staging.look(there, stage)
-    publishing.publish(there, Publication(stage, TARGET.partitions, {"twice.run": str(number)}, {}))
+    staged.frames, staged.schema = [Held()], made
+    staging.look(there, staged)
+    publishing.publish(there, Publication(staged, TARGET.partitions, {"twice.run": str(number)}, {}))
 
 
 def ledger(folder: Path, number: int) -> None:

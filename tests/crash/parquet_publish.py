@@ -43,16 +43,16 @@ def seed(root: Path) -> None:
     """Make version 1."""
     assert folder(root).log.commit(State(0, 0, SCHEMA))
     everything = target("2026-04-24")
-    stage = publishing.open_stage(folder(root), everything, 1)
+    staged = publishing.open_staging(folder(root), everything, 1)
     write(root, 1, OLD)
-    publishing.publish(folder(root), stage, everything.partitions, {}, {})
+    publishing.publish(folder(root), staged, everything.partitions, {}, {})
 
 
 def publish(root: Path, token: int) -> str:
     """Stage and publish the new days, as a claim of its own."""
-    stage = publishing.open_stage(folder(root), target(), token)
+    staged = publishing.open_staging(folder(root), target(), token)
     write(root, token, {path: text for path, text in NEW.items() if "04-24" not in path})
-    return publishing.publish(folder(root), stage, target().partitions, {}, {})
+    return publishing.publish(folder(root), staged, target().partitions, {}, {})
 
 
 def data(root: Path) -> dict[str, str]:

@@ -119,7 +119,7 @@ from twice.errors import EnvironmentProblem
 from twice.store.parquet import publishing
 root = Path({str(tmp_path)!r})
 job.seed(root)
-stage = publishing.open_stage(job.folder(root), job.target(), 2)
+stage = publishing.open_staging(job.folder(root), job.target(), 2)
 job.write(root, 2, {{path: text for path, text in job.NEW.items() if "04-24" not in path}})
 filler = root / "filler"
 with filler.open("wb", buffering=0) as file:

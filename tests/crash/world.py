@@ -188,7 +188,7 @@ class World:
         """No stage, no lease."""
         target = Table(self.name(table))
         assert self.place.leftovers(table) == []
-        assert list(Stores(self.config).of(target).stages(self.spark, target)) == []
+        assert list(Stores(self.config).of(target).staged_tokens(self.spark, target)) == []
         assert self.ledger.leases.list() == []
         return True
 

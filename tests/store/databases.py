@@ -23,7 +23,7 @@ from twice.store.staged import Publication
 
 if TYPE_CHECKING:
     from twice.store.sql.database import Database
-    from twice.store.sql.write.staging import SqlStage
+    from twice.store.sql.write.staging import SqlStagedRows
 
 UTC = ZoneInfo("UTC")
 
@@ -49,30 +49,30 @@ class SqlDatabase:
 
     def staged(
         self, table: Table, token: int, rows: list[tuple[object, ...]], *, days: int = 2, schema: T.StructType = COLUMNS
-    ) -> SqlStage:
+    ) -> SqlStagedRows:
         """Open a claim and put rows into its stage."""
-        stage = self.opened(table, token, days=days, schema=schema)
-        self.fill(stage, rows)
-        return stage
+        staged = self.opened(table, token, days=days, schema=schema)
+        self.fill(staged, rows)
+        return staged
 
-    def opened(self, table: Table, token: int, *, days: int = 2, schema: T.StructType = COLUMNS) -> SqlStage:
+    def opened(self, table: Table, token: int, *, days: int = 2, schema: T.StructType = COLUMNS) -> SqlStagedRows:
         tables.prepare(self.database, table, schema)
-        stage = staging.open_stage(self.database, two_days(table, days), token)
-        stage.schema = schema
-        return stage
+        staged = staging.open_staging(self.database, two_days(table, days), token)
+        staged.schema = schema
+        return staged
 
-    def fill(self, stage: SqlStage, rows: list[tuple[object, ...]]) -> None:
-        made = staging.stage_table(self.database, stage)
-        columns = [conditions.column(made, name) for name in stage.schema.names]
+    def fill(self, staged: SqlStagedRows, rows: list[tuple[object, ...]]) -> None:
+        made = staging.stage_table(self.database, staged)
+        columns = [conditions.column(made, name) for name in staged.schema.names]
         with self.database.settled() as connection:
             for row in rows:
                 values = [conditions.encoded(value, self.database.dialect) for value in row]
                 connection.execute(made.insert().values(dict(zip(columns, map(sa.literal, values), strict=True))))
-        staging.look(self.database, stage)
+        staging.look(self.database, staged)
 
-    def publish(self, stage: SqlStage, partitions: Any = None, remember: Any = None) -> str:
-        chosen = stage.target.partitions if partitions is None else partitions
-        return publishing.publish(self.database, Publication(stage, chosen, {}, remember or {}))
+    def publish(self, staged: SqlStagedRows, partitions: Any = None, remember: Any = None) -> str:
+        chosen = staged.target.partitions if partitions is None else partitions
+        return publishing.publish(self.database, Publication(staged, chosen, {}, remember or {}))
 
     def rows(self, table: Table, columns: str = "*") -> list[tuple[object, ...]]:
         found = self.sql(f"select {columns} from {self.database.relation(table.id)}")

@@ -50,12 +50,12 @@ class ClaimedTable:
         return (session or self.session).sql(text)
 
     def staged(self, store: DeltaStore, token: int, count: int, n: int = 0):
-        stage = store.open(self.session, self.target(), token)
-        store.stage(self.session, stage, self.made(count, n=n))
-        return stage
+        staged = store.open(self.session, self.target(), token)
+        store.stage(self.session, staged, self.made(count, n=n))
+        return staged
 
-    def publish(self, store: DeltaStore, stage) -> str:
-        return store.publish(self.session, stage, stage.target.partitions, NOTES, {})
+    def publish(self, store: DeltaStore, staged) -> str:
+        return store.publish(self.session, staged, staged.target.partitions, NOTES, {})
 
     def count(self) -> int:
         return self.store.read(self.session, self.table, self.version()).count()
@@ -83,9 +83,9 @@ def claimed(lab) -> ClaimedTable:
 def test_s45_a_frozen_claim_is_refused_although_the_winner_changed_nothing(claimed):
     # Given a claim that has staged its rows and freezes,
     mine, winner = claimed.store, claimed.process()
-    stage = claimed.staged(mine, 3, 5)
+    staged = claimed.staged(mine, 3, 5)
     # when another process takes over, finds nothing to change and says nothing but that,
-    assert winner.stages(claimed.session, claimed.table) == [3]
+    assert winner.staged_tokens(claimed.session, claimed.table) == [3]
     assert winner.fence(claimed.session, claimed.table, 3) is None
     empty = winner.open(claimed.session, claimed.target(), 4)
     winner.stage(claimed.session, empty, claimed.made(0))
@@ -93,20 +93,20 @@ def test_s45_a_frozen_claim_is_refused_although_the_winner_changed_nothing(claim
     before = claimed.version(), claimed.fingerprints()
     # then the first can neither publish nor say that nothing had to change,
     with pytest.raises(LeaseLost, match="claim 3 was taken over"):
-        claimed.publish(mine, stage)
+        claimed.publish(mine, staged)
     with pytest.raises(LeaseLost):
-        mine.discard(claimed.session, stage, {})
+        mine.discard(claimed.session, staged, {})
     assert (claimed.version(), claimed.fingerprints()) == before
     # nothing is left over, and the table remembers the tokens although nothing was published.
     assert claimed.count() == 0
-    assert winner.stages(claimed.session, claimed.table) == []
+    assert winner.staged_tokens(claimed.session, claimed.table) == []
     assert winner.token(claimed.session, claimed.table) == 3
     assert winner.fence(claimed.session, claimed.table, 3) is None
 
 
 def test_s45_a_fence_in_the_very_moment_of_the_commit_wins(claimed, monkeypatch):
     mine, winner = claimed.store, claimed.process()
-    stage = claimed.staged(mine, 3, 5)
+    staged = claimed.staged(mine, 3, 5)
     commit, fenced = jvm.commit, []
 
     def first_the_other(*how):
@@ -117,7 +117,7 @@ def test_s45_a_fence_in_the_very_moment_of_the_commit_wins(claimed, monkeypatch)
 
     monkeypatch.setattr(jvm, "commit", first_the_other)
     with pytest.raises(LeaseLost):
-        claimed.publish(mine, stage)
+        claimed.publish(mine, staged)
     assert claimed.count() == 0
 
 
@@ -129,7 +129,7 @@ def test_s45_a_fence_in_the_very_moment_of_the_commit_wins(claimed, monkeypatch)
     ],
 )
 def test_rows_that_come_in_the_very_moment_of_the_commit_are_not_overlooked(claimed, monkeypatch, day, lands):
-    stage = claimed.staged(claimed.store, 3, 5)
+    staged = claimed.staged(claimed.store, 3, 5)
     commit, inserted = jvm.commit, []
 
     def first_the_other(*how):
@@ -140,24 +140,24 @@ def test_rows_that_come_in_the_very_moment_of_the_commit_are_not_overlooked(clai
 
     monkeypatch.setattr(jvm, "commit", first_the_other)
     if lands:
-        claimed.publish(claimed.store, stage)
+        claimed.publish(claimed.store, staged)
         assert claimed.count() == 7
     else:
         with pytest.raises(Conflict):
-            claimed.publish(claimed.store, stage)
+            claimed.publish(claimed.store, staged)
         assert claimed.count() == 2
 
 
 @pytest.mark.full
 def test_what_had_landed_is_adopted_by_whoever_takes_over(claimed):
-    stage = claimed.staged(claimed.store, 3, 5)
-    version = claimed.publish(claimed.store, stage)
+    staged = claimed.staged(claimed.store, 3, 5)
+    version = claimed.publish(claimed.store, staged)
     other = claimed.process()
     # Killed before it could write down that it published: with its mark still there, or gone.
     assert other.fence(claimed.session, claimed.table, 3) == version
-    Claims(claimed.session, stage.log).add(3, Mark(stage.application, int(stage.base)))
+    Claims(claimed.session, staged.log).add(3, Mark(staged.application, int(staged.base)))
     assert other.fence(claimed.session, claimed.table, 3) == version
-    assert other.stages(claimed.session, claimed.table) == []
+    assert other.staged_tokens(claimed.session, claimed.table) == []
     assert claimed.version() == version
     assert claimed.count() == 5
     # A later claim of the same scope does not hide the earlier one.
@@ -187,16 +187,16 @@ def lose(monkeypatch, *, applied: bool, first=None):
 
 
 def test_a_commit_whose_answer_is_lost_is_looked_up(claimed, monkeypatch):
-    stage = claimed.staged(claimed.store, 3, 5)
+    staged = claimed.staged(claimed.store, 3, 5)
     lose(monkeypatch, applied=True)
-    version = claimed.publish(claimed.store, stage)
+    version = claimed.publish(claimed.store, staged)
     assert version == claimed.version()
     assert claimed.count() == 5
-    assert claimed.store.stages(claimed.session, claimed.table) == []
+    assert claimed.store.staged_tokens(claimed.session, claimed.table) == []
 
 
 def test_a_commit_that_was_never_made_is_not_mistaken_for_somebody_elses(claimed, monkeypatch):
-    stage = claimed.staged(claimed.store, 3, 5)
+    staged = claimed.staged(claimed.store, 3, 5)
     name = claimed.store.places.sql(claimed.table.id)
     lose(
         monkeypatch,
@@ -204,7 +204,7 @@ def test_a_commit_that_was_never_made_is_not_mistaken_for_somebody_elses(claimed
         first=lambda: claimed.lab.spark.sql(f"insert into {name} values (1, date'2026-04-25', 1)"),
     )
     with pytest.raises(Py4JNetworkError):
-        claimed.publish(claimed.store, stage)
+        claimed.publish(claimed.store, staged)
     assert claimed.count() == 1
     # The attempt is given up: its own fence is a commit now, because the lost one may still be on its way.
     before, commits = claimed.version(), claimed.commits()
@@ -213,19 +213,19 @@ def test_a_commit_that_was_never_made_is_not_mistaken_for_somebody_elses(claimed
     # It is no new content, though.
     assert claimed.version() == before
     with pytest.raises(LeaseLost):
-        claimed.publish(claimed.store, stage)
+        claimed.publish(claimed.store, staged)
 
 
 def test_giving_up_before_the_commit_leaves_no_version(claimed):
-    stage = claimed.staged(claimed.store, 3, 5)
+    staged = claimed.staged(claimed.store, 3, 5)
     before = claimed.commits()
     assert claimed.store.fence(claimed.session, claimed.table, 3) is None
     assert claimed.commits() == before
-    assert claimed.store.stages(claimed.session, claimed.table) == []
+    assert claimed.store.staged_tokens(claimed.session, claimed.table) == []
     with pytest.raises(LeaseLost):
-        claimed.publish(claimed.store, stage)
+        claimed.publish(claimed.store, staged)
     with pytest.raises(LeaseLost):
-        claimed.store.stage_more(claimed.session, stage, claimed.made(1))
+        claimed.store.stage_more(claimed.session, staged, claimed.made(1))
 
 
 def test_scopes_side_by_side_do_not_fence_each_other(claimed):
@@ -246,17 +246,17 @@ def test_scopes_side_by_side_do_not_fence_each_other(claimed):
 
 def test_only_the_partitions_that_changed_are_published_and_the_rest_is_cleaned_up(claimed):
     store = claimed.store
-    stage = store.open(claimed.session, claimed.target(0, 1), 3)
-    store.stage(claimed.session, stage, claimed.made(2, 0))
-    store.stage_more(claimed.session, stage, claimed.made(3, 1))
-    version = store.publish(claimed.session, stage, stage.target.partitions[:1], NOTES, {"twice.x": "it's"})
+    staged = store.open(claimed.session, claimed.target(0, 1), 3)
+    store.stage(claimed.session, staged, claimed.made(2, 0))
+    store.stage_more(claimed.session, staged, claimed.made(3, 1))
+    version = store.publish(claimed.session, staged, staged.target.partitions[:1], NOTES, {"twice.x": "it's"})
     assert claimed.count() == 2
     assert store.remembered(claimed.session, claimed.table, "twice.x") == "it's"
     files = store.files(claimed.session, claimed.target(0, 1), version)
-    assert [bool(files[partition]) for partition in stage.target.partitions] == [True, False]
-    claims = Claims(claimed.session, stage.log)
+    assert [bool(files[partition]) for partition in staged.target.partitions] == [True, False]
+    claims = Claims(claimed.session, staged.log)
     assert len(list(Path(urlsplit(claims.folder(3)).path).rglob("*.parquet"))) == len(
-        [file for file in stage.added if file.partition["d"] == DAYS[0].date()]
+        [file for file in staged.added if file.partition["d"] == DAYS[0].date()]
     )
 
 
@@ -266,15 +266,15 @@ def test_a_merge_that_meets_a_compacted_table_starts_again(lab):
     whole = Target.of(claimed.table, Scope(Window(DAYS[1], DAYS[2])), ZoneInfo("UTC"))
     store = claimed.store
     for token, day in ((1, 0), (2, 1)):
-        stage = store.open(claimed.session, whole, token)
-        store.stage_changes(claimed.session, stage, claimed.made(3, day, n=token), insert_only=False)
-        assert store.staged(claimed.session, stage).where(scope_filter(whole)).count() == 3
-        store.publish(claimed.session, stage, whole.partitions, NOTES, {})
-    stage = store.open(claimed.session, whole, 3)
-    store.stage_changes(claimed.session, stage, claimed.made(1, n=3), insert_only=False)
+        staged = store.open(claimed.session, whole, token)
+        store.stage_changes(claimed.session, staged, claimed.made(3, day, n=token), insert_only=False)
+        assert store.staged(claimed.session, staged).where(scope_filter(whole)).count() == 3
+        store.publish(claimed.session, staged, whole.partitions, NOTES, {})
+    staged = store.open(claimed.session, whole, 3)
+    store.stage_changes(claimed.session, staged, claimed.made(1, n=3), insert_only=False)
     claimed.session.sql(f"delete from {store.places.sql(claimed.table.id)} where id = 0")
     with pytest.raises(Conflict, match="another writer"):
-        store.publish(claimed.session, stage, whole.partitions, NOTES, {})
+        store.publish(claimed.session, staged, whole.partitions, NOTES, {})
     assert claimed.count() == 2
 
 
@@ -301,10 +301,10 @@ def test_tables_of_sparks_own_catalog(lab, tmp_path):
     lab.spark.sql(f"create database {lab.space} location '{tmp_path}'")
     claimed = ClaimedTable(lab, Settings(None))
     assert not claimed.store.abilities.side_by_side
-    stage = claimed.staged(claimed.store, 3, 5)
-    version = claimed.publish(claimed.store, stage)
+    staged = claimed.staged(claimed.store, 3, 5)
+    version = claimed.publish(claimed.store, staged)
     assert claimed.session.table(f"spark_catalog.{lab.space}.t").count() == 5
-    assert claimed.store.files(claimed.session, claimed.target(), version) == stage.fingerprints()
+    assert claimed.store.files(claimed.session, claimed.target(), version) == staged.fingerprints()
     assert claimed.store.places.sql(TableName(("w", "a", "b"))) == "`spark_catalog`.`a`.`b`"
     assert not claimed.store.exists(claimed.session, Table(f"warehouse.{lab.space}.none"))
     claimed.session.sql(f"drop database {lab.space} cascade")

@@ -10,29 +10,29 @@ from twice.model.targets import Target
 from twice.store.commit_loop import attempts
 from twice.store.fingerprints import Fingerprints
 from twice.store.protocol import StagedRows
-from twice.store.staged import OpenStages
+from twice.store.staged import OpenStagedRows
 
 TARGET = Target.of(Table("s.core.t"), Scope(None), ZoneInfo("UTC"))
 
 
-def stage(token: int) -> StagedRows:
+def rows_of(token: int) -> StagedRows:
     return StagedRows(TARGET, token, None)
 
 
 def test_a_stage_that_is_opened_in_the_middle_of_a_look_does_not_break_it():
-    stages: OpenStages[StagedRows] = OpenStages()
-    stages.add(stage(1))
-    stages.add(stage(2))
+    opened: OpenStagedRows[StagedRows] = OpenStagedRows()
+    opened.add(rows_of(1))
+    opened.add(rows_of(2))
 
     def wanted(each: StagedRows) -> bool:
-        stages.add(stage(each.token + 10))  # as another thread would
+        opened.add(rows_of(each.token + 10))  # as another thread would
         return each.token == 2
 
-    found = stages.find(wanted)
+    found = opened.find(wanted)
     assert found is not None
     assert found.token == 2
-    assert stages.end("s.core.t", 12) is not None
-    assert stages.end("s.core.t", 12) is None
+    assert opened.end("s.core.t", 12) is not None
+    assert opened.end("s.core.t", 12) is None
 
 
 def test_the_oldest_version_makes_room():

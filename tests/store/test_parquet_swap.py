@@ -38,14 +38,14 @@ class FolderTable:
         window = Window(Day.parse(first, UTC), Day.parse(end, UTC)) if self.table.partition else None
         return Target.of(self.table, Scope.of(window, dimensions), UTC)
 
-    def stage(self, token: int, rows: dict[str, str], target: Target | None = None) -> publishing.ParquetStage:
+    def stage(self, token: int, rows: dict[str, str], target: Target | None = None) -> publishing.ParquetStagedRows:
         """Write what a claim would: a text by the path of its file."""
-        stage = publishing.open_stage(self.folder, target or self.target(), token)
+        staged = publishing.open_staging(self.folder, target or self.target(), token)
         for path, text in rows.items():
             file = Path(self.folder.rows(token), path)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-        return stage
+        return staged
 
     def publish(self, token: int, rows: dict[str, str], target: Target | None = None, **remember: str) -> str:
         target = target or self.target()
@@ -102,8 +102,8 @@ def test_an_empty_result_removes_the_partition(files):
 def test_only_the_partitions_that_are_asked_for_move(files):
     both = files.target("2026-04-25", "2026-04-27")
     files.publish(1, {f"{DAY}/a": "old", "d=2026-04-26/a": "old"}, both)
-    stage = files.stage(2, {f"{DAY}/b": "new", "d=2026-04-26/b": "new"}, both)
-    publishing.publish(files.folder, stage, both.partitions[1:], {}, {})
+    staged = files.stage(2, {f"{DAY}/b": "new", "d=2026-04-26/b": "new"}, both)
+    publishing.publish(files.folder, staged, both.partitions[1:], {}, {})
     assert files.data() == {f"{DAY}/a": "old", "d=2026-04-26/b": "new"}
     assert files.leftovers() == []
 
@@ -150,15 +150,15 @@ def test_hours_are_found_by_their_instant(tmp_path):
 
 def test_a_fenced_claim_cannot_publish_stage_or_end(files):
     files.publish(1, {f"{DAY}/a": "1"})
-    stage = files.stage(2, {f"{DAY}/b": "2"})
+    staged = files.stage(2, {f"{DAY}/b": "2"})
     assert publishing.fence(files.folder, 2) is None
     assert files.leftovers() == []
     with pytest.raises(LeaseLost, match="claim 2 was taken over"):
-        publishing.publish(files.folder, stage, stage.target.partitions, {}, {})
+        publishing.publish(files.folder, staged, staged.target.partitions, {}, {})
     with pytest.raises(LeaseLost):
-        publishing.discard(files.folder, stage, {})
+        publishing.discard(files.folder, staged, {})
     with pytest.raises(LeaseLost):
-        publishing.open_stage(files.folder, files.target(), 2)
+        publishing.open_staging(files.folder, files.target(), 2)
     assert publishing.fence(files.folder, 2) is None
     assert files.data() == {f"{DAY}/a": "1"}
 
@@ -172,7 +172,7 @@ def test_a_claim_that_has_published_is_adopted_not_fenced(files):
 
 
 def test_a_fence_that_comes_between_look_and_entry_wins(files, monkeypatch):
-    stage = files.stage(1, {f"{DAY}/a": "1"})
+    staged = files.stage(1, {f"{DAY}/a": "1"})
     commit, raced = Log.commit, []
 
     def late(log, state):
@@ -183,7 +183,7 @@ def test_a_fence_that_comes_between_look_and_entry_wins(files, monkeypatch):
 
     monkeypatch.setattr(Log, "commit", late)
     with pytest.raises(LeaseLost):
-        publishing.publish(files.folder, stage, stage.target.partitions, {}, {})
+        publishing.publish(files.folder, staged, staged.target.partitions, {}, {})
     assert files.data() == {}
 
 
@@ -202,21 +202,21 @@ def test_one_whose_prepared_entry_is_cleaned_away_has_lost_the_race(files, monke
 
 
 def test_a_lost_answer_is_looked_up(files, monkeypatch):
-    stage, commit = files.stage(1, {f"{DAY}/a": "1"}), Log.commit
+    staged, commit = files.stage(1, {f"{DAY}/a": "1"}), Log.commit
 
     def lost(log, state):
         commit(log, state)
         raise TransientError("the answer was lost")
 
     monkeypatch.setattr(Log, "commit", lost)
-    assert publishing.publish(files.folder, stage, stage.target.partitions, {}, {}) == "1"
+    assert publishing.publish(files.folder, staged, staged.target.partitions, {}, {}) == "1"
     assert files.data() == {f"{DAY}/a": "1"}
-    assert publishing.publish(files.folder, stage, stage.target.partitions, {}, {}) == "1"
+    assert publishing.publish(files.folder, staged, staged.target.partitions, {}, {}) == "1"
     assert files.head.version == 1
 
 
 def test_an_error_before_the_entry_publishes_nothing(files, monkeypatch):
-    stage = files.stage(1, {f"{DAY}/a": "1"})
+    staged = files.stage(1, {f"{DAY}/a": "1"})
 
     def broken(log, state):
         raise TransientError("no disk")
@@ -224,7 +224,7 @@ def test_an_error_before_the_entry_publishes_nothing(files, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Log, "commit", broken)
         with pytest.raises(TransientError, match="no disk"):
-            publishing.publish(files.folder, stage, stage.target.partitions, {}, {})
+            publishing.publish(files.folder, staged, staged.target.partitions, {}, {})
     assert files.data() == {}
     assert publishing.fence(files.folder, 1) is None
     assert files.leftovers() == []
@@ -233,7 +233,7 @@ def test_an_error_before_the_entry_publishes_nothing(files, monkeypatch):
 @pytest.mark.parametrize("change", ["rewritten", "added", "removed"])
 def test_what_somebody_else_did_to_the_scope_is_a_conflict(files, change):
     files.publish(1, {f"{DAY}/a": "1"})
-    stage = files.stage(2, {f"{DAY}/b": "2"})
+    staged = files.stage(2, {f"{DAY}/b": "2"})
     file = Path(files.folder.data, DAY, "a")
     if change == "removed":
         file.unlink()
@@ -241,16 +241,16 @@ def test_what_somebody_else_did_to_the_scope_is_a_conflict(files, change):
         (file if change == "rewritten" else file.with_name("other")).write_text("by hand")
     before = files.data()
     with pytest.raises(Conflict, match="2026-04-25: its files were changed by another writer"):
-        publishing.publish(files.folder, stage, stage.target.partitions, {}, {})
+        publishing.publish(files.folder, staged, staged.target.partitions, {}, {})
     with pytest.raises(Conflict):
-        publishing.discard(files.folder, stage, {})
+        publishing.discard(files.folder, staged, {})
     assert files.data() == before
 
 
 def test_what_others_do_next_door_is_none(files):
-    stage = files.stage(1, {f"{DAY}/a": "1"})
+    staged = files.stage(1, {f"{DAY}/a": "1"})
     files.publish(2, {"d=2026-04-26/a": "n"}, files.target("2026-04-26", "2026-04-27"))
-    assert publishing.publish(files.folder, stage, stage.target.partitions, {}, {}) == "2"
+    assert publishing.publish(files.folder, staged, staged.target.partitions, {}, {}) == "2"
     assert files.data() == {f"{DAY}/a": "1", "d=2026-04-26/a": "n"}
 
 
@@ -283,11 +283,11 @@ def test_sixteen_writers_side_by_side_all_land_and_none_twice(files):
 def test_whoever_comes_next_finishes_a_decided_publish(files, monkeypatch, point):
     failpoints.reset()
     files.publish(1, {f"{DAY}/a": "1", f"{DAY}/b": "1"})
-    stage = files.stage(2, {f"{DAY}/c": "2"})
+    staged = files.stage(2, {f"{DAY}/c": "2"})
     with monkeypatch.context() as patch:
         patch.setenv("TWICE_FAILPOINT", f"{point}:raise")
         with pytest.raises(TransientError):
-            publishing.publish(files.folder, stage, stage.target.partitions, {}, {})
+            publishing.publish(files.folder, staged, staged.target.partitions, {}, {})
     assert publishing.fence(files.folder, 2) == "2"
     assert files.data() == {f"{DAY}/c": "2"}
     assert files.leftovers() == []
@@ -298,8 +298,8 @@ def test_one_who_slept_through_the_swap_and_the_next_one_moves_nothing(files, ha
     # Given a publish that others finished while its process slept, and a newer publish of the same day,
     if had:
         files.publish(1, {f"{DAY}/a": "1"})
-    stage = files.stage(2, {f"{DAY}/b": "2"})
-    publishing.publish(files.folder, stage, stage.target.partitions, {}, {})
+    staged = files.stage(2, {f"{DAY}/b": "2"})
+    publishing.publish(files.folder, staged, staged.target.partitions, {}, {})
     slept_at = files.head
     files.publish(3, {f"{DAY}/c": "3"})
     # when it wakes up and goes on with its moves,
@@ -311,12 +311,12 @@ def test_one_who_slept_through_the_swap_and_the_next_one_moves_nothing(files, ha
 
 def test_one_who_wakes_up_before_the_others_have_cleaned_up_moves_nothing(files, monkeypatch):
     files.publish(1, {f"{DAY}/a": "1"})
-    stage = files.stage(2, {f"{DAY}/b": "2"})
+    staged = files.stage(2, {f"{DAY}/b": "2"})
     with monkeypatch.context() as patch:
         patch.setenv("TWICE_FAILPOINT", "parquet.moved_in:raise")
         failpoints.reset()
         with pytest.raises(TransientError):
-            publishing.publish(files.folder, stage, stage.target.partitions, {}, {})
+            publishing.publish(files.folder, staged, staged.target.partitions, {}, {})
     swap.put_aside(files.folder, f"{files.folder.data}/{DAY}", f"{files.folder.aside(2)}/0")
     assert files.data() == {f"{DAY}/b": "2"}
     swap.settle(files.folder)
@@ -325,12 +325,12 @@ def test_one_who_wakes_up_before_the_others_have_cleaned_up_moves_nothing(files,
 
 
 def test_files_of_somebody_else_in_the_middle_of_a_swap_are_kept_and_named(files, monkeypatch):
-    stage = files.stage(1, {f"{DAY}/a": "1"})
+    staged = files.stage(1, {f"{DAY}/a": "1"})
     with monkeypatch.context() as patch:
         patch.setenv("TWICE_FAILPOINT", "parquet.journalled:raise")
         failpoints.reset()
         with pytest.raises(TransientError):
-            publishing.publish(files.folder, stage, stage.target.partitions, {}, {})
+            publishing.publish(files.folder, staged, staged.target.partitions, {}, {})
     theirs = Path(files.folder.data, DAY, "theirs")
     theirs.parent.mkdir(parents=True)
     theirs.write_text("x")
@@ -369,13 +369,13 @@ def test_a_dropped_table_is_noticed(files):
     import shutil
 
     files.publish(1, {f"{DAY}/a": "1"})
-    stage = files.stage(2, {f"{DAY}/b": "2"})
+    staged = files.stage(2, {f"{DAY}/b": "2"})
     shutil.rmtree(files.folder.book)
     with pytest.raises(Conflict, match="was dropped"):
-        publishing.publish(files.folder, stage, stage.target.partitions, {}, {})
+        publishing.publish(files.folder, staged, staged.target.partitions, {}, {})
     assert publishing.fence(files.folder, 2) is None
     with pytest.raises(Conflict, match="was dropped"):
-        publishing.open_stage(files.folder, files.target(), 3)
+        publishing.open_staging(files.folder, files.target(), 3)
 
 
 def test_columns_are_added_behind_and_a_race_for_a_type_is_a_conflict():
@@ -398,11 +398,11 @@ def test_a_slow_claim_with_an_old_number_is_remembered_when_it_ends():
 
 def test_a_claim_that_was_fenced_so_long_ago_that_the_log_forgot_it_cannot_publish(files):
     files.publish(1, {f"{DAY}/a": "1"})
-    stage = files.stage(2, {f"{DAY}/b": "2"})
+    staged = files.stage(2, {f"{DAY}/b": "2"})
     publishing.fence(files.folder, 2)
     for token in range(3, 210):
         publishing.fence(files.folder, token)
     with pytest.raises(LeaseLost):
-        publishing.publish(files.folder, stage, stage.target.partitions, {}, {})
+        publishing.publish(files.folder, staged, staged.target.partitions, {}, {})
     assert 2 not in files.head.ended
     assert files.data() == {f"{DAY}/a": "1"}

@@ -171,5 +171,5 @@ def test_a_step_writes_to_a_store_of_a_package_and_runs_twice(install, lab):
         *(("2026-04-25", n) for n in (5, 6, 7)),
         *(("2026-04-26", n) for n in (1, 2, 3)),
     ]
-    assert store.stages(lab.spark, table) == []
+    assert store.staged_tokens(lab.spark, table) == []
     assert lab.ledger.leases.list() == []

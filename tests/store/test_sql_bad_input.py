@@ -219,9 +219,9 @@ def test_the_order_of_the_primary_key_does_not_matter(place):
 def test_rows_that_were_there_before_twice_came_are_replaced(place):
     place.sql("create table mart (d date not null, id bigint not null, name text, primary key (id, d))")
     place.sql("insert into mart values ('2026-04-25', 9, 'old'), ('2026-05-01', 9, 'kept')")
-    stage = place.staged(place.table(), 1, ROW)
-    assert next(iter(stage.base_files.values())).startswith("found:1:")
-    place.publish(stage)
+    staged = place.staged(place.table(), 1, ROW)
+    assert next(iter(staged.base_files.values())).startswith("found:1:")
+    place.publish(staged)
     assert place.rows(place.table(), "name") == [("a",), ("kept",)]
 
 
@@ -282,7 +282,7 @@ def test_a_lock_of_somebody_else_is_waited_for_and_then_a_transient_error(place)
         place.database.dialect = "postgres"
     again = type(place.database)("serving", place.database.url, lock_seconds=1)
     table = place.table()
-    stage = place.staged(table, 1, ROW)
+    staged = place.staged(table, 1, ROW)
     here = databases.SqlDatabase(again, place.space)
     held, done = threading.Event(), threading.Event()
 
@@ -299,17 +299,17 @@ def test_a_lock_of_somebody_else_is_waited_for_and_then_a_transient_error(place)
     assert held.wait(10)
     try:
         with pytest.raises(TransientError, match="another transaction holds a lock"):
-            here.publish(stage)
+            here.publish(staged)
     finally:
         done.set()
         other.join()
     assert place.rows(table, "name") == [("theirs",)]
-    assert here.publish(stage) == "1"
+    assert here.publish(staged) == "1"
 
 
 def test_a_value_that_does_not_fit_names_its_column_and_not_the_value(pg):
     pg.sql("create table mart (d date not null, id bigint not null, name varchar(3), primary key (d, id))")
-    stage = pg.opened(pg.table(), 1)
+    staged = pg.opened(pg.table(), 1)
 
     def copy_it():
         with pg.database.settled() as connection:
@@ -320,7 +320,7 @@ def test_a_value_that_does_not_fit_names_its_column_and_not_the_value(pg):
     with pytest.raises(SchemaRefused, match="column name") as found:
         copy_it()
     assert "private" not in str(found.value)
-    assert stage.base == "0"
+    assert staged.base == "0"
     assert pg.rows(pg.table()) == []
 
 

@@ -36,15 +36,15 @@ def live(place, table, days=2):
 
 def test_a_publish_shows_the_rows_counts_the_version_and_drops_the_stage(place):
     table = place.table()
-    stage = place.staged(table, 1, FEW)
+    staged = place.staged(table, 1, FEW)
     assert place.rows(table) == []
     assert place.left() == ["twice_stage_1_mart"]
 
-    assert place.publish(stage, remember={"newest": "x"}) == "1"
+    assert place.publish(staged, remember={"newest": "x"}) == "1"
 
     assert place.rows(table) == SHOWN
     assert place.left() == []
-    assert live(place, table) == ["token:1", "token:1"] == list(stage.files().values())
+    assert live(place, table) == ["token:1", "token:1"] == list(staged.files().values())
     assert place.publish(place.staged(table, 2, FEW[:2])) == "2"
     assert place.rows(table) == SHOWN[:2]
     assert live(place, table) == ["token:2", ""]
@@ -53,9 +53,9 @@ def test_a_publish_shows_the_rows_counts_the_version_and_drops_the_stage(place):
 def test_only_the_named_partitions_are_replaced(place):
     table = place.table()
     place.publish(place.staged(table, 1, FEW))
-    stage = place.staged(table, 2, [(FIRST, 7, "new"), (SECOND, 8, "not asked for")])
+    staged = place.staged(table, 2, [(FIRST, 7, "new"), (SECOND, 8, "not asked for")])
 
-    place.publish(stage, stage.target.partitions[:1])
+    place.publish(staged, staged.target.partitions[:1])
 
     assert place.rows(table) == [("2026-04-25", 7, "new"), ("2026-04-26", 3, "c")]
     assert live(place, table) == ["token:2", "token:1"]
@@ -80,16 +80,16 @@ def test_an_empty_result_empties_the_scope(place):
 
 def test_a_fenced_claim_can_neither_publish_nor_discard_nor_open_again(place):
     table = place.table()
-    stage = place.staged(table, 1, FEW)
+    staged = place.staged(table, 1, FEW)
     assert publishing.fence(place.database, table.id, 1) is None
     assert place.left() == []
 
     with pytest.raises(LeaseLost, match="claim 1 was taken over"):
-        place.publish(stage)
+        place.publish(staged)
     with pytest.raises(LeaseLost):
-        publishing.discard(place.database, stage, {})
+        publishing.discard(place.database, staged, {})
     with pytest.raises(LeaseLost):
-        staging.open_stage(place.database, stage.target, 1)
+        staging.open_staging(place.database, staged.target, 1)
     assert place.rows(table) == []
 
 
@@ -116,8 +116,8 @@ def test_fencing_in_a_database_without_any_bookkeeping_does_nothing(place):
 def test_a_stage_that_was_opened_before_the_answer_was_lost_is_opened_anew(place):
     table = place.table()
     place.staged(table, 1, FEW)
-    stage = place.staged(table, 1, FEW[:1])
-    place.publish(stage)
+    staged = place.staged(table, 1, FEW[:1])
+    place.publish(staged)
     assert place.rows(table) == SHOWN[:1]
 
 
@@ -134,12 +134,12 @@ def test_a_stage_that_was_opened_before_the_answer_was_lost_is_opened_anew(place
 def test_a_change_by_hand_between_claim_and_publish_is_a_conflict(place, statement, settle):
     table = place.table()
     place.publish(place.staged(table, 1, FEW))
-    stage = place.staged(table, 2, FEW)
+    staged = place.staged(table, 2, FEW)
     place.sql(statement)
     by_hand = place.rows(table)
 
     with pytest.raises(Conflict, match=r"2026-04-25.*changed by another writer"):
-        place.publish(stage) if settle == "publish" else publishing.discard(place.database, stage, {})
+        place.publish(staged) if settle == "publish" else publishing.discard(place.database, staged, {})
 
     assert place.rows(table) == by_hand
     assert live(place, table)[0].startswith("found:")
@@ -149,9 +149,9 @@ def test_a_change_by_hand_between_claim_and_publish_is_a_conflict(place, stateme
 def test_a_change_by_hand_outside_of_the_scope_is_none_of_our_business(place):
     table = place.table()
     place.publish(place.staged(table, 1, FEW))
-    stage = place.staged(table, 2, FEW[:1], days=1)
+    staged = place.staged(table, 2, FEW[:1], days=1)
     place.sql("update mart set name = 'theirs' where id = 3")
-    place.publish(stage)
+    place.publish(staged)
     assert place.rows(table) == [SHOWN[0], ("2026-04-26", 3, "theirs")]
 
 
@@ -160,7 +160,7 @@ def test_disjoint_scopes_are_staged_side_by_side(place):
     first = place.staged(table, 1, FEW[:2], days=1)
     both = two_days(table)
     second_target = type(both)(table, both.partitions[1], both.partitions[1:], both.zone)
-    second = staging.open_stage(place.database, second_target, 2)
+    second = staging.open_staging(place.database, second_target, 2)
     second.schema = COLUMNS
     place.fill(second, FEW[2:])
     assert place.publish(second) == "1"
@@ -171,14 +171,14 @@ def test_disjoint_scopes_are_staged_side_by_side(place):
 def test_discard_keeps_the_version_and_remembers(place):
     table = place.table()
     place.publish(place.staged(table, 1, FEW))
-    stage = place.staged(table, 2, FEW)
-    publishing.discard(place.database, stage, {"newest": "2026"})
+    staged = place.staged(table, 2, FEW)
+    publishing.discard(place.database, staged, {"newest": "2026"})
     with place.database.look() as connection:
         entry = bookkeeping.read_entry(connection, bookkeeping.tables_of(place.database, table.id), table.id)
     assert (entry.version, entry.token, dict(entry.properties)) == (1, 1, {"newest": "2026"})
     assert place.left() == []
     with pytest.raises(LeaseLost):
-        place.publish(stage)
+        place.publish(staged)
 
 
 def test_a_merge_replaces_the_rows_of_its_keys_and_adds_the_others(place):
@@ -201,10 +201,10 @@ def test_postgres_leaves_a_newer_row_alone_and_refuses_the_merge(pg):
     first.replaces = False
     pg.publish(first)
     for row in [(FIRST, 1, "older", "w2"), (SECOND, 1, "disputed", "w1")]:
-        stage = pg.staged(table, pg.sql("select max(token) + 1 from twice_claims")[0][0], [row], schema=schema)
-        stage.replaces = False
+        staged = pg.staged(table, pg.sql("select max(token) + 1 from twice_claims")[0][0], [row], schema=schema)
+        staged.replaces = False
         with pytest.raises(Conflict, match="1 rows are staged, but the table took 0"):
-            pg.publish(stage)
+            pg.publish(staged)
     corrected = pg.staged(table, 9, [(SECOND, 1, "corrected", "w2")], schema=schema)
     corrected.replaces = False
     pg.publish(corrected)
@@ -214,9 +214,9 @@ def test_postgres_leaves_a_newer_row_alone_and_refuses_the_merge(pg):
 def test_insert_only_inserts_and_never_touches_a_key_that_is_there(place):
     table = place.table(partition=None, key=["id"], write=InsertOnly())
     for token, rows in ((1, FEW[:1]), (2, FEW[1:])):
-        stage = place.staged(table, token, rows)
-        stage.replaces, stage.insert_only = False, True
-        place.publish(stage)
+        staged = place.staged(table, token, rows)
+        staged.replaces, staged.insert_only = False, True
+        place.publish(staged)
     assert place.rows(table) == SHOWN
     again = place.staged(table, 3, [(FIRST, 1, "other content"), (FIRST, 4, "d")])
     again.replaces, again.insert_only = False, True
@@ -239,19 +239,19 @@ def test_s10_one_tenant_is_replaced_and_the_others_stay(place):
     both = two_days(table)
     scope = type(both.scope)(both.scope.window, (("tenant", "it's"),))
     target = type(both).of(table, scope, both.zone)
-    stage = staging.open_stage(place.database, target, 2)
-    stage.schema = schema
-    place.fill(stage, [(FIRST, "it's", 2), (FIRST, "acme", 3), (FIRST, None, 4)])
-    assert stage.strays[0].rows == 2
-    place.fill(stage, [])
-    place.publish(stage)
+    staged = staging.open_staging(place.database, target, 2)
+    staged.schema = schema
+    place.fill(staged, [(FIRST, "it's", 2), (FIRST, "acme", 3), (FIRST, None, 4)])
+    assert staged.strays[0].rows == 2
+    place.fill(staged, [])
+    place.publish(staged)
     assert place.rows(table, "tenant, id") == [("it's", 2), ("acme", 1)]
 
 
 def test_rows_outside_the_scope_are_named(place):
-    stage = place.staged(place.table(), 1, [(date(2026, 5, 1), 1, "late"), (None, 2, "nowhere"), (FIRST, 3, "ours")])
-    assert [(stray.rows, stray.values) for stray in stage.strays] == [(2, ("d=2026-05-01", "d=None"))]
-    assert list(stage.counts.values()) == [1]
+    staged = place.staged(place.table(), 1, [(date(2026, 5, 1), 1, "late"), (None, 2, "nowhere"), (FIRST, 3, "ours")])
+    assert [(stray.rows, stray.values) for stray in staged.strays] == [(2, ("d=2026-05-01", "d=None"))]
+    assert list(staged.counts.values()) == [1]
 
 
 def test_when_little_differs_only_the_difference_is_written(pg):
@@ -280,10 +280,10 @@ def test_when_little_differs_only_the_difference_is_written(pg):
 def test_postgres_inserts_in_the_order_of_the_key_however_rows_were_staged(pg, write):
     table = pg.table(write=write)
     rows = [(day, number * 37 % 100, "x", "w1") for number in range(100) for day in (SECOND, FIRST)]
-    stage = pg.staged(table, 1, rows, schema=MERGED)
-    stage.replaces, stage.insert_only = isinstance(write, Overwrite), isinstance(write, InsertOnly)
+    staged = pg.staged(table, 1, rows, schema=MERGED)
+    staged.replaces, staged.insert_only = isinstance(write, Overwrite), isinstance(write, InsertOnly)
 
-    pg.publish(stage)
+    pg.publish(staged)
 
     as_they_lie = pg.sql("select d, id from mart order by ctid")
     assert as_they_lie == sorted(as_they_lie)
@@ -293,14 +293,14 @@ def test_postgres_inserts_in_the_order_of_the_key_however_rows_were_staged(pg, w
 @pytest.mark.parametrize("step", [1, 3001], ids=["in order", "in no order"])
 def test_many_rows_are_sorted_only_if_most_of_them_are_in_no_order(pg, step):
     table, count = pg.table(), 10_000
-    stage = pg.opened(table, 1)
+    staged = pg.opened(table, 1)
     # The last ten are not where they belong, whatever the order of the others is.
     number = f"case when n < {count - 10} then n::bigint * {step} % {count - 10} else {2 * count} - n end"
     every = f"generate_series(0, {count - 1})"
     pg.sql(f"insert into twice_stage_1_mart (d, id, name) select '2026-04-25', {number}, 'x' from {every} n")
-    staging.look(pg.database, stage)
+    staging.look(pg.database, staged)
 
-    pg.publish(stage)
+    pg.publish(staged)
 
     lying = [number for (number,) in pg.sql("select id from mart order by ctid")]
     assert len(set(lying)) == count
@@ -355,21 +355,21 @@ def lose_the_answer(monkeypatch, place, *, applied):
 @pytest.mark.parametrize("applied", [True, False])
 def test_s07_a_lost_answer_to_the_commit_is_looked_up_by_token(place, monkeypatch, applied):
     table = place.table()
-    stage = place.staged(table, 1, FEW)
+    staged = place.staged(table, 1, FEW)
     lose_the_answer(monkeypatch, place, applied=applied)
     if applied:
-        assert place.publish(stage) == "1"
+        assert place.publish(staged) == "1"
         assert place.rows(table) == SHOWN
     else:
         with pytest.raises(TransientError, match="closed the connection"):
-            place.publish(stage)
+            place.publish(staged)
         assert place.rows(table) == []
-        assert place.publish(stage) == "1"
+        assert place.publish(staged) == "1"
 
 
 def test_s07_an_answer_lost_together_with_the_database_is_left_to_the_next_run(place, monkeypatch):
     table = place.table()
-    stage = place.staged(table, 1, FEW)
+    staged = place.staged(table, 1, FEW)
     lose_the_answer(monkeypatch, place, applied=True)
     broken = pytest.MonkeyPatch()
 
@@ -379,7 +379,7 @@ def test_s07_an_answer_lost_together_with_the_database_is_left_to_the_next_run(p
     broken.setattr(bookkeeping, "claim_state", fail_after_first(bookkeeping.claim_state, unreachable))
     try:
         with pytest.raises(Conflict, match="got no answer") as found:
-            place.publish(stage)
+            place.publish(staged)
     finally:
         broken.undo()
     assert "the next run finds out" in found.value.unchanged
@@ -411,11 +411,11 @@ def test_s07_a_reader_never_sees_the_day_missing_or_mixed(pg):
     reader = threading.Thread(target=read)
     reader.start()
     for version in range(1, 6):
-        stage = pg.opened(table, version + 1, days=1)
-        name = staging.stage_table(pg.database, stage).name
+        staged = pg.opened(table, version + 1, days=1)
+        name = staging.stage_table(pg.database, staged).name
         pg.sql(f"insert into {name} select d, id, 'v{version}' from mart")
-        staging.look(pg.database, stage)
-        pg.publish(stage)
+        staging.look(pg.database, staged)
+        pg.publish(staged)
     stop.set()
     reader.join()
     assert seen <= {(300, f"v{version}", f"v{version}") for version in range(6)}
@@ -464,23 +464,23 @@ def test_sqlite_adds_up_rows_itself_and_never_under_its_lock(locked):
     place.publish(place.staged(table, 2, rows_of_a_day(30)))
     assert counts == {"rows": 20 + 20 + 30, "locked": 0}  # when it opened, before its lock, and what was staged
     with fetched(place.database.engine) as counted:
-        stage = place.staged(table, 3, rows_of_a_day(25))
-        place.publish(stage)
+        staged = place.staged(table, 3, rows_of_a_day(25))
+        place.publish(staged)
     # No answer of the database holds the rows themselves
     assert max(rows for _, rows in counted.answers) <= 5
     # What was written down is what a reader of every row would find
-    assert seen(place, table)[stage.target.partitions[0]] == known(place, table)[stage.target.partitions[0]]
+    assert seen(place, table)[staged.target.partitions[0]] == known(place, table)[staged.target.partitions[0]]
 
 
 def test_a_merge_into_sqlite_looks_at_the_rows_it_replaces_under_the_lock_and_at_no_others(locked):
     place, counts = locked
     table = place.table(write=Merge(version="name"))
     place.publish(place.staged(table, 1, rows_of_a_day(40)))
-    stage = place.opened(table, 2)
-    stage.replaces = False
-    place.fill(stage, [(FIRST, 3, "new"), (FIRST, 100, "new"), (SECOND, 3, "new")])
+    staged = place.opened(table, 2)
+    staged.replaces = False
+    place.fill(staged, [(FIRST, 3, "new"), (FIRST, 100, "new"), (SECOND, 3, "new")])
     counts["locked"] = 0
-    place.publish(stage)
+    place.publish(staged)
     assert counts["locked"] == 1
     assert known(place, table) == seen(place, table)
     assert [fingerprints.rows_of(text) for text in seen(place, table).values()] == [41, 1]
@@ -490,7 +490,7 @@ def test_a_commit_between_look_and_lock_is_seen(tmp_path):
     place = sqlite_place(tmp_path)
     table = place.table()
     place.publish(place.staged(table, 1, rows_of_a_day(2)))
-    stage, left = place.staged(table, 2, rows_of_a_day(3)), ["by hand"]
+    staged, left = place.staged(table, 2, rows_of_a_day(3)), ["by hand"]
 
     def meddle(connection):
         if connection.get_execution_options().get("twice_write") and left:
@@ -503,7 +503,7 @@ def test_a_commit_between_look_and_lock_is_seen(tmp_path):
     sa.event.remove(place.database.engine, "begin", begin_sqlite)
     sa.event.listen(place.database.engine, "begin", meddle)
     with pytest.raises(Conflict, match="changed by another writer"):
-        place.publish(stage)
+        place.publish(staged)
     assert ("2026-04-25", 1, "by hand") in place.rows(table)
 
 
@@ -529,9 +529,9 @@ def known(place, table: Table) -> dict[Scope, str]:
 def test_many_tenants_outside_of_the_scope_are_counted_and_a_few_are_named(place):
     table = place.table(dimensions=["name"])
     with fetched(place.database.engine) as counted:
-        stage = place.staged(
+        staged = place.staged(
             table, 1, [(FIRST, n, f"t{n:02}") for n in range(40)] + [(FIRST, n, None) for n in range(3)]
         )
-        assert stage.counts == {stage.target.partitions[0]: 40}
-        assert (stage.strays[0].rows, stage.strays[0].values) == (3, ("d=2026-04-25, name=None",))
+        assert staged.counts == {staged.target.partitions[0]: 40}
+        assert (staged.strays[0].rows, staged.strays[0].values) == (3, ("d=2026-04-25, name=None",))
     assert max(rows for text, rows in counted.answers if "stage" in text) <= 2

@@ -55,11 +55,11 @@ def test_any_name_and_value_goes_through_a_whole_publish(shared, table, column, 
     except DefinitionError:
         reject()
     assume(max(len(name.encode()), len(column.encode())) <= 63)
-    stage = shared.staged(contract, 1, [(FIRST, 1, value, value), (FIRST, 2, f"{value}x", None)], schema=schema)
-    shared.publish(stage)
+    staged = shared.staged(contract, 1, [(FIRST, 1, value, value), (FIRST, 2, f"{value}x", None)], schema=schema)
+    shared.publish(staged)
     both = two_days(contract)
     mine = Target.of(contract, Scope.of(both.scope.window, {"tenant": value}), both.zone)
-    second = staging.open_stage(shared.database, mine, 2)
+    second = staging.open_staging(shared.database, mine, 2)
     second.schema = schema
     shared.fill(second, [(FIRST, 3, value, "new")])
     shared.publish(second)
@@ -102,10 +102,10 @@ def test_a_sub_day_partition_is_the_same_instant_in_every_zone(shared):
     at = [datetime(2026, 10, 25, hour, tzinfo=timezone.utc) for hour in range(4)]  # the clocks go back in Berlin
     target = Target.of(table, Scope(Window(at[0], at[3])), databases.ZoneInfo("Europe/Berlin"))
     tables.prepare(shared.database, table, schema)
-    stage = staging.open_stage(shared.database, target, 1)
-    stage.schema = schema
-    shared.fill(stage, [(moment, number) for number, moment in enumerate(at)])
-    assert [stray.rows for stray in stage.strays] == [1]
-    assert list(stage.counts.values()) == [1, 1, 1]
-    shared.publish(stage, target.partitions[1:2])
+    staged = staging.open_staging(shared.database, target, 1)
+    staged.schema = schema
+    shared.fill(staged, [(moment, number) for number, moment in enumerate(at)])
+    assert [stray.rows for stray in staged.strays] == [1]
+    assert list(staged.counts.values()) == [1, 1, 1]
+    shared.publish(staged, target.partitions[1:2])
     assert shared.rows(table, "id") == [(1,)]

@@ -53,10 +53,10 @@ def through(store, session, table, rows, token=1):
     store.check(session, table)
     store.prepare(session, table, rows.schema)
     target = two_days(table)
-    stage = store.open(session, target, token)
-    store.stage(session, stage, rows)
-    assert stage.strays == []
-    return store.publish(session, stage, target.partitions, {}, {})
+    staged = store.open(session, target, token)
+    store.stage(session, staged, rows)
+    assert staged.strays == []
+    return store.publish(session, staged, target.partitions, {}, {})
 
 
 @pytest.mark.parametrize("zone", [pytest.param("UTC", marks=pytest.mark.full), "America/St_Johns"])
@@ -87,13 +87,13 @@ def test_a_result_in_batches_is_staged_as_one(spark, store):
     session, table = spark.newSession(), place.table()
     rows = session.sql("select id, date'2026-04-25' as d, cast(id as string) as name from range(10)")
     store.prepare(session, table, rows.schema)
-    stage = store.open(session, two_days(table), 1)
-    store.stage(session, stage, rows)
-    store.stage_more(session, stage, rows.select((F.col("id") + 10).alias("id"), "d", "name"))
-    assert store.staged(session, stage).count() == 20
-    store.publish(session, stage, stage.target.partitions, {}, {})
+    staged = store.open(session, two_days(table), 1)
+    store.stage(session, staged, rows)
+    store.stage_more(session, staged, rows.select((F.col("id") + 10).alias("id"), "d", "name"))
+    assert store.staged(session, staged).count() == 20
+    store.publish(session, staged, staged.target.partitions, {}, {})
     assert len(place.rows(table)) == 20
-    assert store.files(session, stage.target, store.version(session, table)) == stage.files()
+    assert store.files(session, staged.target, store.version(session, table)) == staged.files()
 
 
 def test_rows_outside_the_scope_are_shown(spark, store):
@@ -101,10 +101,10 @@ def test_rows_outside_the_scope_are_shown(spark, store):
     session, table = spark.newSession(), place.table()
     rows = session.sql("select id, date'2026-04-25' + cast(id as int) * 5 as d, 'x' as name from range(3)")
     store.prepare(session, table, rows.schema)
-    stage = store.open(session, two_days(table), 1)
-    store.stage(session, stage, rows)
-    assert [stray.rows for stray in stage.strays] == [2]
-    assert sorted(row["id"] for row in store.stray_rows(session, stage, 5)) == [1, 2]
+    staged = store.open(session, two_days(table), 1)
+    store.stage(session, staged, rows)
+    assert [stray.rows for stray in staged.strays] == [2]
+    assert sorted(row["id"] for row in store.stray_rows(session, staged, 5)) == [1, 2]
 
 
 def test_a_value_that_does_not_fit_is_refused_while_staging(spark, pg):
@@ -113,13 +113,13 @@ def test_a_value_that_does_not_fit_is_refused_while_staging(spark, pg):
     pg.sql("create table mart (d date not null, id bigint not null, name varchar(3), primary key (d, id))")
     rows = session.sql("select 1L as id, date'2026-04-25' as d, 'a private name' as name")
     store.prepare(session, table, rows.schema)
-    stage = store.open(session, two_days(table), 1)
+    staged = store.open(session, two_days(table), 1)
     with pytest.raises(SchemaRefused, match="column name") as found:
-        store.stage(session, stage, rows)
+        store.stage(session, staged, rows)
     assert "private" not in str(found.value)
     nul = session.sql("select 1L as id, date'2026-04-25' as d, cast(X'00' as string) as name")
     with pytest.raises(SchemaRefused, match="0x00"):
-        store.stage(session, stage, nul)
+        store.stage(session, staged, nul)
     assert pg.rows(table) == []
 
 

@@ -24,12 +24,12 @@ pytestmark = pytest.mark.crash
 
 def staged(place, token):
     """Open a claim and stage more rows than a sample has, in no order, each with the token as its name."""
-    stage = place.opened(place.table(), token, days=1, schema=COLUMNS)
-    name = staging.stage_table(place.database, stage).name
+    staged = place.opened(place.table(), token, days=1, schema=COLUMNS)
+    name = staging.stage_table(place.database, staged).name
     mixed = f"select '2026-04-25', n::bigint * 3001 % {COUNT}, '{token}' from generate_series(0, {COUNT - 1}) n"
     place.sql(f"insert into {name} (d, id, name) {mixed}")
-    staging.look(place.database, stage)
-    return stage
+    staging.look(place.database, staged)
+    return staged
 
 
 def swap(url, token):

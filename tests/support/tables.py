@@ -115,7 +115,7 @@ class StoreTables:
         table = Table(self.place.name(name))
         rows = self.place.rows(name, *(columns or ("id", "n")))
         version = self.store(table).version(self.lab.spark, table)
-        assert list(self.store(table).stages(self.lab.spark, table)) == []
+        assert list(self.store(table).staged_tokens(self.lab.spark, table)) == []
         assert self.place.leftovers(name) == []
         assert self.lab.ledger.leases.list() == []
         return rows, version, self.place.versions(name)
@@ -143,9 +143,9 @@ class StoreTables:
         made = feed.of(spark, target.scope.window or feed.pipeline.grain.unit(label, feed.pipeline.zone))
         store.check(spark, feed.table)
         store.prepare(spark, feed.table, made.schema)
-        stage = store.open(spark, target, token)
-        store.stage(spark, stage, made)
-        return store, stage, target
+        staged = store.open(spark, target, token)
+        store.stage(spark, staged, made)
+        return store, staged, target
 
     def target(self, feed: Feed, label: str, to: str = "", **dimensions: str) -> Target:
         """Return what a run for that partition (or those up to `to`) owns of the feed's table."""
@@ -157,5 +157,5 @@ class StoreTables:
 
     def published(self, feed: Feed, label: str, token: int, *rows: tuple[object, ...], **how: Any) -> str:
         """Stage rows and publish them; return the new version."""
-        store, stage, target = self.opened(feed, label, token, *rows, **how)
-        return store.publish(self.lab.spark, stage, target.partitions, {}, {})
+        store, staged, target = self.opened(feed, label, token, *rows, **how)
+        return store.publish(self.lab.spark, staged, target.partitions, {}, {})

@@ -53,8 +53,8 @@ class TinyStore:
     def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:
         return _fingerprints(target, [] if version is None else self._live(target.table)["rows"])
 
-    def staged_files(self, session: SparkSession, stage: StagedRows) -> Mapping[Scope, str]:
-        return _fingerprints(stage.target, _content(self._stage(stage))["rows"])
+    def staged_files(self, session: SparkSession, staged: StagedRows) -> Mapping[Scope, str]:
+        return _fingerprints(staged.target, _content(self._stage(staged))["rows"])
 
     def seen(self, session: SparkSession, table: Table, event: Window, zone: ZoneInfo) -> str | None:
         return self.version(session, table)
@@ -63,9 +63,9 @@ class TinyStore:
         pass
 
     def token(self, session: SparkSession, table: Table) -> int:
-        return max([self._live(table)["token"], *self.stages(session, table)])
+        return max([self._live(table)["token"], *self.staged_tokens(session, table)])
 
-    def stages(self, session: SparkSession, table: Table) -> Sequence[int]:
+    def staged_tokens(self, session: SparkSession, table: Table) -> Sequence[int]:
         return sorted(int(file.suffixes[-2][1:]) for file in self.folder.glob(f"{table.name}.*.stage"))
 
     def remembered(self, session: SparkSession, table: Table, name: str) -> str | None:
@@ -86,53 +86,53 @@ class TinyStore:
         self._save(self._file(target.table, token), {"rows": [], "schema": self._live(target.table)["schema"]})
         return StagedRows(target, token, self.version(session, target.table))
 
-    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+    def stage(self, session: SparkSession, staged: StagedRows, rows: DataFrame) -> None:
         made = [json.loads(line) for line in rows.toJSON().collect()]
-        self._save(self._stage(stage), {"rows": made, "schema": rows.schema.jsonValue()})
+        self._save(self._stage(staged), {"rows": made, "schema": rows.schema.jsonValue()})
 
-    def stage_more(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+    def stage_more(self, session: SparkSession, staged: StagedRows, rows: DataFrame) -> None:
         more = [json.loads(line) for line in rows.toJSON().collect()]
-        staged = _content(self._stage(stage))
-        self._save(self._stage(stage), {**staged, "rows": staged["rows"] + more})
+        content = _content(self._stage(staged))
+        self._save(self._stage(staged), {**content, "rows": content["rows"] + more})
 
     def stage_changes(self, *_: object, **__: object) -> None:
         raise AssertionError("its abilities refuse Merge and InsertOnly")
 
-    def staged(self, session: SparkSession, stage: StagedRows) -> DataFrame:
-        content = _content(self._stage(stage))
+    def staged(self, session: SparkSession, staged: StagedRows) -> DataFrame:
+        content = _content(self._stage(staged))
         return self._frame(session, content["schema"], content["rows"])
 
-    def stray_rows(self, session: SparkSession, stage: StagedRows, limit: int) -> list[Mapping[str, object]]:
+    def stray_rows(self, session: SparkSession, staged: StagedRows, limit: int) -> list[Mapping[str, object]]:
         return []
 
     def publish(
         self,
         session: SparkSession,
-        stage: StagedRows,
+        staged: StagedRows,
         partitions: Sequence[Scope],
         notes: Mapping[str, str],
         remember: Mapping[str, str],
     ) -> str:
-        live, content = self._live(stage.target.table), _content(self._stage(stage))
-        if str(live["version"]) != stage.base:
-            raise Conflict(f"{stage.target.table.name} was changed by another writer")
-        kept = [row for row in live["rows"] if _place(stage.target, row) not in partitions]
-        added = [row for row in content["rows"] if _place(stage.target, row) in partitions]
+        live, content = self._live(staged.target.table), _content(self._stage(staged))
+        if str(live["version"]) != staged.base:
+            raise Conflict(f"{staged.target.table.name} was changed by another writer")
+        kept = [row for row in live["rows"] if _place(staged.target, row) not in partitions]
+        added = [row for row in content["rows"] if _place(staged.target, row) in partitions]
         version = live["version"] + 1
-        changed = {"version": version, "token": stage.token, "schema": content["schema"], "rows": kept + added}
-        published = {**live["published"], str(stage.token): str(version)}
+        changed = {"version": version, "token": staged.token, "schema": content["schema"], "rows": kept + added}
+        published = {**live["published"], str(staged.token): str(version)}
         remembered = {**live["remembered"], **remember}
-        self._save(self._file(stage.target.table), {**changed, "remembered": remembered, "published": published})
-        self._stage(stage).unlink()
+        self._save(self._file(staged.target.table), {**changed, "remembered": remembered, "published": published})
+        self._stage(staged).unlink()
         return str(version)
 
-    def discard(self, session: SparkSession, stage: StagedRows, remember: Mapping[str, str]) -> None:
-        self._stage(stage).unlink()
+    def discard(self, session: SparkSession, staged: StagedRows, remember: Mapping[str, str]) -> None:
+        self._stage(staged).unlink()
 
-    def _stage(self, stage: StagedRows) -> Path:
-        file = self._file(stage.target.table, stage.token)
+    def _stage(self, staged: StagedRows) -> Path:
+        file = self._file(staged.target.table, staged.token)
         if not file.exists():
-            raise LeaseLost(f"{stage.target.table.name}: the claim {stage.token} was taken over by another run")
+            raise LeaseLost(f"{staged.target.table.name}: the claim {staged.token} was taken over by another run")
         return file
 
     def _file(self, table: Table, token: int | None = None) -> Path:

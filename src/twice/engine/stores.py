@@ -32,7 +32,7 @@ class Stores:
     def source(self, table: Table) -> Source:
         """Return the place that a table is read from."""
         name = table.id.store
-        with self._lock:  # a store keeps what its stages share: two of them would not know of each other
+        with self._lock:  # a store keeps what its claims share: two of them would not know of each other
             if name not in self._open:
                 self._open[name] = open_store(self._config.store(name), self._config.root)
             return self._open[name]

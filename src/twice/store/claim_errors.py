@@ -26,7 +26,7 @@ def dropped(table: Table) -> Conflict:
 
 
 def changed(target: Target, what: str = "changed", *, where: str = "", which: str = "") -> Conflict:
-    """Return that the scope, or the part of it that `where` names, is not as it was when the stage was opened."""
+    """Return that the scope, or the part of it that `where` names, is not as it was when staging was opened."""
     return Conflict(
         f"{target.table.name}, {where or target.scope}: {what} by another writer between claim and publish"
         f"{f' ({which})' if which else ''}",
@@ -35,10 +35,10 @@ def changed(target: Target, what: str = "changed", *, where: str = "", which: st
     )
 
 
-def unanswered(stage: StagedRows, asked: str) -> Conflict:
+def unanswered(staged: StagedRows, asked: str) -> Conflict:
     """Return that a commit may or may not have happened, and that what knows it cannot be `asked`."""
     return Conflict(
-        f"{stage.target.table.name}: the commit of claim {stage.token} got no answer, and {asked} cannot be asked",
+        f"{staged.target.table.name}: the commit of claim {staged.token} got no answer, and {asked} cannot be asked",
         unchanged="the table holds the old version or the new one; the next run finds out which, and continues",
         next_step=f"run it again once {asked} answers",
     )

@@ -196,8 +196,8 @@ class Store(Source, Protocol):
     def token(self, session: SparkSession, table: Table) -> int:
         """Return the highest token that the table remembers; 0 if it knows none."""
 
-    def stages(self, session: SparkSession, table: Table) -> Sequence[int]:
-        """List the tokens that have a stage in the table now, at work or left over."""
+    def staged_tokens(self, session: SparkSession, table: Table) -> Sequence[int]:
+        """List the tokens that have staged rows in the table now, at work or left over."""
 
     def remembered(self, session: SparkSession, table: Table, name: str) -> str | None:
         """Return what a publish left with the table under `remember`."""
@@ -209,7 +209,7 @@ class Store(Source, Protocol):
         """Create the table, or add new columns; refuse every other change of schema."""
 
     def fence(self, session: SparkSession, table: Table, token: int, *, own: bool = False) -> str | None:
-        """Stop a token for good and drop its stage; return the version that it published, if it already had.
+        """Stop a token for good and drop its staged rows; return the version that it published, if it already had.
 
         `own`: the caller holds the token and has stopped, so no trace of it is needed to keep it from publishing. A
         table that was created for attempts of which none succeeded then goes with the last one, where the store can.
@@ -218,33 +218,33 @@ class Store(Source, Protocol):
     def open(self, session: SparkSession, target: Target, token: int) -> StagedRows:
         """Make an empty stage: from here on the token can be fenced."""
 
-    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
-        """Replace the scope in the stage by these rows."""
+    def stage(self, session: SparkSession, staged: StagedRows, rows: DataFrame) -> None:
+        """Stage these rows in the place of the scope's."""
 
-    def stage_more(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+    def stage_more(self, session: SparkSession, staged: StagedRows, rows: DataFrame) -> None:
         """Add rows to those that `stage` wrote."""
 
     def stage_changes(
-        self, session: SparkSession, stage: StagedRows, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
+        self, session: SparkSession, staged: StagedRows, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
     ) -> None:
-        """Upsert rows into the stage by the table's key.
+        """Stage an upsert of rows by the table's key.
 
         `instead_of`: rows that carry this mark in `_twice_window` go, and the given ones come in their place.
         """
 
-    def staged(self, session: SparkSession, stage: StagedRows) -> DataFrame:
+    def staged(self, session: SparkSession, staged: StagedRows) -> DataFrame:
         """Read the scope as it would be after the publish."""
 
-    def staged_files(self, session: SparkSession, stage: StagedRows) -> Mapping[Scope, str]:
+    def staged_files(self, session: SparkSession, staged: StagedRows) -> Mapping[Scope, str]:
         """Fingerprint what each partition of the scope would hold after the publish, as `files` does."""
 
-    def stray_rows(self, session: SparkSession, stage: StagedRows, limit: int) -> list[Mapping[str, object]]:
+    def stray_rows(self, session: SparkSession, staged: StagedRows, limit: int) -> list[Mapping[str, object]]:
         """Read a few of the staged rows that lie outside the scope."""
 
     def publish(
         self,
         session: SparkSession,
-        stage: StagedRows,
+        staged: StagedRows,
         partitions: Sequence[Scope],
         notes: Mapping[str, str],
         remember: Mapping[str, str],
@@ -254,8 +254,8 @@ class Store(Source, Protocol):
         `notes` go with the version, `remember` stays with the table.
         """
 
-    def discard(self, session: SparkSession, stage: StagedRows, remember: Mapping[str, str]) -> None:
-        """Drop a stage that changes nothing; LeaseLost if it was fenced, Conflict if the scope has changed."""
+    def discard(self, session: SparkSession, staged: StagedRows, remember: Mapping[str, str]) -> None:
+        """Drop staged rows that change nothing; LeaseLost if they were fenced, Conflict if the scope has changed."""
 
 
 @runtime_checkable
@@ -291,8 +291,8 @@ class Shadowing(Protocol):
     def fork(self, session: SparkSession, table: Table, shadow: Table) -> None:
         """Begin a shadow with what the table holds now; one that has begun stays as it is."""
 
-    def adopt(self, session: SparkSession, stage: StagedRows, shadow: Table) -> None:
-        """Fill a stage of the table with what its shadow holds of the scope."""
+    def adopt(self, session: SparkSession, staged: StagedRows, shadow: Table) -> None:
+        """Stage what the shadow of the table holds of the scope."""
 
     def shadow_schema(self, session: SparkSession, target: Target) -> StructType:
         """Return the columns that a shadow brings; refused if it has lost one since it was built."""

@@ -1,4 +1,4 @@
-"""Stages of any store: what of them is published, and which are open in this process, whose threads share them."""
+"""Staged rows of any store: what of them is published, and which are open in this process, whose threads share them."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from typing import Generic, TypeVar
 from twice.model.scopes import Scope
 from twice.store.protocol import StagedRows
 
-StageT = TypeVar("StageT", bound=StagedRows)
+StagedT = TypeVar("StagedT", bound=StagedRows)
 
 
 @dataclass(frozen=True)
-class Publication(Generic[StageT]):
-    """What of a stage is to become visible, and what is written down with it."""
+class Publication(Generic[StagedT]):
+    """What of the staged rows is to become visible, and what is written down with it."""
 
-    stage: StageT
+    staged: StagedT
     partitions: Sequence[Scope]
     notes: Mapping[str, str]
     remember: Mapping[str, str]
 
 
-class OpenStages(Generic[StageT]):
-    """The stages that this process has opened and not ended yet, by table and token."""
+class OpenStagedRows(Generic[StagedT]):
+    """The staged rows that this process has opened and not ended yet, by table and token."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._stages: dict[tuple[str, int], StageT] = {}
+        self._open_rows: dict[tuple[str, int], StagedT] = {}
 
-    def add(self, stage: StageT) -> None:
-        """Remember a stage."""
+    def add(self, staged: StagedT) -> None:
+        """Remember staged rows."""
         with self._lock:
-            self._stages[stage.target.table.name, stage.token] = stage
+            self._open_rows[staged.target.table.name, staged.token] = staged
 
-    def end(self, table: str, token: int) -> StageT | None:
-        """Forget a stage, and return it; None if this process did not open it."""
+    def end(self, table: str, token: int) -> StagedT | None:
+        """Forget staged rows, and return them; None if this process did not open them."""
         with self._lock:
-            return self._stages.pop((table, token), None)
+            return self._open_rows.pop((table, token), None)
 
-    def find(self, wanted: Callable[[StageT], bool]) -> StageT | None:
-        """Return the first stage that is wanted, among those that were open at the moment of the call."""
+    def find(self, wanted: Callable[[StagedT], bool]) -> StagedT | None:
+        """Return the first staged rows that are wanted, among those that were open at the moment of the call."""
         with self._lock:
-            open_now = list(self._stages.values())
-        return next((stage for stage in open_now if wanted(stage)), None)
+            open_now = list(self._open_rows.values())
+        return next((staged for staged in open_now if wanted(staged)), None)

@@ -20,7 +20,7 @@ from twice.engine.attempt.holding import hold_lease
 from twice.engine.attempt.outputs import Finding
 from twice.engine.attempt.recorded_attempt import recorded_attempt
 from twice.engine.attempt.skipping import end_early
-from twice.engine.attempt.verbs import commit_stage, record, recover
+from twice.engine.attempt.verbs import commit_staged, record, recover
 from twice.engine.run import run_step
 from twice.failpoints import fail_point
 from twice.model.framework import WINDOW_COLUMN
@@ -68,16 +68,16 @@ def take(task: Task, batch: Batch) -> StepResult:
     if remembered:  # a second look would bring Spark's state to work again
         events.persist()
 
-    def stage_rows(its_task: Task, stage: StagedRows, rows: DataFrame) -> Counts:
+    def stage_rows(its_task: Task, staged: StagedRows, rows: DataFrame) -> Counts:
         # Where the function makes one row of each event, they are counted as its rows are.
         number = None if carried(rows, events) is not None else events.persist().count()
         if batch.again:
-            counts = write.stage_again(its_task, stage, rows, dedup.order)
+            counts = write.stage_again(its_task, staged, rows, dedup.order)
         elif remembered:
             unique = plain.is_unique(its_task.step.writes, events, dedup.key, rows)
-            counts = plain.stage_all(its_task, stage, rows, unique=unique)
+            counts = plain.stage_all(its_task, staged, rows, unique=unique)
         else:
-            counts = write.stage_new(its_task, stage, rows, dedup.order)
+            counts = write.stage_new(its_task, staged, rows, dedup.order)
         return counts if number is None else replace(counts, rows_in=number)
 
     try:
@@ -111,12 +111,12 @@ def _process(task: Task, batch: Batch, dedup: Process) -> StepResult:
             new = seen.first_seen(keys_task, dedup, one)
             number = new.count()
 
-        def stage_rows(its_task: Task, stage: StagedRows, rows: DataFrame) -> Counts:
+        def stage_rows(its_task: Task, staged: StagedRows, rows: DataFrame) -> Counts:
             if batch.again:
-                counts = write.stage_again(its_task, stage, rows, None)
+                counts = write.stage_again(its_task, staged, rows, None)
             else:
                 unique = plain.is_unique(its_task.step.writes, new, dedup.key, rows)
-                counts = plain.stage_all(its_task, stage, rows, unique=unique)
+                counts = plain.stage_all(its_task, staged, rows, unique=unique)
             return replace(counts, rows_in=one.copies, duplicates=one.copies - number)
 
         return run_step(task, partial(_attempt, batch=batch, bound={stream.parameter: new}, write=stage_rows))
@@ -125,8 +125,8 @@ def _process(task: Task, batch: Batch, dedup: Process) -> StepResult:
         one.release()
 
 
-def _as_is(task: Task, stage: StagedRows, rows: DataFrame) -> Counts:
-    return write.stage_new(task, stage, rows, None)
+def _as_is(task: Task, staged: StagedRows, rows: DataFrame) -> Counts:
+    return write.stage_new(task, staged, rows, None)
 
 
 def _attempt(task: Task, *, batch: Batch, bound: dict[str, DataFrame] | None, write: StageRows) -> Finding:
@@ -149,18 +149,18 @@ def _publish(task: Task, batch: Batch, bound: dict[str, DataFrame] | None, write
         task.ledger.leases.bind(task.attempt_id, claim, base_version=None, inputs=())
         rows = _rows(task, batch, bound)
         task.store.prepare(task.session, task.step.writes, rows.schema)
-        stage = task.store.open(task.session, task.target, claim.token)
+        staged = task.store.open(task.session, task.target, claim.token)
         heartbeat.require()
         fail_point("claim.fenced")
-        counts = write(task, stage, rows)
+        counts = write(task, staged, rows)
         fail_point("stage.written")
-        gating.refuse_strays(task, stage)
+        gating.refuse_strays(task, staged)
         fail_point("gate.passed")
         batch.count(counts)
         changed = task.target.partitions if counts.rows_out or counts.changed else ()
         remember = {} if batch.again else {STREAM_MARK: batch.mark.text}
         notes = {"twice.replay" if batch.again else STREAM_MARK: batch.mark.text}
-        status, version = commit_stage(task, claim, heartbeat, stage, changed, remember, more=notes)
+        status, version = commit_staged(task, claim, heartbeat, staged, changed, remember, more=notes)
         finding = Finding(status, [], counts.rows_out, version, counts.to_json())
         record(task, claim, finding)
     return finding

@@ -96,8 +96,8 @@ def replaced(task: Task, claim: Claim, error: BaseException) -> LeaseLost | None
 
 def drop_leftovers(task: Task, claim: Claim) -> None:
     """Drop stages whose claim has ended: Spark may outlive its driver and finish a write that no run waits for."""
-    # Stages before leases: a stage that is seen at work has had its lease for longer.
-    if older := [token for token in task.store.stages(task.session, task.step.writes) if token < claim.token]:
+    # Staged rows before leases: those of a run at work have had their lease for longer.
+    if older := [token for token in task.store.staged_tokens(task.session, task.step.writes) if token < claim.token]:
         at_work = {lease.token for lease in task.ledger.leases.list() if lease.table == claim.table}
         for token in older:
             if token not in at_work:

@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 NEWEST = "twice.window_start"
 
 
-def changed_partitions(task: Task, staged: StageResult, verdict: Verdict) -> list[Scope]:
+def changed_partitions(task: Task, result: StageResult, verdict: Verdict) -> list[Scope]:
     """Return the partitions whose staged content is not what the table holds now."""
-    if staged.source is not None:
-        return list(task.target.partitions) if staged.changed else []
-    before = content_before(task, staged)
+    if result.source is not None:
+        return list(task.target.partitions) if result.changed else []
+    before = content_before(task, result)
     if before is None:
-        rows = task.store.read(task.session, task.step.writes, staged.stage.base).where(scope_filter(task.target))
+        rows = task.store.read(task.session, task.step.writes, result.staged.base).where(scope_filter(task.target))
         before = {partition: seen.digest for partition, seen in gating.profiled(task, rows, key=()).items()}
     return [partition for partition, digest in verdict.digests.items() if not _equal(digest, before[partition])]
 
 
-def files_after(task: Task, staged: StageResult, changed: Sequence[Scope]) -> dict[Scope, str]:
+def files_after(task: Task, result: StageResult, changed: Sequence[Scope]) -> dict[Scope, str]:
     """Fingerprint each partition's files as they are once the changed ones are published."""
-    kept = task.store.files(task.session, task.target, staged.stage.base)
+    kept = task.store.files(task.session, task.target, result.staged.base)
     if not changed:
         return dict(kept)
-    new = task.store.staged_files(task.session, staged.stage)
+    new = task.store.staged_files(task.session, result.staged)
     return {partition: new[partition] if partition in changed else kept[partition] for partition in kept}
 
 
@@ -48,9 +48,9 @@ def known_outputs(task: Task) -> dict[Scope, Output]:
     return {output.scope: output for output in task.ledger.outputs.held(task.step.writes.name, task.target.scope)}
 
 
-def content_before(task: Task, staged: StageResult) -> dict[Scope, Digest] | None:
+def content_before(task: Task, result: StageResult) -> dict[Scope, Digest] | None:
     """Return what the scope held at the claim, if its files are the recorded ones (or none)."""
-    files = task.store.files(task.session, task.target, staged.stage.base)
+    files = task.store.files(task.session, task.target, result.staged.base)
     known = known_outputs(task)
     rows = task.store.read(task.session, task.step.writes, None)
     empty = Digest.empty(schema_fingerprint(rows.schema))

@@ -59,12 +59,12 @@ class Failure:
     samples: Sequence[Mapping[str, object]] = ()
 
 
-def refuse_strays(task: Task, stage: StagedRows) -> None:
-    """Refuse a stage that holds rows outside the scope."""
-    if not stage.strays:
+def refuse_strays(task: Task, staged: StagedRows) -> None:
+    """Refuse staged rows outside the scope."""
+    if not staged.strays:
         return
-    stray = stage.strays[0]
-    samples = task.store.stray_rows(task.session, stage, LIMIT)
+    stray = staged.strays[0]
+    samples = task.store.stray_rows(task.session, staged, LIMIT)
     raise OutOfScope(
         f"step {task.step.name} returned {stray.rows} row{'s' if stray.rows != 1 else ''} outside its scope "
         f"{task.target.scope} of {task.step.writes.name}, in {'; '.join(stray.values[:LIMIT])}:"

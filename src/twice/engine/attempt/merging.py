@@ -31,38 +31,38 @@ if TYPE_CHECKING:
     from twice.store.protocol import StagedRows
 
 
-def stage(task: Task, stage: StagedRows, results: Iterator[DataFrame]) -> StageResult:
+def stage(task: Task, staged: StagedRows, results: Iterator[DataFrame]) -> StageResult:
     """Write what changes the table: new keys, and newer versions of known ones."""
     source = reduce(lambda one, other: one.unionByName(other), results)
     # Read several times below: a lost block must fail the attempt, not be computed again.
     source = source.localCheckpoint()
     verdict = judge_source(task, source)
     table = task.step.writes
-    target = task.store.read(task.session, table, stage.base).where(scope_filter(task.target))
-    _require_unique_target(task, stage, target)
+    target = task.store.read(task.session, table, staged.base).where(scope_filter(task.target))
+    _require_unique_target(task, staged, target)
     written, counts = compare_by_key(task, source, target)
     changed = any(counts.get(kind) for kind in changes.WRITTEN)
     if changed:
-        task.store.stage_changes(task.session, stage, written, insert_only=not isinstance(table.write, Merge))
-    return StageResult(stage, changed, counts, verdict)
+        task.store.stage_changes(task.session, staged, written, insert_only=not isinstance(table.write, Merge))
+    return StageResult(staged, changed, counts, verdict)
 
 
-def gate(task: Task, staged: StageResult) -> Verdict:
+def gate(task: Task, result: StageResult) -> Verdict:
     """Return the content of a merged scope after the publish, and check its keys."""
-    assert staged.source is not None  # noqa: S101 - what was staged by key was judged before
-    verdict = _content_after(task, staged)
-    verdict.remarks += staged.source.remarks
-    verdict.accepted += staged.source.accepted
+    assert result.source is not None  # noqa: S101 - what was staged by key was judged before
+    verdict = _content_after(task, result)
+    verdict.remarks += result.source.remarks
+    verdict.accepted += result.source.accepted
     return verdict
 
 
-def _content_after(task: Task, staged: StageResult) -> Verdict:
-    if not staged.changed and (before := content_before(task, staged)) is not None:
+def _content_after(task: Task, result: StageResult) -> Verdict:
+    if not result.changed and (before := content_before(task, result)) is not None:
         return Verdict(before)
-    if staged.changed:
-        with staged_rows(task, staged.stage) as rows:
+    if result.changed:
+        with staged_rows(task, result.staged) as rows:
             return _merged(task, rows)
-    base = task.store.read(task.session, task.step.writes, staged.stage.base)
+    base = task.store.read(task.session, task.step.writes, result.staged.base)
     return _merged(task, base.where(scope_filter(task.target)))
 
 
@@ -157,9 +157,9 @@ def _one_row_per_key(task: Task, source: DataFrame, matched: list[str]) -> DataF
     return reduced
 
 
-def _require_unique_target(task: Task, stage: StagedRows, target: DataFrame) -> None:
+def _require_unique_target(task: Task, staged: StagedRows, target: DataFrame) -> None:
     """Refuse a table that already holds a key twice, unless these very files were checked before."""
-    files = task.store.files(task.session, task.target, stage.base)
+    files = task.store.files(task.session, task.target, staged.base)
     known = {
         output.scope: output.files for output in task.ledger.outputs.held(task.step.writes.name, task.target.scope)
     }

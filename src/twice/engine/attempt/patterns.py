@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Strategy:
-    """How the rows of a step get into a stage, and how what the table will hold is judged."""
+    """How the rows of a step are staged, and how what the table will hold is judged."""
 
     stage: Callable[[Task, StagedRows, Iterator[DataFrame]], StageResult]
     gate: Callable[[Task, StageResult], Verdict]

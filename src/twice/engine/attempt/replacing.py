@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from twice.store.protocol import StagedRows
 
 
-def stage(task: Task, stage: StagedRows, results: Iterator[DataFrame]) -> StageResult:
+def stage(task: Task, staged: StagedRows, results: Iterator[DataFrame]) -> StageResult:
     """Write the rows as they are; those of one partition are profiled on their way, where that can be done."""
     table, first = task.step.writes, next(results)
     unique = proves_unique(first, [*table.key, *table.partition_columns])
@@ -27,15 +27,15 @@ def stage(task: Task, stage: StagedRows, results: Iterator[DataFrame]) -> StageR
     if task.store.abilities.counts_rows and len(task.target.partitions) == 1:
         violations = gating.violations(task, first)
         watched = observed(first, key=table.key, dimensions=table.dimensions, violations=violations, unique=unique)
-    task.store.stage(task.session, stage, watched.rows if watched else first)
-    seen = watched.profile(stage.counted) if watched and stage.counted is not None else None
+    task.store.stage(task.session, staged, watched.rows if watched else first)
+    seen = watched.profile(staged.counted) if watched and staged.counted is not None else None
     for rows in results:
-        task.store.stage_more(task.session, stage, rows)
+        task.store.stage_more(task.session, staged, rows)
         unique, seen = False, None  # each batch may hold a key once, and their union not
-    return StageResult(stage, unique=unique, seen=seen)
+    return StageResult(staged, unique=unique, seen=seen)
 
 
-def gate(task: Task, staged: StageResult) -> Verdict:
+def gate(task: Task, result: StageResult) -> Verdict:
     """Judge the staged rows, partition by partition."""
-    with staged_rows(task, staged.stage, unique=staged.unique) as rows:
-        return gating.judge(task, rows, unique=staged.unique, seen=staged.seen)
+    with staged_rows(task, result.staged, unique=result.unique) as rows:
+        return gating.judge(task, rows, unique=result.unique, seen=result.seen)

@@ -1,4 +1,4 @@
-"""What a stage holds, and what was found out while it was written."""
+"""The staged rows of an attempt, and what was found out while they were written."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class StageResult:
-    """A stage, and what was found out on the way: whether anything is in it, and counts.
+    """Staged rows, and what was found out on the way: whether anything is in them, and counts.
 
     `unique`: the plan that made the rows proves that no key occurs twice in a partition.
     """
 
-    stage: StagedRows
+    staged: StagedRows
     changed: bool = True
     counts: Mapping[str, int] = field(default_factory=dict)
     source: Verdict | None = None

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 def stage(task: Task, claim: Claim, heartbeat: Heartbeat, inputs: list[Pinned]) -> StageResult:
-    """Compute the step's result and write it to a stage that can be fenced."""
+    """Compute the step's result and write it where it can be fenced."""
     task.report("computing")
     bound = {pinned.name: bind(task, pinned) for pinned in inputs}
     with spread(task, inputs, bound):
         results = batches(task, bound)
         first = next(results)
         task.store.prepare(task.session, task.step.writes, first.schema)
-        opened = task.store.open(task.session, task.target, claim.token)
-        task.ledger.leases.bind(task.attempt_id, claim, base_version=opened.base, inputs=records(task, inputs))
-        # Whoever took over before the stage existed found nothing to fence: look once more.
+        staged = task.store.open(task.session, task.target, claim.token)
+        task.ledger.leases.bind(task.attempt_id, claim, base_version=staged.base, inputs=records(task, inputs))
+        # A run that took over before the staging existed found nothing to fence: look once more.
         heartbeat.require()
         fail_point("claim.fenced")
-        staged = strategy_of(task.step.writes).stage(task, opened, chain([first], results))
+        result = strategy_of(task.step.writes).stage(task, staged, chain([first], results))
     fail_point("stage.written")
     task.report("staged")
-    return staged
+    return result

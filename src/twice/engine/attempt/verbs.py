@@ -46,10 +46,10 @@ def attempt(task: Task) -> Finding:
         task.ledger.leases.bind(task.attempt_id, claim, base_version=None, inputs=records(task, inputs))
         if skipped := nothing_to_do(task, claim, inputs, waited=holding.waited):
             return skipped
-        staged = stage(task, claim, heartbeat, inputs)
-        verdict = gate(task, staged)
-        compare_alone(task, inputs, staged, verdict)
-        finding = publish(task, claim, heartbeat, inputs, staged, verdict)
+        result = stage(task, claim, heartbeat, inputs)
+        verdict = gate(task, result)
+        compare_alone(task, inputs, result, verdict)
+        finding = publish(task, claim, heartbeat, inputs, result, verdict)
         finding = priced(task, finding)
         record(task, claim, finding)
     fail_point("record.written")
@@ -67,10 +67,10 @@ def recover(task: Task, claim: Claim) -> None:
     drop_leftovers(task, claim)
 
 
-def gate(task: Task, staged: StageResult) -> Verdict:
+def gate(task: Task, result: StageResult) -> Verdict:
     """Judge the staged rows; a verdict that returns is a pass."""
-    gating.refuse_strays(task, staged.stage)
-    verdict = strategy_of(task.step.writes).gate(task, staged)
+    gating.refuse_strays(task, result.staged)
+    verdict = strategy_of(task.step.writes).gate(task, result)
     fail_point("gate.passed")
     task.report("gated", data={"rows": verdict.rows})
     return verdict
@@ -81,7 +81,7 @@ def publish(
     claim: Claim,
     heartbeat: Heartbeat,
     inputs: list[Pinned],
-    staged: StageResult,
+    result: StageResult,
     verdict: Verdict,
 ) -> Finding:
     """Make the partitions that differ visible in one commit; nothing differs: nothing is committed."""
@@ -89,55 +89,55 @@ def publish(
     def described(files: Mapping[Scope, str], version: str | None) -> list[Output]:
         return outputs_of(task, inputs, verdict, files, version)
 
-    return commit(task, claim, heartbeat, staged, verdict, described, lambda: require_unmoved(task, inputs))
+    return commit(task, claim, heartbeat, result, verdict, described, lambda: require_unmoved(task, inputs))
 
 
 def commit(
     task: Task,
     claim: Claim,
     heartbeat: Heartbeat,
-    staged: StageResult,
+    result: StageResult,
     verdict: Verdict,
     described: Callable[[Mapping[Scope, str], str | None], list[Output]],
     look_again: Callable[[], None] = lambda: None,
 ) -> Finding:
-    """Make a judged stage visible; `described` says what is recorded of it, `look_again` may refuse it at last."""
-    changed = differences.changed_partitions(task, staged, verdict)
-    files = differences.files_after(task, staged, changed)
-    remember, details = differences.marks(task), staged.details(verdict, changed)
+    """Make judged rows visible; `described` says what is recorded of it, `look_again` may refuse it at last."""
+    changed = differences.changed_partitions(task, result, verdict)
+    files = differences.files_after(task, result, changed)
+    remember, details = differences.marks(task), result.details(verdict, changed)
     if changed:
         look_again()
         remember |= differences.tombstones(task)
     # Saved before the commit, so that a later run that finds the commit without its record can complete it.
     expected = described(files, None) if changed else []
-    status, version = commit_stage(
-        task, claim, heartbeat, staged.stage, changed, remember, expected, _accepted(verdict)
+    status, version = commit_staged(
+        task, claim, heartbeat, result.staged, changed, remember, expected, _accepted(verdict)
     )
     return _found(task, status, described(files, version), verdict, details)
 
 
-def commit_stage(
+def commit_staged(
     task: Task,
     claim: Claim,
     heartbeat: Heartbeat,
-    stage: StagedRows,
+    staged: StagedRows,
     changed: Sequence[Scope],
     remember: Mapping[str, str],
     expected: Sequence[Output] = (),
     details: Mapping[str, object] | None = None,
     more: Mapping[str, str] | None = None,
 ) -> tuple[str, str | None]:
-    """Publish the changed partitions of a stage, or drop a stage that changes nothing; return how, and the version.
+    """Publish the changed partitions, or drop staged rows that change nothing; return how, and the version.
 
     `more` goes with the version, beside the run and the step.
     """
     if not changed:
-        task.store.discard(task.session, stage, remember)
-        return "unchanged", stage.base
+        task.store.discard(task.session, staged, remember)
+        return "unchanged", staged.base
     heartbeat.require()
     task.ledger.outputs.prepare(claim, task.attempt_id, expected, details=details)
     notes = {"twice.run": task.run, "twice.step": f"{task.pipeline.name}.{task.step.name}", **(more or {})}
-    version = task.store.publish(task.session, stage, changed, notes, remember)
+    version = task.store.publish(task.session, staged, changed, notes, remember)
     fail_point("publish.committed")
     return "published", version
 

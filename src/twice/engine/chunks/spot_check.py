@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from twice.model.windows import Window
 
 
-def compare_alone(task: Task, inputs: Sequence[Pinned], staged: StageResult, verdict: Verdict) -> None:
+def compare_alone(task: Task, inputs: Sequence[Pinned], result: StageResult, verdict: Verdict) -> None:
     """Refuse a chunk one of whose units has other rows when it is computed alone."""
     if task.chunk.check_alone is not None and task.units:
-        task.chunk.spot_check.once(lambda: _compare(task, inputs, staged, verdict))
+        task.chunk.spot_check.once(lambda: _compare(task, inputs, result, verdict))
 
 
-def _compare(task: Task, inputs: Sequence[Pinned], staged: StageResult, verdict: Verdict) -> bool:
+def _compare(task: Task, inputs: Sequence[Pinned], result: StageResult, verdict: Verdict) -> bool:
     """Compare one unit; False if it has no rows on either side, which proves nothing."""
     unit = _unit(task, verdict)
     scope = Scope(unit, task.scope.dimensions)
@@ -43,7 +43,7 @@ def _compare(task: Task, inputs: Sequence[Pinned], staged: StageResult, verdict:
         target=Target.of(task.step.writes, scope, task.pipeline.zone),
         chunk=ChunkOptions(partial=task.chunk.partial),
     )
-    staged_rows = task.store.staged(task.session, staged.stage)
+    staged_rows = task.store.staged(task.session, result.staged)
     bound = {pinned.name: bind(alone, pinned) for pinned in pin_unit(alone, inputs)}
     computed = reduce(lambda one, other: one.unionByName(other), batches(alone, bound))
     parts = {partition: digest for partition, digest in verdict.digests.items() if task.unit_of(partition) == unit}

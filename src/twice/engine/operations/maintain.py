@@ -85,7 +85,7 @@ def _maintain(
         return result
     if dry_run:
         held = {lease.token for lease in ledger.leases.list() if lease.table == table.name and lease.state == "live"}
-        result.branches_dropped = len(set(store.stages(session, table)) - held)
+        result.branches_dropped = len(set(store.staged_tokens(session, table)) - held)
         return result
     try:
         claim = ledger.leases.claim(table.name, [Scope(None)], ttl=runtime.lease, floor=store.token(session, table))
@@ -97,7 +97,7 @@ def _maintain(
             for abandoned in claim.abandoned:
                 landed = store.fence(session, table, abandoned.token)
                 ledger.leases.settle(abandoned, landed=landed is not None, version=landed)
-            leftovers = [token for token in store.stages(session, table) if token != claim.token]
+            leftovers = [token for token in store.staged_tokens(session, table) if token != claim.token]
             for token in leftovers:
                 store.fence(session, table, token)
             result.branches_dropped = len(leftovers)

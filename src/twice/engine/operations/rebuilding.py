@@ -149,16 +149,16 @@ def _replace(task: Task, plan: Rebuild) -> Finding:
         task.ledger.leases.bind(task.attempt_id, claim, base_version=None, inputs=records(task, inputs))
         rows = _replayed(task, zip(alone, pinned, strict=True))
         task.store.prepare(task.session, task.step.writes, rows.schema)
-        stage = task.store.open(task.session, task.target, claim.token)
-        task.ledger.leases.bind(task.attempt_id, claim, base_version=stage.base, inputs=records(task, inputs))
+        staged = task.store.open(task.session, task.target, claim.token)
+        task.ledger.leases.bind(task.attempt_id, claim, base_version=staged.base, inputs=records(task, inputs))
         heartbeat.require()
-        task.store.stage(task.session, stage, rows)
-        gating.refuse_strays(task, stage)
-        with staged_rows(task, stage) as staged:
-            verdict = gating.judge(task, staged)
+        task.store.stage(task.session, staged, rows)
+        gating.refuse_strays(task, staged)
+        with staged_rows(task, staged) as read:
+            verdict = gating.judge(task, read)
         for each, mine in zip(alone, pinned, strict=True):
             require_unmoved(each, mine)
-        finding = priced(task, publish(task, claim, heartbeat, inputs, StageResult(stage), verdict))
+        finding = priced(task, publish(task, claim, heartbeat, inputs, StageResult(staged), verdict))
         record(task, claim, finding)
     return finding
 

@@ -118,19 +118,19 @@ def _publish(task: Task, wanted: Swap, holding: HeldLease, at_last: Callable[[],
     shadowing = cast("Shadowing", task.store)
     schema = shadowing.shadow_schema(task.session, replace(task.target, table=wanted.shadow))
     task.store.prepare(task.session, task.step.writes, schema)
-    stage = task.store.open(task.session, task.target, claim.token)
-    task.ledger.leases.bind(task.attempt_id, claim, base_version=stage.base, inputs=())
+    staged = task.store.open(task.session, task.target, claim.token)
+    task.ledger.leases.bind(task.attempt_id, claim, base_version=staged.base, inputs=())
     heartbeat.require()
-    shadowing.adopt(task.session, stage, wanted.shadow)
-    gating.refuse_strays(task, stage)
+    shadowing.adopt(task.session, staged, wanted.shadow)
+    gating.refuse_strays(task, staged)
     verdict = Verdict({partition: Digest.parse(known[partition].digest) for partition in task.target.partitions})
     if not _is_as_built(task, wanted.shadow, known):
-        _require_as_built(task, StageResult(stage), verdict)
+        _require_as_built(task, StageResult(staged), verdict)
 
     def described(files: Mapping[Scope, str], version: str | None) -> list[Output]:
         return [_recorded(task, wanted, known[partition], files[partition], version) for partition in verdict.digests]
 
-    return commit(task, claim, heartbeat, StageResult(stage), verdict, described, at_last)
+    return commit(task, claim, heartbeat, StageResult(staged), verdict, described, at_last)
 
 
 def _is_as_built(task: Task, shadow: Table, known: Mapping[Scope, Output]) -> bool:
@@ -142,9 +142,9 @@ def _is_as_built(task: Task, shadow: Table, known: Mapping[Scope, Output]) -> bo
     return all(known[partition].files == fingerprint for partition, fingerprint in files.items())
 
 
-def _require_as_built(task: Task, staged: StageResult, verdict: Verdict) -> None:
+def _require_as_built(task: Task, result: StageResult, verdict: Verdict) -> None:
     """Refuse a shadow whose rows are no longer those that passed the gates."""
-    found = profiled(task, task.store.staged(task.session, staged.stage), key=())
+    found = profiled(task, task.store.staged(task.session, result.staged), key=())
     for partition, digest in verdict.digests.items():
         now = found[partition].digest
         if now != digest and (now.rows or digest.rows):

@@ -238,15 +238,14 @@ def _put_back(task: Task, attempt: AttemptInfo, run: str) -> Finding:
         recover(task, claim)
         # Looked at before the claim, too; in between somebody may have published.
         _require_untouched(task, attempt, run)
-        stage = task.store.open(task.session, task.target, claim.token)
-        task.ledger.leases.bind(task.attempt_id, claim, base_version=stage.base, inputs=())
+        staged = task.store.open(task.session, task.target, claim.token)
+        task.ledger.leases.bind(task.attempt_id, claim, base_version=staged.base, inputs=())
         heartbeat.require()
         before = task.store.read(task.session, table, attempt.base_version).where(scope_filter(task.target))
-        task.store.stage(task.session, stage, _with_new_columns(task, before))
-        staged = StageResult(stage)
-        found = profiled(task, task.store.staged(task.session, stage), key=())
+        task.store.stage(task.session, staged, _with_new_columns(task, before))
+        found = profiled(task, task.store.staged(task.session, staged), key=())
         verdict = Verdict({partition: found[partition].digest for partition in _published(task, attempt)})
-        finding = publish(task, claim, heartbeat, [], staged, verdict)
+        finding = publish(task, claim, heartbeat, [], StageResult(staged), verdict)
         record(task, claim, finding)
     return finding
 

@@ -27,26 +27,26 @@ from twice.store.staged import Publication
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from twice.store.delta.staging import DeltaStage
+    from twice.store.delta.staging import DeltaStagedRows
 
 
-def publish(session: SparkSession, publication: Publication[DeltaStage]) -> str:
+def publish(session: SparkSession, publication: Publication[DeltaStagedRows]) -> str:
     """Make the staged partitions visible; return the new version."""
-    stage = publication.stage
-    notes = {history.TOKEN: str(stage.token), **publication.notes}
+    staged = publication.staged
+    notes = {history.TOKEN: str(staged.token), **publication.notes}
     for last in attempts():
         with jvm.active(session, notes):
-            transaction = jvm.begin(session, stage.log)
-            if not _is_ours(session, stage, transaction):
-                return _landed_or_lost(session, stage)
-            now = _require_unchanged(session, stage, transaction)
+            transaction = jvm.begin(session, staged.log)
+            if not _is_ours(session, staged, transaction):
+                return _landed_or_lost(session, staged)
+            now = _require_unchanged(session, staged, transaction)
             actions = _actions(session, publication, transaction, now)
             fail_point("delta.ready")
             try:
-                stage.tried = True
-                version = jvm.commit(session, transaction, actions, _operation(session, stage))
+                staged.tried = True
+                version = jvm.commit(session, transaction, actions, _operation(session, staged))
             except (Py4JError, CapturedException) as error:
-                if (landed := _look_up(session, stage)) is not None:
+                if (landed := _look_up(session, staged)) is not None:
                     version = int(landed)
                 elif not jvm.is_commit_race(error) or last:
                     raise
@@ -57,14 +57,14 @@ def publish(session: SparkSession, publication: Publication[DeltaStage]) -> str:
     raise AssertionError("unreachable")
 
 
-def drop(session: SparkSession, stage: DeltaStage, remember: Mapping[str, str]) -> None:
-    """End a stage that changes nothing: the claim must be ours, the scope as it was; no data is committed."""
+def drop(session: SparkSession, staged: DeltaStagedRows, remember: Mapping[str, str]) -> None:
+    """End staged rows that change nothing: the claim must be ours, the scope as it was; no data is committed."""
     for last in attempts():
-        with jvm.active(session, {history.UNCHANGED: str(stage.token)}):
-            transaction = jvm.begin(session, stage.log)
-            if not _is_ours(session, stage, transaction):
-                raise claim_errors.taken_over(stage.target, stage.token)
-            _require_unchanged(session, stage, transaction)
+        with jvm.active(session, {history.UNCHANGED: str(staged.token)}):
+            transaction = jvm.begin(session, staged.log)
+            if not _is_ours(session, staged, transaction):
+                raise claim_errors.taken_over(staged.target, staged.token)
+            _require_unchanged(session, staged, transaction)
             properties, marks = _marks(session, transaction, remember)
             if _remember(transaction, properties) or marks:
                 operation = (
@@ -76,8 +76,8 @@ def drop(session: SparkSession, stage: DeltaStage, remember: Mapping[str, str]) 
                     if not jvm.is_commit_race(error) or last:
                         raise
                     continue
-        Claims(session, stage.log).drop(stage.token)
-        stage.ended = True
+        Claims(session, staged.log).drop(staged.token)
+        staged.ended = True
         return
 
 
@@ -110,26 +110,26 @@ def fence(session: SparkSession, log: Any, token: int) -> str | None:
     raise AssertionError("unreachable")
 
 
-def _is_ours(session: SparkSession, stage: DeltaStage, transaction: Any) -> bool:
+def _is_ours(session: SparkSession, staged: DeltaStagedRows, transaction: Any) -> bool:
     # Asking for the id makes the commit depend on it: a fence that comes in between makes it fail.
-    seen = jvm.token_of(transaction, stage.application)
-    return not stage.ended and seen < stage.token and Claims(session, stage.log).mark(stage.token) is not None
+    seen = jvm.token_of(transaction, staged.application)
+    return not staged.ended and seen < staged.token and Claims(session, staged.log).mark(staged.token) is not None
 
 
 def _actions(
-    session: SparkSession, publication: Publication[DeltaStage], transaction: Any, now: Sequence[jvm.FileInfo]
+    session: SparkSession, publication: Publication[DeltaStagedRows], transaction: Any, now: Sequence[jvm.FileInfo]
 ) -> list[Any]:
-    stage, wanted = publication.stage, set(publication.partitions)
-    removed: Sequence[jvm.FileInfo] = stage.removed
-    added: Sequence[jvm.FileInfo] = stage.added
-    if stage.replaces:
-        removed = [file for file in now if stage.target.place(file.partition) in wanted]
-        added = [file for file in stage.added if stage.target.place(file.partition) in wanted]
+    staged, wanted = publication.staged, set(publication.partitions)
+    removed: Sequence[jvm.FileInfo] = staged.removed
+    added: Sequence[jvm.FileInfo] = staged.added
+    if staged.replaces:
+        removed = [file for file in now if staged.target.place(file.partition) in wanted]
+        added = [file for file in staged.added if staged.target.place(file.partition) in wanted]
     remember, marks = _marks(session, transaction, publication.remember)
-    _remember(transaction, remember, stage)
+    _remember(transaction, remember, staged)
     stamp = jvm.java_type(session, "java.lang.System").currentTimeMillis()
     return [
-        jvm.claimed(session, stage.application, stage.token),
+        jvm.claimed(session, staged.application, staged.token),
         *marks,
         *(file.java.removeWithTimestamp(stamp, True) for file in removed),
         *(file.java for file in added),
@@ -143,22 +143,22 @@ def _marks(session: SparkSession, transaction: Any, remember: Mapping[str, str])
     return properties, [jvm.streamed(session, transaction.snapshot(), mark)] if mark is not None else []
 
 
-def _operation(session: SparkSession, stage: DeltaStage) -> Any:
+def _operation(session: SparkSession, staged: DeltaStagedRows) -> Any:
     """Return the operation that the table's history shows."""
-    if stage.removed:
+    if staged.removed:
         return jvm.rewritten(session)
-    return jvm.written(session, conditions(stage.target), replaces=stage.replaces)
+    return jvm.written(session, conditions(staged.target), replaces=staged.replaces)
 
 
-def _remember(transaction: Any, remember: Mapping[str, str], stage: DeltaStage | None = None) -> bool:
+def _remember(transaction: Any, remember: Mapping[str, str], staged: DeltaStagedRows | None = None) -> bool:
     """Put properties and new columns into the transaction; return whether there were any."""
     live = transaction.metadata()
     known = jvm.configuration(live)
     new = {name: value for name, value in remember.items() if known.get(name) != value}
     schema = None
-    if stage is not None and stage.adds_columns and stage.metadata is not None:
-        schema = stage.metadata.schemaString()
-        written = jvm.configuration(stage.metadata)
+    if staged is not None and staged.adds_columns and staged.metadata is not None:
+        schema = staged.metadata.schemaString()
+        written = jvm.configuration(staged.metadata)
         mapping = "delta.columnMapping.maxColumnId"
         new |= {mapping: written[mapping]} if mapping in written else {}
     if not new and schema is None:
@@ -170,56 +170,56 @@ def _remember(transaction: Any, remember: Mapping[str, str], stage: DeltaStage |
     return True
 
 
-def _require_unchanged(session: SparkSession, stage: DeltaStage, transaction: Any) -> list[jvm.FileInfo]:
-    """Refuse if another writer changed the scope since the stage was opened; compaction does not count.
+def _require_unchanged(session: SparkSession, staged: DeltaStagedRows, transaction: Any) -> list[jvm.FileInfo]:
+    """Refuse if another writer changed the scope since staging was opened; compaction does not count.
 
     Returns the scope's files; asking for them makes the commit fail if another commit comes in between.
     """
     now_at = int(transaction.snapshot().version())
-    now = jvm.files_read(session, transaction, stage.target, stage.snapshot, stage.base_files)
-    if str(transaction.metadata().schemaString()) != stage.base_schema:
-        raise claim_errors.changed(stage.target, "its columns were changed")
-    if {file.identity for file in now} == {file.identity for file in stage.base_files}:
+    now = jvm.files_read(session, transaction, staged.target, staged.snapshot, staged.base_files)
+    if str(transaction.metadata().schemaString()) != staged.base_schema:
+        raise claim_errors.changed(staged.target, "its columns were changed")
+    if {file.identity for file in now} == {file.identity for file in staged.base_files}:
         return now
-    if stage.removed:
-        raise claim_errors.changed(stage.target, "changed")
+    if staged.removed:
+        raise claim_errors.changed(staged.target, "changed")
     layout = jvm.layout_of(session, transaction.metadata())
-    for version in range(int(str(stage.base)) + 1, now_at + 1):
-        actions = history.commit_at(session, stage.log, version)
+    for version in range(int(str(staged.base)) + 1, now_at + 1):
+        actions = history.commit_at(session, staged.log, version)
         if actions is None:
-            raise claim_errors.changed(stage.target, "changed")
+            raise claim_errors.changed(staged.target, "changed")
         for action in actions:
             fields = action.get("add") or action.get("remove") or {}
             if not fields.get("dataChange"):
                 continue
             spelled = fields.get("partitionValues")
-            if spelled is None or stage.target.place(layout.partition(spelled)) is not None:
-                raise claim_errors.changed(stage.target, f"changed in version {version}")
+            if spelled is None or staged.target.place(layout.partition(spelled)) is not None:
+                raise claim_errors.changed(staged.target, f"changed in version {version}")
     return now
 
 
-def _tidy(session: SparkSession, publication: Publication[DeltaStage]) -> None:
+def _tidy(session: SparkSession, publication: Publication[DeltaStagedRows]) -> None:
     """Take the mark away, and staged files of partitions that did not change; what stays is for the next claim."""
-    stage, wanted = publication.stage, set(publication.partitions)
-    stage.ended = True
+    staged, wanted = publication.staged, set(publication.partitions)
+    staged.ended = True
     with suppress(Py4JError, CapturedException):
-        claims = Claims(session, stage.log)
-        if stage.replaces:
-            claims.remove(file.path for file in stage.added if stage.target.place(file.partition) not in wanted)
-        claims.end(stage.token)
+        claims = Claims(session, staged.log)
+        if staged.replaces:
+            claims.remove(file.path for file in staged.added if staged.target.place(file.partition) not in wanted)
+        claims.end(staged.token)
 
 
-def _landed_or_lost(session: SparkSession, stage: DeltaStage) -> str:
-    landed = _look_up(session, stage)
+def _landed_or_lost(session: SparkSession, staged: DeltaStagedRows) -> str:
+    landed = _look_up(session, staged)
     if landed is None:
-        raise claim_errors.taken_over(stage.target, stage.token)
+        raise claim_errors.taken_over(staged.target, staged.token)
     return landed
 
 
-def _look_up(session: SparkSession, stage: DeltaStage) -> str | None:
+def _look_up(session: SparkSession, staged: DeltaStagedRows) -> str | None:
     """Ask the log whether we landed; not being able to ask is a transient error."""
     try:
-        newest = int(jvm.snapshot(session, stage.log).version())
-        return history.landed(session, stage.log, newest, stage.token, int(str(stage.base))) or None
+        newest = int(jvm.snapshot(session, staged.log).version())
+        return history.landed(session, staged.log, newest, staged.token, int(str(staged.base))) or None
     except (Py4JError, CapturedException) as error:
-        raise claim_errors.unanswered(stage, "its log") from error
+        raise claim_errors.unanswered(staged, "its log") from error

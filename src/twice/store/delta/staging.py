@@ -36,7 +36,7 @@ _ZONE = "spark.sql.session.timeZone"
 
 
 @dataclass
-class DeltaStage(StagedRows):
+class DeltaStagedRows(StagedRows):
     """A claim's folder, the version it started from, and the scope's files at that time."""
 
     log: Any = None
@@ -62,7 +62,7 @@ class DeltaStage(StagedRows):
 
     @property
     def base_schema(self) -> str:
-        """The table's columns when the stage was opened."""
+        """The table's columns when staging was opened."""
         return str(self.snapshot.metadata().schemaString())
 
     @property
@@ -96,7 +96,7 @@ class DeltaStage(StagedRows):
         return self._writer
 
 
-def open_stage(session: SparkSession, places: Locations, target: Target, token: int) -> DeltaStage:
+def open_staging(session: SparkSession, places: Locations, target: Target, token: int) -> DeltaStagedRows:
     """Leave the claim's mark, then look at what readers see now."""
     log = places.log(session, target.table.id)
     if log is None:
@@ -106,7 +106,7 @@ def open_stage(session: SparkSession, places: Locations, target: Target, token: 
     snapshot = jvm.snapshot(session, log)
     base = history.current(session, log, int(snapshot.version()))
     found.add(token, Mark(claims.application(target.scope), base))
-    return DeltaStage(
+    return DeltaStagedRows(
         target,
         token,
         str(base),
@@ -116,32 +116,32 @@ def open_stage(session: SparkSession, places: Locations, target: Target, token: 
     )
 
 
-def write(session: SparkSession, places: Locations, stage: DeltaStage, rows: DataFrame, *, first: bool) -> None:
+def write(session: SparkSession, places: Locations, staged: DeltaStagedRows, rows: DataFrame, *, first: bool) -> None:
     """Write rows into the claim's folder."""
     if first:
-        stage.added = []
-    stage.added += _written(session, places, stage, rows)
-    counts = [file.rows for file in stage.added]
-    stage.counted = None if None in counts else sum(count or 0 for count in counts)
-    _look(session, stage)
+        staged.added = []
+    staged.added += _written(session, places, staged, rows)
+    counts = [file.rows for file in staged.added]
+    staged.counted = None if None in counts else sum(count or 0 for count in counts)
+    _look(session, staged)
 
 
 def write_changes(
     session: SparkSession,
     places: Locations,
-    stage: DeltaStage,
+    staged: DeltaStagedRows,
     changes: DataFrame,
     *,
     insert_only: bool,
     instead_of: str = "",
 ) -> None:
     """Write new rows, or rewrite the files that hold rows which change or go."""
-    stage.replaces = False
+    staged.replaces = False
     rows = changes
     if instead_of or not insert_only:
-        table = stage.target.table
+        table = staged.target.table
         matched = [*table.key, *(name for name in table.partition_columns if name not in table.key)]
-        before = base(session, stage)
+        before = base(session, staged)
         keys = changes.select(*map(column, matched))
         goes = F.col(WINDOW_COLUMN).eqNullSafe(instead_of)
         # Spark knows the file of a row only where it reads it, below the join.
@@ -149,54 +149,54 @@ def write_changes(
             *map(column, matched), F.col("_metadata.file_path").alias(_FILE)
         )
         hit = found if instead_of else found.join(keys, matched, "left_semi")
-        stage.removed = _named(stage, [str(row[0]) for row in hit.select(_FILE).distinct().collect()])
-        if stage.removed:
-            kept = jvm.rows_of(session, stage.log, stage.snapshot, stage.removed)
+        staged.removed = _named(staged, [str(row[0]) for row in hit.select(_FILE).distinct().collect()])
+        if staged.removed:
+            kept = jvm.rows_of(session, staged.log, staged.snapshot, staged.removed)
             kept = kept.where(~goes) if instead_of else kept.join(keys, matched, "left_anti")
             rows = kept.unionByName(changes, allowMissingColumns=True)
-    stage.added = _written(session, places, stage, rows)
-    stage.written = _count(session, stage, stage.added)
-    _look(session, stage)
+    staged.added = _written(session, places, staged, rows)
+    staged.written = _count(session, staged, staged.added)
+    _look(session, staged)
 
 
-def staged(session: SparkSession, stage: DeltaStage) -> DataFrame:
+def staged(session: SparkSession, staged: DeltaStagedRows) -> DataFrame:
     """Read the scope as it is after the publish."""
-    inside = [file for file in stage.after() if stage.target.place(file.partition) is not None]
-    return _rows(session, stage, inside)
+    inside = [file for file in staged.after() if staged.target.place(file.partition) is not None]
+    return _rows(session, staged, inside)
 
 
-def base(session: SparkSession, stage: DeltaStage) -> DataFrame:
-    """Read the scope as it was when the stage was opened, from the files that were listed then."""
-    return jvm.rows_of(session, stage.log, stage.snapshot, stage.base_files)
+def base(session: SparkSession, staged: DeltaStagedRows) -> DataFrame:
+    """Read the scope as it was when staging was opened, from the files that were listed then."""
+    return jvm.rows_of(session, staged.log, staged.snapshot, staged.base_files)
 
 
-def stray_rows(session: SparkSession, stage: DeltaStage, limit: int) -> list[Mapping[str, object]]:
+def stray_rows(session: SparkSession, staged: DeltaStagedRows, limit: int) -> list[Mapping[str, object]]:
     """Read some of the rows that lie outside the scope, from the files that hold them."""
-    paths = {path for stray in stage.strays for path in stray.files}
-    found = _rows(session, stage, [file for file in stage.added if file.path in paths][:20]).limit(limit)
+    paths = {path for stray in staged.strays for path in stray.files}
+    found = _rows(session, staged, [file for file in staged.added if file.path in paths][:20]).limit(limit)
     return [row.asDict(recursive=True) for row in found.collect()]
 
 
-def _rows(session: SparkSession, stage: DeltaStage, files: Sequence[jvm.FileInfo]) -> DataFrame:
-    snapshot = stage.snapshot
-    if stage.adds_columns:
-        metadata = jvm.changed(snapshot.metadata(), schema=stage.metadata.schemaString())  # type: ignore[union-attr]
-        snapshot = jvm.with_metadata(session, stage.log, snapshot, metadata)
-    return jvm.rows_of(session, stage.log, snapshot, files)
+def _rows(session: SparkSession, staged: DeltaStagedRows, files: Sequence[jvm.FileInfo]) -> DataFrame:
+    snapshot = staged.snapshot
+    if staged.adds_columns:
+        metadata = jvm.changed(snapshot.metadata(), schema=staged.metadata.schemaString())  # type: ignore[union-attr]
+        snapshot = jvm.with_metadata(session, staged.log, snapshot, metadata)
+    return jvm.rows_of(session, staged.log, snapshot, files)
 
 
-def _written(session: SparkSession, places: Locations, stage: DeltaStage, rows: DataFrame) -> list[jvm.FileInfo]:
+def _written(session: SparkSession, places: Locations, staged: DeltaStagedRows, rows: DataFrame) -> list[jvm.FileInfo]:
     """Write rows in the table's column order; a column that the step does not make stays null."""
-    wanted = tables.evolved(session, places, stage.target.table, rows.schema, stage.snapshot)
+    wanted = tables.evolved(session, places, staged.target.table, rows.schema, staged.snapshot)
     ordered = aligned(rows, wanted.fields)
-    folder = Claims(session, stage.log).folder(stage.token)
-    with _zone_of_partitions(session, stage.target.table, ordered) as ordered, jvm.active(session):
-        writer = stage.writer(session, wanted.json(), folder)
+    folder = Claims(session, staged.log).folder(staged.token)
+    with _zone_of_partitions(session, staged.target.table, ordered) as ordered, jvm.active(session):
+        writer = staged.writer(session, wanted.json(), folder)
         written = jvm.files_of(writer, ordered)
         layout = jvm.layout_of(session, writer.metadata())
         return [
             file
-            for file in jvm.moved(session, layout, written, claims.folder_of(stage.token))
+            for file in jvm.moved(session, layout, written, claims.folder_of(staged.token))
             if file.rows != 0  # Spark writes a file for no rows at all
         ]
 
@@ -220,10 +220,10 @@ def _zone_of_partitions(session: SparkSession, table: Table, rows: DataFrame) ->
         session.conf.set(_ZONE, zone)
 
 
-def _named(stage: DeltaStage, paths: Sequence[str]) -> list[jvm.FileInfo]:
+def _named(staged: DeltaStagedRows, paths: Sequence[str]) -> list[jvm.FileInfo]:
     """Find base files by where Spark read them from."""
-    root = str(stage.log.dataPath().toUri().getPath()).rstrip("/")
-    known = {_plain(file.path, root): file for file in stage.base_files}
+    root = str(staged.log.dataPath().toUri().getPath()).rstrip("/")
+    known = {_plain(file.path, root): file for file in staged.base_files}
     return [known[_plain(path, root)] for path in paths]
 
 
@@ -233,20 +233,20 @@ def _plain(path: str, root: str) -> str:
     return plain if plain.startswith("/") else f"{root}/{plain}"
 
 
-def _look(session: SparkSession, stage: DeltaStage) -> None:
+def _look(session: SparkSession, staged: DeltaStagedRows) -> None:
     """See that the claim is still ours, and find the files that lie outside the scope."""
-    if stage.ended or Claims(session, stage.log).mark(stage.token) is None:
-        raise claim_errors.taken_over(stage.target, stage.token)
-    outside = [file for file in stage.added if stage.target.place(file.partition) is None]
+    if staged.ended or Claims(session, staged.log).mark(staged.token) is None:
+        raise claim_errors.taken_over(staged.target, staged.token)
+    outside = [file for file in staged.added if staged.target.place(file.partition) is None]
     if not outside:
-        stage.strays = []
+        staged.strays = []
         return
-    rows = _count(session, stage, outside)
+    rows = _count(session, staged, outside)
     places, paths = [file.partition for file in outside], [file.path for file in outside]
-    stage.strays = [strays.outside(stage.target.table, places, rows, paths, kind="delta")]
+    staged.strays = [strays.outside(staged.target.table, places, rows, paths, kind="delta")]
 
 
-def _count(session: SparkSession, stage: DeltaStage, files: Sequence[jvm.FileInfo]) -> int:
+def _count(session: SparkSession, staged: DeltaStagedRows, files: Sequence[jvm.FileInfo]) -> int:
     """Count rows by the files' statistics, or by reading where the table keeps none."""
     counts = [file.rows for file in files]
-    return sum(filter(None, counts)) if None not in counts else _rows(session, stage, files).count()
+    return sum(filter(None, counts)) if None not in counts else _rows(session, staged, files).count()

@@ -15,10 +15,10 @@ from twice.store.delta import history, jvm, publishing, shadows, staging, tables
 from twice.store.delta.claims import Claims
 from twice.store.delta.locations import Locations
 from twice.store.delta.log_files import LogFiles
-from twice.store.delta.staging import DeltaStage
+from twice.store.delta.staging import DeltaStagedRows
 from twice.store.fingerprints import Fingerprints
 from twice.store.protocol import Abilities
-from twice.store.staged import OpenStages, Publication
+from twice.store.staged import OpenStagedRows, Publication
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -44,7 +44,7 @@ class DeltaStore:
         self._is_local = settings.local
         self._listed: dict[tuple[str, str], tuple[int, Sequence[data_files.LiveFile] | None]] = {}
         self._fingerprints = Fingerprints()
-        self._stages: OpenStages[DeltaStage] = OpenStages()
+        self._open_rows: OpenStagedRows[DeltaStagedRows] = OpenStagedRows()
 
     def exists(self, session: SparkSession, table: Table) -> bool:
         """Return whether the table is there."""
@@ -58,7 +58,7 @@ class DeltaStore:
         seen = jvm.tokens(jvm.snapshot(session, log))
         return max([0, *seen.values(), *Claims(session, log).tokens()])
 
-    def stages(self, session: SparkSession, table: Table) -> Sequence[int]:
+    def staged_tokens(self, session: SparkSession, table: Table) -> Sequence[int]:
         """List the tokens whose marks are there."""
         log = self.places.log(session, table.id)
         return Claims(session, log).tokens() if log is not None else []
@@ -112,9 +112,9 @@ class DeltaStore:
         name = self.places.sql(table.id)
         if version is None:
             return session.table(name).where(F.lit(False))
-        stage = self._stages.find(lambda each: each.listed(table, version))
-        if stage is not None:
-            return staging.base(session, stage)
+        staged = self._open_rows.find(lambda each: each.listed(table, version))
+        if staged is not None:
+            return staging.base(session, staged)
         return session.read.option("versionAsOf", version).table(name)
 
     def follow(self, session: SparkSession, table: Table, options: Mapping[str, str]) -> DataFrame:
@@ -159,7 +159,7 @@ class DeltaStore:
         log = self.places.log(session, table.id)
         if log is None:
             return None
-        mine = self._stages.end(table.name, token)
+        mine = self._open_rows.end(table.name, token)
         if mine is not None and not mine.tried:
             # Nobody but this process could publish it, and it has not begun to: no commit is needed.
             mine.ended = True
@@ -167,58 +167,58 @@ class DeltaStore:
             return None
         return publishing.fence(session, log, token)
 
-    def open(self, session: SparkSession, target: Target, token: int) -> DeltaStage:
+    def open(self, session: SparkSession, target: Target, token: int) -> DeltaStagedRows:
         """Leave the claim's mark beside the table."""
-        stage = staging.open_stage(session, self.places, target, token)
-        self._stages.add(stage)
-        self._fingerprints.put(target, str(stage.base), data_files.fingerprints(target, stage.base_files))
-        return stage
+        staged = staging.open_staging(session, self.places, target, token)
+        self._open_rows.add(staged)
+        self._fingerprints.put(target, str(staged.base), data_files.fingerprints(target, staged.base_files))
+        return staged
 
-    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+    def stage(self, session: SparkSession, staged: StagedRows, rows: DataFrame) -> None:
         """Write rows into the claim's folder."""
-        staging.write(session, self.places, _mine(stage), rows, first=True)
+        staging.write(session, self.places, _mine(staged), rows, first=True)
 
-    def stage_more(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+    def stage_more(self, session: SparkSession, staged: StagedRows, rows: DataFrame) -> None:
         """Write more rows into the claim's folder."""
-        staging.write(session, self.places, _mine(stage), rows, first=False)
+        staging.write(session, self.places, _mine(staged), rows, first=False)
 
     def stage_changes(
-        self, session: SparkSession, stage: StagedRows, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
+        self, session: SparkSession, staged: StagedRows, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
     ) -> None:
         """Write what an upsert by key changes into the claim's folder."""
         staging.write_changes(
-            session, self.places, _mine(stage), changes, insert_only=insert_only, instead_of=instead_of
+            session, self.places, _mine(staged), changes, insert_only=insert_only, instead_of=instead_of
         )
 
-    def staged(self, session: SparkSession, stage: StagedRows) -> DataFrame:
+    def staged(self, session: SparkSession, staged: StagedRows) -> DataFrame:
         """Read the scope as it would be after the publish."""
-        return staging.staged(session, _mine(stage))
+        return staging.staged(session, _mine(staged))
 
-    def staged_files(self, session: SparkSession, stage: StagedRows) -> Mapping[Scope, str]:  # noqa: ARG002
+    def staged_files(self, session: SparkSession, staged: StagedRows) -> Mapping[Scope, str]:  # noqa: ARG002
         """Fingerprint the files of each partition as they would be after the publish."""
-        return _mine(stage).fingerprints()
+        return _mine(staged).fingerprints()
 
-    def stray_rows(self, session: SparkSession, stage: StagedRows, limit: int) -> list[Mapping[str, object]]:
+    def stray_rows(self, session: SparkSession, staged: StagedRows, limit: int) -> list[Mapping[str, object]]:
         """Read a few staged rows that lie outside the scope."""
-        return staging.stray_rows(session, _mine(stage), limit)
+        return staging.stray_rows(session, _mine(staged), limit)
 
     def publish(
         self,
         session: SparkSession,
-        stage: StagedRows,
+        staged: StagedRows,
         partitions: Sequence[Scope],
         notes: Mapping[str, str],
         remember: Mapping[str, str],
     ) -> str:
         """Make the staged files of these partitions the table's, in one commit."""
-        version = publishing.publish(session, Publication(_mine(stage), partitions, notes, remember))
-        self._stages.end(stage.target.table.name, stage.token)
+        version = publishing.publish(session, Publication(_mine(staged), partitions, notes, remember))
+        self._open_rows.end(staged.target.table.name, staged.token)
         return version
 
-    def discard(self, session: SparkSession, stage: StagedRows, remember: Mapping[str, str]) -> None:
-        """Drop the files of a stage that changes nothing; it must still be ours to drop."""
-        publishing.drop(session, _mine(stage), remember)
-        self._stages.end(stage.target.table.name, stage.token)
+    def discard(self, session: SparkSession, staged: StagedRows, remember: Mapping[str, str]) -> None:
+        """Drop the files of staged rows that change nothing; they must still be ours to drop."""
+        publishing.drop(session, _mine(staged), remember)
+        self._open_rows.end(staged.target.table.name, staged.token)
 
     def shadow(self, name: TableName, mark: str) -> TableName:
         """Name the shadow: a table of its own beside the first."""
@@ -228,10 +228,10 @@ class DeltaStore:
         """Clone the table without copying its files."""
         shadows.fork(session, self.places, table.id, shadow.id)
 
-    def adopt(self, session: SparkSession, stage: StagedRows, shadow: Table) -> None:
+    def adopt(self, session: SparkSession, staged: StagedRows, shadow: Table) -> None:
         """Stage the shadow's rows of the scope."""
-        rows = self.read(session, shadow, self.version(session, shadow)).where(scope_filter(stage.target))
-        self.stage(session, stage, rows)
+        rows = self.read(session, shadow, self.version(session, shadow)).where(scope_filter(staged.target))
+        self.stage(session, staged, rows)
 
     def shadow_schema(self, session: SparkSession, target: Target) -> StructType:
         """Return the columns of the shadow's table."""
@@ -250,6 +250,6 @@ class DeltaStore:
         return LogFiles.of(path) if path is not None and self._is_local else None
 
 
-def _mine(stage: StagedRows) -> DeltaStage:
-    assert isinstance(stage, DeltaStage)  # noqa: S101 - a stage comes from the store that opened it
-    return stage
+def _mine(staged: StagedRows) -> DeltaStagedRows:
+    assert isinstance(staged, DeltaStagedRows)  # noqa: S101 - staged rows come from the store that opened them
+    return staged

@@ -1,4 +1,4 @@
-"""Creating Delta tables, checking live ones against their contract, deciding which columns a stage adds."""
+"""Creating Delta tables, checking live ones against their contract, deciding which columns staged rows add."""
 
 from __future__ import annotations
 

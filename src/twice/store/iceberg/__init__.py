@@ -1,1 +1,1 @@
-"""Iceberg: a branch is both the stage and the fence; publish is metadata only."""
+"""Iceberg: a branch both holds the staged rows and is the fence; publish is metadata only."""

@@ -24,80 +24,82 @@ from twice.store.staged import Publication
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from twice.store.iceberg.staging import IcebergStage
+    from twice.store.iceberg.staging import IcebergStagedRows
 
 
-def publish(session: SparkSession, publication: Publication[IcebergStage]) -> str:
+def publish(session: SparkSession, publication: Publication[IcebergStagedRows]) -> str:
     """Make the staged partitions visible; return the id of the new snapshot."""
-    stage = publication.stage
+    staged = publication.staged
     for last in attempts():
-        table = jvm.load(session, stage.target.table.id)
-        if table is None or stage.line.branch_of(stage.token) not in table.refs():
-            return _landed_or_lost(table, stage)
-        _require_unchanged(session, table, stage)
-        seen = _head(table, stage)
+        table = jvm.load(session, staged.target.table.id)
+        if table is None or staged.line.branch_of(staged.token) not in table.refs():
+            return _landed_or_lost(table, staged)
+        _require_unchanged(session, table, staged)
+        seen = _head(table, staged)
         try:
-            staged, unpublished = _commit(session, table, publication)
+            snapshots, unpublished = _commit(session, table, publication)
         except (Py4JError, CapturedException) as error:
-            now = _look_up(session, stage)
-            if now is not None and (landed := stage.line.find_token(now, stage.token)) is not None:
+            now = _look_up(session, staged)
+            if now is not None and (landed := staged.line.find_token(now, staged.token)) is not None:
                 return landed
             # Iceberg's own words for a commit of somebody else differ: what counts is that main moved.
-            raced = jvm.is_commit_race(error) or (_is_refusal(error) and _head(now, stage) != seen)
+            raced = jvm.is_commit_race(error) or (_is_refusal(error) and _head(now, staged) != seen)
             if not raced or last:
                 raise
             continue
-        version = _landed_or_lost(jvm.load(session, stage.target.table.id), stage)
-        discarding.delete_files(session, table, staged, unpublished)
+        version = _landed_or_lost(jvm.load(session, staged.target.table.id), staged)
+        discarding.delete_files(session, table, snapshots, unpublished)
         return version
     raise AssertionError("unreachable")
 
 
-def drop(session: SparkSession, stage: IcebergStage, remember: Mapping[str, str]) -> None:
-    """End a stage that changes nothing: the scope must be as it was, the branch ours; no snapshot is made."""
+def drop(session: SparkSession, staged: IcebergStagedRows, remember: Mapping[str, str]) -> None:
+    """End staged rows that change nothing: the scope must be as it was, the branch ours; no snapshot is made."""
     tried = False
 
     def attempt() -> None:
         nonlocal tried
-        table = jvm.load(session, stage.target.table.id)
-        if table is None or stage.line.branch_of(stage.token) not in table.refs():
+        table = jvm.load(session, staged.target.table.id)
+        if table is None or staged.line.branch_of(staged.token) not in table.refs():
             if tried:  # our own removal, whose answer was lost; the ledger knows if it was not
                 return
-            raise claim_errors.taken_over(stage.target, stage.token)
-        _require_unchanged(session, table, stage)
+            raise claim_errors.taken_over(staged.target, staged.token)
+        _require_unchanged(session, table, staged)
         transaction = table.newTransaction()
-        new = not stage.line.shadow and table.properties().get(UNPUBLISHED) is not None
-        if new or any(stage.line.remembered(table, name) != value for name, value in remember.items()):
+        new = not staged.line.shadow and table.properties().get(UNPUBLISHED) is not None
+        if new or any(staged.line.remembered(table, name) != value for name, value in remember.items()):
             properties = transaction.updateProperties()
             for name, value in remember.items():
-                properties.set(stage.line.key(name), value)
+                properties.set(staged.line.key(name), value)
             if new:
                 properties.remove(UNPUBLISHED)
             properties.commit()
-        staged = discarding.remove_branch(transaction, table, stage.line, stage.token)
+        snapshots = discarding.remove_branch(transaction, table, staged.line, staged.token)
         tried = True
         transaction.commitTransaction()
-        discarding.delete_files(session, table, staged)
+        discarding.delete_files(session, table, snapshots)
 
     jvm.retried(attempt)
 
 
-def _commit(session: SparkSession, table: Any, publication: Publication[IcebergStage]) -> tuple[list[Any], list[str]]:
+def _commit(
+    session: SparkSession, table: Any, publication: Publication[IcebergStagedRows]
+) -> tuple[list[Any], list[str]]:
     """Commit in one transaction; return the staged snapshots that it expired, and staged files that stay out."""
-    stage, wanted = publication.stage, set(publication.partitions)
-    head = jvm.snapshot_of(table, stage.line.branch_of(stage.token))
-    added, removed = stage.changed_files(session, table)
-    expression = jvm.partitions_expression(session, stage.target, publication.partitions)
+    staged, wanted = publication.staged, set(publication.partitions)
+    head = jvm.snapshot_of(table, staged.line.branch_of(staged.token))
+    added, removed = staged.changed_files(session, table)
+    expression = jvm.partitions_expression(session, staged.target, publication.partitions)
     transaction = table.newTransaction()
-    overwrite = transaction.newOverwrite().toBranch(stage.line.name).conflictDetectionFilter(expression)
+    overwrite = transaction.newOverwrite().toBranch(staged.line.name).conflictDetectionFilter(expression)
     overwrite.validateNoConflictingData().validateNoConflictingDeletes()
-    if (current := stage.line.head(table)) is not None:
+    if (current := staged.line.head(table)) is not None:
         overwrite.validateFromSnapshot(current.snapshotId())
     unpublished = []
-    if stage.replaces:
+    if staged.replaces:
         overwrite.overwriteByRowFilter(expression)
-        unpublished = [file.location for file in added if stage.target.place(file.partition) not in wanted]
-        added = [file for file in added if stage.target.place(file.partition) in wanted]
+        unpublished = [file.location for file in added if staged.target.place(file.partition) not in wanted]
+        added = [file for file in added if staged.target.place(file.partition) in wanted]
         if added:
             overwrite.validateAddedFilesMatchOverwriteFilter()
     else:
@@ -105,35 +107,35 @@ def _commit(session: SparkSession, table: Any, publication: Publication[IcebergS
     listing.add(overwrite, added)
     # An older engine's snapshot expiry would otherwise take the branch's files for reverted ones.
     overwrite.set("source-snapshot-id", str(head.snapshotId() if head is not None else ""))
-    overwrite.set(TOKEN, stage.line.mark(stage.token))
-    if stage.line.shadow:
-        overwrite.set(SHADOW, stage.line.shadow)
+    overwrite.set(TOKEN, staged.line.mark(staged.token))
+    if staged.line.shadow:
+        overwrite.set(SHADOW, staged.line.shadow)
     for name, value in publication.notes.items():
         overwrite.set(name, value)
     overwrite.commit()
     properties = transaction.updateProperties()
-    known = int(table.properties().get(stage.line.key(TOKEN)) or 0)
-    properties.set(stage.line.key(TOKEN), str(max(known, stage.token)))
+    known = int(table.properties().get(staged.line.key(TOKEN)) or 0)
+    properties.set(staged.line.key(TOKEN), str(max(known, staged.token)))
     for name, value in publication.remember.items():
-        properties.set(stage.line.key(name), value)
-    if not stage.line.shadow and table.properties().get(UNPUBLISHED) is not None:
+        properties.set(staged.line.key(name), value)
+    if not staged.line.shadow and table.properties().get(UNPUBLISHED) is not None:
         properties.remove(UNPUBLISHED)
     properties.commit()
-    staged = discarding.remove_branch(transaction, table, stage.line, stage.token)
+    snapshots = discarding.remove_branch(transaction, table, staged.line, staged.token)
     fail_point("publish.ready")
     transaction.commitTransaction()
-    return staged, unpublished
+    return snapshots, unpublished
 
 
-def _landed_or_lost(table: Any, stage: IcebergStage) -> str:
-    landed = stage.line.find_token(table, stage.token) if table is not None else None
+def _landed_or_lost(table: Any, staged: IcebergStagedRows) -> str:
+    landed = staged.line.find_token(table, staged.token) if table is not None else None
     if landed is None:
-        raise claim_errors.taken_over(stage.target, stage.token)
+        raise claim_errors.taken_over(staged.target, staged.token)
     return landed
 
 
-def _head(table: Any | None, stage: IcebergStage) -> int | None:
-    current = stage.line.head(table) if table is not None else None
+def _head(table: Any | None, staged: IcebergStagedRows) -> int | None:
+    current = staged.line.head(table) if table is not None else None
     return int(current.snapshotId()) if current is not None else None
 
 
@@ -141,25 +143,25 @@ def _is_refusal(error: BaseException) -> bool:
     return jvm.java_class(error).endswith("ValidationException")
 
 
-def _look_up(session: SparkSession, stage: IcebergStage) -> Any | None:
+def _look_up(session: SparkSession, staged: IcebergStagedRows) -> Any | None:
     """Load the table after an error, to see whether we landed; not being able to look is a transient error."""
     try:
-        return jvm.load(session, stage.target.table.id)
+        return jvm.load(session, staged.target.table.id)
     except (Py4JError, CapturedException) as error:
-        raise claim_errors.unanswered(stage, "the catalog") from error
+        raise claim_errors.unanswered(staged, "the catalog") from error
 
 
-def _require_unchanged(session: SparkSession, table: Any, stage: IcebergStage) -> None:
-    """Refuse if another writer changed the scope since the stage was opened; compaction does not count."""
-    current = stage.line.head(table)
-    if current is None or str(current.snapshotId()) == stage.base:
-        if current is not None or stage.base is None:
+def _require_unchanged(session: SparkSession, table: Any, staged: IcebergStagedRows) -> None:
+    """Refuse if another writer changed the scope since staging was opened; compaction does not count."""
+    current = staged.line.head(table)
+    if current is None or str(current.snapshotId()) == staged.base:
+        if current is not None or staged.base is None:
             return
-        raise claim_errors.changed(stage.target, "rolled back to nothing")
-    base = int(stage.base) if stage.base is not None else None
+        raise claim_errors.changed(staged.target, "rolled back to nothing")
+    base = int(staged.base) if staged.base is not None else None
     if base is not None and table.snapshot(base) is None:
-        raise claim_errors.changed(stage.target, "changed")
-    expression = jvm.scope_expression(session, stage.target)
+        raise claim_errors.changed(staged.target, "changed")
+    expression = jvm.scope_expression(session, staged.target)
     now, before = (
         fingerprint(jvm.files_in(session, table, each, expression) if each is not None else [])
         for each in (current.snapshotId(), base)
@@ -168,15 +170,15 @@ def _require_unchanged(session: SparkSession, table: Any, stage: IcebergStage) -
         return
     newer = list(jvm.history(table, current, base))
     reached = base is None or (bool(newer) and newer[-1].parentId() == base)
-    if not stage.replaces or not reached:
-        raise claim_errors.changed(stage.target, "changed")
+    if not staged.replaces or not reached:
+        raise claim_errors.changed(staged.target, "changed")
     for snapshot in newer:
-        if snapshot.operation() != "replace" and _touches(session, table, stage, snapshot):
+        if snapshot.operation() != "replace" and _touches(session, table, staged, snapshot):
             what = f"changed by snapshot {snapshot.snapshotId()} ({snapshot.operation()})"
-            raise claim_errors.changed(stage.target, what)
+            raise claim_errors.changed(staged.target, what)
 
 
-def _touches(session: SparkSession, table: Any, stage: IcebergStage, snapshot: Any) -> bool:
+def _touches(session: SparkSession, table: Any, staged: IcebergStagedRows, snapshot: Any) -> bool:
     io = table.io()
     changes = (
         snapshot.addedDataFiles(io),
@@ -185,7 +187,7 @@ def _touches(session: SparkSession, table: Any, stage: IcebergStage, snapshot: A
         snapshot.removedDeleteFiles(io),
     )
     return any(
-        stage.target.place(file.partition) is not None
+        staged.target.place(file.partition) is not None
         for files in changes
         for file in listing.describe(session, table, files)
     )

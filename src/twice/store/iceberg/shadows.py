@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from twice.model.scopes import Scope
     from twice.model.tables import Table
     from twice.model.targets import Target
-    from twice.store.iceberg.staging import IcebergStage
+    from twice.store.iceberg.staging import IcebergStagedRows
 
 
 def fork(session: SparkSession, table: Table, shadow: Table) -> None:
@@ -39,34 +39,34 @@ def fork(session: SparkSession, table: Table, shadow: Table) -> None:
     jvm.retried(attempt)
 
 
-def adopt(session: SparkSession, stage: IcebergStage, shadow: Table) -> None:
-    """Put the shadow's files of the scope on the stage's branch, where they differ from main's."""
-    line, branch = Line.of(shadow.id), stage.line.branch_of(stage.token)
+def adopt(session: SparkSession, staged: IcebergStagedRows, shadow: Table) -> None:
+    """Put the shadow's files of the scope on the claim's branch, where they differ from main's."""
+    line, branch = Line.of(shadow.id), staged.line.branch_of(staged.token)
 
     def attempt() -> None:
         live = jvm.load(session, shadow.id)
         if live is None or branch not in live.refs():
-            raise claim_errors.taken_over(stage.target, stage.token)
-        ours = _by_partition(session, live, stage, line.head(live))
-        theirs = _by_partition(session, live, stage, jvm.snapshot_of(live, branch))
-        differing = [place for place in stage.target.partitions if _names(ours[place]) != _names(theirs[place])]
+            raise claim_errors.taken_over(staged.target, staged.token)
+        ours = _by_partition(session, live, staged, line.head(live))
+        theirs = _by_partition(session, live, staged, jvm.snapshot_of(live, branch))
+        differing = [place for place in staged.target.partitions if _names(ours[place]) != _names(theirs[place])]
         if not differing:
             return
-        expression = jvm.partitions_expression(session, stage.target, differing)
+        expression = jvm.partitions_expression(session, staged.target, differing)
         overwrite = live.newOverwrite().toBranch(branch).overwriteByRowFilter(expression)
         for place in differing:
             if any(file.deletes for file in ours[place]):
                 raise StoreRefused(
-                    f"{shadow.name}, {stage.target.name(place)} has delete files, which cannot be moved",
+                    f"{shadow.name}, {staged.target.name(place)} has delete files, which cannot be moved",
                     unchanged="nothing was published",
                     next_step="rewrite its data files first",
                 )
         listing.add(overwrite, [file for place in differing for file in ours[place]])
-        overwrite.set(STAGED, stage.mark).set(ADOPTED, line.shadow)  # its files stay the shadow's
+        overwrite.set(STAGED, staged.mark).set(ADOPTED, line.shadow)  # its files stay the shadow's
         overwrite.commit()
 
     jvm.retried(attempt)
-    staging.look(session, stage)
+    staging.look(session, staged)
 
 
 def schema(session: SparkSession, target: Target) -> T.StructType:
@@ -127,12 +127,12 @@ def undo(session: SparkSession, table: Table, shadow: Table) -> None:
 
 
 def _by_partition(
-    session: SparkSession, live: Any, stage: IcebergStage, head: Any | None
+    session: SparkSession, live: Any, staged: IcebergStagedRows, head: Any | None
 ) -> dict[Scope, list[listing.FileInfo]]:
     if head is None:
-        return data_files.by_partition(stage.target, [])
-    expression = jvm.scope_expression(session, stage.target)
-    return data_files.by_partition(stage.target, jvm.files_in(session, live, head.snapshotId(), expression))
+        return data_files.by_partition(staged.target, [])
+    expression = jvm.scope_expression(session, staged.target)
+    return data_files.by_partition(staged.target, jvm.files_in(session, live, head.snapshotId(), expression))
 
 
 def _names(files: Iterable[listing.FileInfo]) -> set[str]:

@@ -31,7 +31,7 @@ _MARKED = f"spark.sql.iceberg.snapshot-property.{STAGED}"
 
 
 @dataclass
-class IcebergStage(StagedRows):
+class IcebergStagedRows(StagedRows):
     """A branch, and the snapshot it started from, which the branch keeps."""
 
     replaces: bool = True
@@ -42,7 +42,7 @@ class IcebergStage(StagedRows):
 
     @property
     def line(self) -> Line:
-        """The line of versions that the stage is made for."""
+        """The line of versions that the rows are staged for."""
         return Line.of(self.target.table.id)
 
     @property
@@ -52,7 +52,7 @@ class IcebergStage(StagedRows):
 
     @property
     def mark(self) -> str:
-        """What the stage's snapshots say in their summaries."""
+        """What the snapshots of the staged rows say in their summaries."""
         return self.line.mark(self.token)
 
     def fingerprints(self) -> Mapping[Scope, str]:
@@ -70,7 +70,8 @@ class IcebergStage(StagedRows):
         walked = list(jvm.history(table, head, base))
         if walked and walked[-1].parentId() != base:
             raise Conflict(
-                f"{self.target.table.name}, {self.target.scope}: snapshots of the stage expired while it was written",
+                f"{self.target.table.name}, {self.target.scope}: snapshots of the staged rows expired "
+                "while the rows were written",
                 unchanged="nothing was published",
                 next_step="run it again; twice maintain expires nothing under a running claim",
             )
@@ -85,12 +86,12 @@ class IcebergStage(StagedRows):
         return found
 
 
-def open_stage(session: SparkSession, target: Target, token: int) -> IcebergStage:
+def open_staging(session: SparkSession, target: Target, token: int) -> IcebergStagedRows:
     """Create the branch from what readers see now."""
     line = Line.of(target.table.id)
     branch = line.branch_of(token)
 
-    def attempt() -> IcebergStage:
+    def attempt() -> IcebergStagedRows:
         table = jvm.load(session, target.table.id)
         if table is None:
             raise claim_errors.dropped(target.table)
@@ -100,101 +101,101 @@ def open_stage(session: SparkSession, target: Target, token: int) -> IcebergStag
         current = line.head(table)
         refs = table.manageSnapshots()
         refs = refs.createBranch(branch, current.snapshotId()) if current else refs.createBranch(branch)
-        # Somebody's snapshot expiry must not take what the stage started from, or its first batches.
+        # An external snapshot expiry must not take what staging started from, or its first batches.
         refs.setMinSnapshotsToKeep(branch, KEEP_ALL).commit()
-        return IcebergStage(target, token, str(current.snapshotId()) if current else None)
+        return IcebergStagedRows(target, token, str(current.snapshotId()) if current else None)
 
     return jvm.retried(attempt)
 
 
-def write(session: SparkSession, stage: IcebergStage, rows: DataFrame, *, first: bool) -> None:
+def write(session: SparkSession, staged: IcebergStagedRows, rows: DataFrame, *, first: bool) -> None:
     """Write rows to the branch in the table's column order."""
-    ordered = _ordered(session, stage, rows)
-    writer = ordered.writeTo(stage.branch).option(f"snapshot-property.{STAGED}", stage.mark)
-    if stage.line.shadow:
-        writer = writer.option(f"snapshot-property.{SHADOW}", stage.line.shadow)
-    if grouping.is_grouped(session, ordered, stage.target.table.partition_columns):
+    ordered = _ordered(session, staged, rows)
+    writer = ordered.writeTo(staged.branch).option(f"snapshot-property.{STAGED}", staged.mark)
+    if staged.line.shadow:
+        writer = writer.option(f"snapshot-property.{SHADOW}", staged.line.shadow)
+    if grouping.is_grouped(session, ordered, staged.target.table.partition_columns):
         # Each task holds whole partitions, one after the other: neither a shuffle nor a sort makes fewer files.
         writer = writer.option("distribution-mode", "none").option("fanout-enabled", "true")
     elif _fits_in_memory(session, rows):
         # One open file per partition instead of a sort: together they hold no more than the result.
         writer = writer.option("fanout-enabled", "true")
     if first:
-        writer.overwrite(scope_filter(stage.target))
+        writer.overwrite(scope_filter(staged.target))
     else:
         writer.append()
-    schema = str(look(session, stage).schema())
+    schema = str(look(session, staged).schema())
     # Iceberg stores a uuid, which Spark takes for a text, in a spelling of its own: such rows are read to be compared.
-    stage.counted = None if "uuid" in schema else stage.written
+    staged.counted = None if "uuid" in schema else staged.written
 
 
 def write_changes(
-    session: SparkSession, stage: IcebergStage, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
+    session: SparkSession, staged: IcebergStagedRows, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
 ) -> None:
     """Upsert rows on the branch by the table's key, or put them in the place of those with a mark."""
-    stage.replaces = False
-    rows = _ordered(session, stage, changes)
+    staged.replaces = False
+    rows = _ordered(session, staged, changes)
     if instead_of:
-        _require_whole_files(session, stage)
-        with _marked(session, stage):
+        _require_whole_files(session, staged)
+        with _marked(session, staged):
             # The name is a constant, the value quoted by a function that is property-tested.
-            statement = f"DELETE FROM {stage.branch} WHERE {WINDOW_COLUMN} = {quote_text(instead_of)}"  # noqa: S608
+            statement = f"DELETE FROM {staged.branch} WHERE {WINDOW_COLUMN} = {quote_text(instead_of)}"  # noqa: S608
             session.sql(statement)
     if insert_only:
-        writer = rows.writeTo(stage.branch).option(f"snapshot-property.{STAGED}", stage.mark)
+        writer = rows.writeTo(staged.branch).option(f"snapshot-property.{STAGED}", staged.mark)
         if _fits_in_memory(session, rows):
             writer = writer.option("fanout-enabled", "true")
         writer.append()
     else:
-        table = stage.target.table
+        table = staged.target.table
         matched = [*table.key, *(name for name in table.partition_columns if name not in table.key)]
         same = " AND ".join(f"target.{quote(name)} = changes.{quote(name)}" for name in matched)
-        view = f"twice_changes_{stage.token}"
+        view = f"twice_changes_{staged.token}"
         rows.createOrReplaceTempView(view)
         try:
-            with _marked(session, stage):
+            with _marked(session, staged):
                 # Names are quoted by `quote`, values never enter the text.
                 session.sql(
-                    f"MERGE INTO {stage.branch} AS target USING {view} AS changes ON {same} "
+                    f"MERGE INTO {staged.branch} AS target USING {view} AS changes ON {same} "
                     "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
                 )
         finally:
             session.catalog.dropTempView(view)
-    look(session, stage)
+    look(session, staged)
 
 
-def _require_whole_files(session: SparkSession, stage: IcebergStage) -> None:
+def _require_whole_files(session: SparkSession, staged: IcebergStagedRows) -> None:
     """Refuse a table whose deletes are files of their own: a publish moves data files alone."""
-    live = jvm.load(session, stage.target.table.id)
+    live = jvm.load(session, staged.target.table.id)
     if live is not None and str(live.properties().get("write.delete.mode") or "") == "merge-on-read":
         raise StoreRefused(
-            f"{stage.target.table.name} has write.delete.mode = merge-on-read, so rows cannot be replaced by batch",
+            f"{staged.target.table.name} has write.delete.mode = merge-on-read, so rows cannot be replaced by batch",
             unchanged="nothing was published",
-            next_step=f"ALTER TABLE {stage.target.table.id.sql} "
+            next_step=f"ALTER TABLE {staged.target.table.id.sql} "
             "SET TBLPROPERTIES ('write.delete.mode'='copy-on-write')",
         )
 
 
 @contextmanager
-def _marked(session: SparkSession, stage: IcebergStage) -> Iterator[None]:
-    """Let statements, which have no options, mark their snapshots as the stage's."""
-    session.conf.set(_MARKED, stage.mark)
+def _marked(session: SparkSession, staged: IcebergStagedRows) -> Iterator[None]:
+    """Let statements, which have no options, mark their snapshots as staged."""
+    session.conf.set(_MARKED, staged.mark)
     try:
         yield
     finally:
         session.conf.unset(_MARKED)
 
 
-def stray_rows(session: SparkSession, stage: IcebergStage, limit: int) -> list[Mapping[str, object]]:
+def stray_rows(session: SparkSession, staged: IcebergStagedRows, limit: int) -> list[Mapping[str, object]]:
     """Read some of the rows that lie outside the scope, from the files that hold them."""
-    files = [file for stray in stage.strays for file in stray.files][:20]
-    found = session.table(stage.branch).where(F.col("_file").isin(files)).limit(limit)
+    files = [file for stray in staged.strays for file in stray.files][:20]
+    found = session.table(staged.branch).where(F.col("_file").isin(files)).limit(limit)
     return [row.asDict(recursive=True) for row in found.collect()]
 
 
-def _ordered(session: SparkSession, stage: IcebergStage, rows: DataFrame) -> DataFrame:
+def _ordered(session: SparkSession, staged: IcebergStagedRows, rows: DataFrame) -> DataFrame:
     """Put the columns in the table's order; one that no version ever had, from a refused attempt, stays null."""
-    return aligned(rows, session.table(stage.target.table.id.sql).schema.fields)
+    return aligned(rows, session.table(staged.target.table.id.sql).schema.fields)
 
 
 def _fits_in_memory(session: SparkSession, rows: DataFrame) -> bool:
@@ -203,18 +204,18 @@ def _fits_in_memory(session: SparkSession, rows: DataFrame) -> bool:
     return expected <= jvm.heap(session) // 4
 
 
-def look(session: SparkSession, stage: IcebergStage) -> Any:
+def look(session: SparkSession, staged: IcebergStagedRows) -> Any:
     """Find the staged version and the files that lie outside the scope, from metadata alone; return the live table."""
-    table = jvm.load(session, stage.target.table.id)
-    head = jvm.snapshot_of(table, stage.line.branch_of(stage.token)) if table is not None else None
+    table = jvm.load(session, staged.target.table.id)
+    head = jvm.snapshot_of(table, staged.line.branch_of(staged.token)) if table is not None else None
     if table is None or head is None:
-        raise claim_errors.taken_over(stage.target, stage.token)
-    stage.head = str(head.snapshotId())
-    added, _ = stage.changed_files(session, table)
-    stage.written = sum(file.rows for file in added)
-    strays = [file for file in added if stage.target.place(file.partition) is None]
+        raise claim_errors.taken_over(staged.target, staged.token)
+    staged.head = str(head.snapshotId())
+    added, _ = staged.changed_files(session, table)
+    staged.written = sum(file.rows for file in added)
+    strays = [file for file in added if staged.target.place(file.partition) is None]
     names = sorted({", ".join(f"{k}={v}" for k, v in file.partition.items()) for file in strays})
-    stage.strays = (
+    staged.strays = (
         [Stray(sum(file.rows for file in strays), tuple(names), tuple(file.location for file in strays))]
         if strays
         else []

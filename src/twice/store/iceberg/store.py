@@ -16,7 +16,7 @@ from twice.store.iceberg import discarding, grouping, jvm, maintenance, publishi
 from twice.store.iceberg.branches import Line
 from twice.store.iceberg.listing import FileInfo
 from twice.store.iceberg.metadata import Metadata, NotReadable
-from twice.store.iceberg.staging import IcebergStage
+from twice.store.iceberg.staging import IcebergStagedRows
 from twice.store.protocol import Abilities
 from twice.store.staged import Publication
 
@@ -56,7 +56,7 @@ class IcebergStore:
         live = jvm.load(session, table.id)
         return Line.of(table.id).token(live) if live is not None else 0
 
-    def stages(self, session: SparkSession, table: Table) -> Sequence[int]:
+    def staged_tokens(self, session: SparkSession, table: Table) -> Sequence[int]:
         """List the tokens whose branches are there."""
         live = jvm.load(session, table.id)
         return Line.of(table.id).branch_tokens(live) if live is not None else []
@@ -161,17 +161,17 @@ class IcebergStore:
             tables.drop_unpublished(session, self._catalog, table)
         return landed
 
-    def open(self, session: SparkSession, target: Target, token: int) -> IcebergStage:
+    def open(self, session: SparkSession, target: Target, token: int) -> IcebergStagedRows:
         """Create the branch that is both stage and fence."""
-        return staging.open_stage(session, target, token)
+        return staging.open_staging(session, target, token)
 
-    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+    def stage(self, session: SparkSession, staged: StagedRows, rows: DataFrame) -> None:
         """Replace the scope on the branch."""
-        self._write(session, stage, rows, first=True)
+        self._write(session, staged, rows, first=True)
 
-    def stage_more(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+    def stage_more(self, session: SparkSession, staged: StagedRows, rows: DataFrame) -> None:
         """Append rows to the branch."""
-        self._write(session, stage, rows, first=False)
+        self._write(session, staged, rows, first=False)
 
     def _metadata(self, table: Table) -> Metadata | None:
         """Return what the newest metadata file says; one that was read before has not changed."""
@@ -186,47 +186,47 @@ class IcebergStore:
                 return None
         return known
 
-    def _write(self, session: SparkSession, stage: StagedRows, rows: DataFrame, *, first: bool) -> None:
-        mine = _mine(stage)
+    def _write(self, session: SparkSession, staged: StagedRows, rows: DataFrame, *, first: bool) -> None:
+        mine = _mine(staged)
         staging.write(session, mine, rows, first=first)
         if mine.head is not None:  # the whole scope was replaced: what was added is all that is there
             self._fingerprints.put(mine.target, mine.head, mine.fingerprints())
 
     def stage_changes(
-        self, session: SparkSession, stage: StagedRows, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
+        self, session: SparkSession, staged: StagedRows, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
     ) -> None:
         """Upsert rows on the branch by key."""
-        staging.write_changes(session, _mine(stage), changes, insert_only=insert_only, instead_of=instead_of)
+        staging.write_changes(session, _mine(staged), changes, insert_only=insert_only, instead_of=instead_of)
 
-    def staged(self, session: SparkSession, stage: StagedRows) -> DataFrame:
+    def staged(self, session: SparkSession, staged: StagedRows) -> DataFrame:
         """Read the scope from the branch."""
-        return session.table(_mine(stage).branch).where(scope_filter(stage.target))
+        return session.table(_mine(staged).branch).where(scope_filter(staged.target))
 
-    def staged_files(self, session: SparkSession, stage: StagedRows) -> Mapping[Scope, str]:
+    def staged_files(self, session: SparkSession, staged: StagedRows) -> Mapping[Scope, str]:
         """Fingerprint the data files of each partition on the branch."""
-        return self.files(session, stage.target, _mine(stage).head)
+        return self.files(session, staged.target, _mine(staged).head)
 
-    def stray_rows(self, session: SparkSession, stage: StagedRows, limit: int) -> list[Mapping[str, object]]:
+    def stray_rows(self, session: SparkSession, staged: StagedRows, limit: int) -> list[Mapping[str, object]]:
         """Read a few staged rows that lie outside the scope."""
-        return staging.stray_rows(session, _mine(stage), limit)
+        return staging.stray_rows(session, _mine(staged), limit)
 
     def publish(
         self,
         session: SparkSession,
-        stage: StagedRows,
+        staged: StagedRows,
         partitions: Sequence[Scope],
         notes: Mapping[str, str],
         remember: Mapping[str, str],
     ) -> str:
         """Move the staged files of these partitions to main, in one commit."""
-        version = publishing.publish(session, Publication(_mine(stage), partitions, notes, remember))
-        if _mine(stage).replaces and set(partitions) == set(stage.target.partitions):
-            self._fingerprints.put(stage.target, version, _mine(stage).fingerprints())
+        version = publishing.publish(session, Publication(_mine(staged), partitions, notes, remember))
+        if _mine(staged).replaces and set(partitions) == set(staged.target.partitions):
+            self._fingerprints.put(staged.target, version, _mine(staged).fingerprints())
         return version
 
-    def discard(self, session: SparkSession, stage: StagedRows, remember: Mapping[str, str]) -> None:
-        """Drop the branch of a stage that changes nothing; it must still be ours to drop."""
-        publishing.drop(session, _mine(stage), remember)
+    def discard(self, session: SparkSession, staged: StagedRows, remember: Mapping[str, str]) -> None:
+        """Drop the branch of staged rows that change nothing; it must still be ours to drop."""
+        publishing.drop(session, _mine(staged), remember)
 
     def compact(self, session: SparkSession, table: Table) -> int:
         """Rewrite small files into large ones."""
@@ -260,9 +260,9 @@ class IcebergStore:
         """Branch off what readers see now."""
         shadows.fork(session, table, shadow)
 
-    def adopt(self, session: SparkSession, stage: StagedRows, shadow: Table) -> None:
-        """Put the shadow's files on the stage's branch."""
-        mine = _mine(stage)
+    def adopt(self, session: SparkSession, staged: StagedRows, shadow: Table) -> None:
+        """Put the shadow's files on the claim's branch."""
+        mine = _mine(staged)
         shadows.adopt(session, mine, shadow)
         if mine.head is not None:
             self._fingerprints.drop(mine.target, mine.head)
@@ -280,6 +280,6 @@ class IcebergStore:
         shadows.undo(session, table, shadow)
 
 
-def _mine(stage: StagedRows) -> IcebergStage:
-    assert isinstance(stage, IcebergStage)  # noqa: S101 - a stage comes from the store that opened it
-    return stage
+def _mine(staged: StagedRows) -> IcebergStagedRows:
+    assert isinstance(staged, IcebergStagedRows)  # noqa: S101 - staged rows come from the store that opened them
+    return staged

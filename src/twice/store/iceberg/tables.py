@@ -100,7 +100,7 @@ def _create(session: SparkSession, table: Table, schema: T.StructType) -> None:
 def drop_unpublished(session: SparkSession, catalog: CatalogDatabase | None, table: Table) -> None:
     """Drop a table that was created for attempts of which none succeeded, unless another one is at work in it.
 
-    To open a stage is a commit, so an attempt that opens one after this look has changed what the catalog is asked for.
+    To open staging is a commit, so an attempt that opens it after this look has changed what the catalog is asked for.
     """
     live = jvm.load(session, table.id) if catalog is not None else None
     if live is None or live.properties().get(UNPUBLISHED) is None:

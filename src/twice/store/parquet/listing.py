@@ -1,4 +1,4 @@
-"""The files of a table's folder, or of a stage: found by listing, and distinguished by names, sizes and times."""
+"""The files of a table's folder, or of staged rows: found by listing, and distinguished by names, sizes and times."""
 
 from __future__ import annotations
 

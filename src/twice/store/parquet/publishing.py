@@ -28,7 +28,7 @@ _ATTEMPTS = 60
 
 
 @dataclass
-class ParquetStage(StagedRows):
+class ParquetStagedRows(StagedRows):
     """A claim's folder, the scope's files when it was made, and the columns that were written into it."""
 
     base_files: Mapping[Scope, str] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class ParquetStage(StagedRows):
     tried: bool = False
 
 
-def open_stage(folder: Folder, target: Target, token: int) -> ParquetStage:
+def open_staging(folder: Folder, target: Target, token: int) -> ParquetStagedRows:
     """Make the claim's folder, and note what the scope holds now."""
     head = swap.settle(folder)
     if head is None or head.stands == "gone":
@@ -47,36 +47,36 @@ def open_stage(folder: Folder, target: Target, token: int) -> ParquetStage:
     folder.files.remove(folder.stage(token))
     folder.files.make(folder.rows(token))
     there = listing.fingerprints(target, listing.units(folder.files, folder.data, target))
-    return ParquetStage(target, token, version_of(head), base_files=there, schema=head.schema)
+    return ParquetStagedRows(target, token, version_of(head), base_files=there, schema=head.schema)
 
 
 def publish(
     folder: Folder,
-    stage: ParquetStage,
+    staged: ParquetStagedRows,
     partitions: Sequence[Scope],
     notes: Mapping[str, str],
     remember: Mapping[str, str],
 ) -> str:
     """Put the staged partitions in place of those that are there; return the new version."""
-    token, moves = stage.token, None
+    token, moves = staged.token, None
     for _ in _attempts():
-        head = _require_open(folder, stage)
+        head = _require_open(folder, staged)
         if (landed := head.ended.get(token)) is not None:
             return str(landed)
-        there = _require_unchanged(folder, stage)
+        there = _require_unchanged(folder, staged)
         if moves is None:
-            moves = _moves(folder, stage, partitions, there)
+            moves = _moves(folder, staged, partitions, there)
             folder.files.make(folder.aside(token))
         state = replace(
             head.following().ending(token, head.version + 1).remembering(remember),
             version=head.version + 1,
-            schema=columns.together(folder.table.name, head.schema, stage.schema) if head.version else stage.schema,
+            schema=columns.together(folder.table.name, head.schema, staged.schema) if head.version else staged.schema,
             author=token,
             moves=moves,
             notes=notes,
             stands="yes",
         )
-        stage.tried = True
+        staged.tried = True
         fail_point("parquet.ready")
         if _commit(folder, state, token):
             fail_point("parquet.journalled")
@@ -85,17 +85,17 @@ def publish(
     raise _busy(folder)
 
 
-def discard(folder: Folder, stage: ParquetStage, remember: Mapping[str, str]) -> None:
-    """Drop a stage that changes nothing; the claim must not have been taken over, nor the scope changed."""
+def discard(folder: Folder, staged: ParquetStagedRows, remember: Mapping[str, str]) -> None:
+    """Drop staged rows that change nothing; the claim must not have been taken over, nor the scope changed."""
     for _ in _attempts():
-        head = _require_open(folder, stage)
-        if stage.token not in head.ended:  # else our own end, whose answer was lost
-            _require_unchanged(folder, stage)
+        head = _require_open(folder, staged)
+        if staged.token not in head.ended:  # else our own end, whose answer was lost
+            _require_unchanged(folder, staged)
             wanted = replace(head.following().remembering(remember), stands="yes")
             same = (wanted.properties, wanted.stands) == (head.properties, head.stands)
             if not same and not _commit(folder, wanted, None):
                 continue
-        swap.clean(folder, stage.token)
+        swap.clean(folder, staged.token)
         return
     raise _busy(folder)
 
@@ -104,7 +104,7 @@ def fence(folder: Folder, token: int, *, own: bool = False, untried: bool = Fals
     """End a claim, unless it has ended; return the version that it published, if it had.
 
     Our `own` claim needs no entry if its publish was never tried, and takes a table with it in which no attempt has
-    succeeded, unless another one has a stage there.
+    succeeded, unless another one has staged rows there.
     """
     for _ in _attempts():
         head = swap.settle(folder)
@@ -141,48 +141,48 @@ def _commit(folder: Folder, state: State, token: int | None) -> bool:
         raise
 
 
-def _require_open(folder: Folder, stage: ParquetStage) -> State:
+def _require_open(folder: Folder, staged: ParquetStagedRows) -> State:
     head = swap.settle(folder)
     if head is None:
         raise Conflict(
             f"{folder.table.name} was dropped by another writer between claim and publish",
             unchanged="nothing was published",
         )
-    if stage.token in head.ended and head.ended[stage.token] is None:
-        raise claim_errors.taken_over(stage.target, stage.token)
-    if stage.token not in head.ended and not folder.files.exists(folder.stage(stage.token)):
+    if staged.token in head.ended and head.ended[staged.token] is None:
+        raise claim_errors.taken_over(staged.target, staged.token)
+    if staged.token not in head.ended and not folder.files.exists(folder.stage(staged.token)):
         # Fenced so long ago that the log has forgotten it; whoever fenced it took its rows away.
-        raise claim_errors.taken_over(stage.target, stage.token)
+        raise claim_errors.taken_over(staged.target, staged.token)
     return head
 
 
-def _require_unchanged(folder: Folder, stage: ParquetStage) -> list[listing.Unit]:
-    there = listing.units(folder.files, folder.data, stage.target)
-    now = listing.fingerprints(stage.target, there)
-    for partition, before in stage.base_files.items():
+def _require_unchanged(folder: Folder, staged: ParquetStagedRows) -> list[listing.Unit]:
+    there = listing.units(folder.files, folder.data, staged.target)
+    now = listing.fingerprints(staged.target, there)
+    for partition, before in staged.base_files.items():
         if now[partition] != before:
-            where = stage.target.name(partition)
-            raise claim_errors.changed(stage.target, "its files were changed", where=where)
+            where = staged.target.name(partition)
+            raise claim_errors.changed(staged.target, "its files were changed", where=where)
     return there
 
 
 def _moves(
-    folder: Folder, stage: ParquetStage, partitions: Sequence[Scope], there: Sequence[listing.Unit]
+    folder: Folder, staged: ParquetStagedRows, partitions: Sequence[Scope], there: Sequence[listing.Unit]
 ) -> tuple[Move, ...]:
     """Return which folders are replaced and added, after everything new is on the disk."""
     wanted = set(partitions)
-    rows = folder.rows(stage.token)
-    staged = [unit for unit in listing.units(folder.files, rows, stage.target) if unit.partition in wanted]
+    rows = folder.rows(staged.token)
+    units = [unit for unit in listing.units(folder.files, rows, staged.target) if unit.partition in wanted]
     folder.files.remove(f"{rows}/_temporary")  # of a write that failed and was tried again
-    _keep_on_disk(folder, rows, staged)
+    _keep_on_disk(folder, rows, units)
     # An empty folder is no obstacle, and put aside it would not keep its place taken.
     had = {unit.path for unit in there if unit.partition in wanted and not unit.empty}
-    new = {unit.path for unit in staged if not unit.empty}
+    new = {unit.path for unit in units if not unit.empty}
     return tuple(Move(path, path in had, path in new) for path in sorted(had | new))
 
 
-def _keep_on_disk(folder: Folder, rows: str, staged: Sequence[listing.Unit]) -> None:
-    files = [listing.join(rows, line.split("\t")[0]) for unit in staged for line in unit.files]
+def _keep_on_disk(folder: Folder, rows: str, units: Sequence[listing.Unit]) -> None:
+    files = [listing.join(rows, line.split("\t")[0]) for unit in units for line in unit.files]
     for path in [*files, *sorted({file.rpartition("/")[0] for file in files})]:
         folder.files.sync(path)
 

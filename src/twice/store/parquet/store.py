@@ -16,10 +16,10 @@ from twice.store.hadoop import HadoopFiles
 from twice.store.parquet import listing, publishing, staging, swap, tables
 from twice.store.parquet.files import LocalFiles
 from twice.store.parquet.folder import Folder
-from twice.store.parquet.publishing import ParquetStage
+from twice.store.parquet.publishing import ParquetStagedRows
 from twice.store.parquet.settings import is_local, root_of
 from twice.store.protocol import Abilities
-from twice.store.staged import OpenStages
+from twice.store.staged import OpenStagedRows
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -53,7 +53,7 @@ class ParquetStore:
         self._known: dict[str, int] = {}
         # What scopes held when their stages were opened.
         self._bases = Fingerprints()
-        self._stages: OpenStages[ParquetStage] = OpenStages()
+        self._open_rows: OpenStagedRows[ParquetStagedRows] = OpenStagedRows()
 
     def exists(self, session: SparkSession, table: Table) -> bool:
         """Return whether the table is there."""
@@ -67,7 +67,7 @@ class ParquetStore:
         head = folder.log.head()
         return max([head.token if head is not None else 0, *folder.tokens()])
 
-    def stages(self, session: SparkSession, table: Table) -> Sequence[int]:
+    def staged_tokens(self, session: SparkSession, table: Table) -> Sequence[int]:
         """List the tokens whose folders are there."""
         return self._folder(session, table).tokens()
 
@@ -125,7 +125,7 @@ class ParquetStore:
         raise self._moved(table, version, "ever new versions")
 
     def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:
-        """Fingerprint the files of each partition, as they are listed now or were when a stage began."""
+        """Fingerprint the files of each partition, as they are listed now or were when staging began."""
         folder = self._folder(session, target.table)
         if version is None:
             return dict.fromkeys(target.partitions, "")
@@ -154,71 +154,71 @@ class ParquetStore:
 
     def fence(self, session: SparkSession, table: Table, token: int, *, own: bool = False) -> str | None:
         """End a claim for good; return the version that it had published before, if any."""
-        mine = self._stages.end(table.name, token)
+        mine = self._open_rows.end(table.name, token)
         untried = mine is None or not mine.tried
         return publishing.fence(self._folder(session, table), token, own=own, untried=untried)
 
-    def open(self, session: SparkSession, target: Target, token: int) -> ParquetStage:
+    def open(self, session: SparkSession, target: Target, token: int) -> ParquetStagedRows:
         """Make the claim's folder."""
-        stage = publishing.open_stage(self._folder(session, target.table), target, token)
-        if stage.base is not None:
-            self._bases.put(target, stage.base, stage.base_files)
-        self._stages.add(stage)
-        return stage
+        staged = publishing.open_staging(self._folder(session, target.table), target, token)
+        if staged.base is not None:
+            self._bases.put(target, staged.base, staged.base_files)
+        self._open_rows.add(staged)
+        return staged
 
-    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+    def stage(self, session: SparkSession, staged: StagedRows, rows: DataFrame) -> None:
         """Write rows into the claim's folder."""
-        staging.write(session, self._folder(session, stage.target.table), _mine(stage), rows, first=True)
+        staging.write(session, self._folder(session, staged.target.table), _mine(staged), rows, first=True)
 
-    def stage_more(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+    def stage_more(self, session: SparkSession, staged: StagedRows, rows: DataFrame) -> None:
         """Write more rows into the claim's folder."""
-        staging.write(session, self._folder(session, stage.target.table), _mine(stage), rows, first=False)
+        staging.write(session, self._folder(session, staged.target.table), _mine(staged), rows, first=False)
 
     def stage_changes(
         self,
         session: SparkSession,  # noqa: ARG002
-        stage: StagedRows,
+        staged: StagedRows,
         changes: DataFrame,  # noqa: ARG002
         *,
         insert_only: bool,  # noqa: ARG002
         instead_of: str = "",  # noqa: ARG002
     ) -> None:
         """Refuse: files cannot be changed row by row."""
-        self.abilities.require(stage.target.table)
+        self.abilities.require(staged.target.table)
         raise AssertionError("a table that may be written is replaced by scope")
 
-    def staged(self, session: SparkSession, stage: StagedRows) -> DataFrame:
+    def staged(self, session: SparkSession, staged: StagedRows) -> DataFrame:
         """Read the scope from the claim's folder."""
-        found = staging.staged(session, self._folder(session, stage.target.table), _mine(stage))
-        return found.where(scope_filter(stage.target))
+        found = staging.staged(session, self._folder(session, staged.target.table), _mine(staged))
+        return found.where(scope_filter(staged.target))
 
-    def staged_files(self, session: SparkSession, stage: StagedRows) -> Mapping[Scope, str]:
+    def staged_files(self, session: SparkSession, staged: StagedRows) -> Mapping[Scope, str]:
         """Fingerprint the files in the claim's folder, which take the place of those that are there."""
-        folder = self._folder(session, stage.target.table)
-        return self._listed(folder, folder.rows(stage.token), stage.target)
+        folder = self._folder(session, staged.target.table)
+        return self._listed(folder, folder.rows(staged.token), staged.target)
 
-    def stray_rows(self, session: SparkSession, stage: StagedRows, limit: int) -> list[Mapping[str, object]]:
+    def stray_rows(self, session: SparkSession, staged: StagedRows, limit: int) -> list[Mapping[str, object]]:
         """Read a few staged rows that lie outside the scope."""
-        return staging.stray_rows(session, self._folder(session, stage.target.table), _mine(stage), limit)
+        return staging.stray_rows(session, self._folder(session, staged.target.table), _mine(staged), limit)
 
     def publish(
         self,
         session: SparkSession,
-        stage: StagedRows,
+        staged: StagedRows,
         partitions: Sequence[Scope],
         notes: Mapping[str, str],
         remember: Mapping[str, str],
     ) -> str:
         """Decide in the log, then move the folders of these partitions."""
-        folder = self._folder(session, stage.target.table)
-        version = publishing.publish(folder, _mine(stage), partitions, notes, remember)
-        self._stages.end(stage.target.table.name, stage.token)
+        folder = self._folder(session, staged.target.table)
+        version = publishing.publish(folder, _mine(staged), partitions, notes, remember)
+        self._open_rows.end(staged.target.table.name, staged.token)
         return version
 
-    def discard(self, session: SparkSession, stage: StagedRows, remember: Mapping[str, str]) -> None:
-        """Drop the folder of a stage that changes nothing; it must still be ours to drop."""
-        publishing.discard(self._folder(session, stage.target.table), _mine(stage), remember)
-        self._stages.end(stage.target.table.name, stage.token)
+    def discard(self, session: SparkSession, staged: StagedRows, remember: Mapping[str, str]) -> None:
+        """Drop the folder of staged rows that change nothing; it must still be ours to drop."""
+        publishing.discard(self._folder(session, staged.target.table), _mine(staged), remember)
+        self._open_rows.end(staged.target.table.name, staged.token)
 
     def _folder(self, session: SparkSession, table: Table) -> Folder:
         if is_local(self._root):
@@ -253,6 +253,6 @@ class ParquetStore:
         )
 
 
-def _mine(stage: StagedRows) -> ParquetStage:
-    assert isinstance(stage, ParquetStage)  # noqa: S101 - a stage comes from the store that opened it
-    return stage
+def _mine(staged: StagedRows) -> ParquetStagedRows:
+    assert isinstance(staged, ParquetStagedRows)  # noqa: S101 - staged rows come from the store that opened them
+    return staged

@@ -1,7 +1,7 @@
 """The swap: what a publish decided is carried out by the first process that comes, and each move happens once.
 
 Every process may do the same moves at the same time, and one that was stopped may wake up after all of
-them are done, or after the next publish. Two things keep that harmless. What comes in leaves the stage,
+them are done, or after the next publish. Two things keep that harmless. What comes in leaves the staging folder,
 so it comes in once. What goes aside goes to a place of its own below `aside/TOKEN`, which is taken after
 the first time and gone after the last: a second attempt is refused by the file system itself.
 """

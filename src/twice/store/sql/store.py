@@ -15,8 +15,8 @@ from twice.store.sql.read import fingerprints, reading
 from twice.store.sql.schema import bookkeeping, checks, tables
 from twice.store.sql.schema.types import read_schema, restored
 from twice.store.sql.write import publishing, shadows, staging
-from twice.store.sql.write.staging import SqlStage
-from twice.store.staged import OpenStages, Publication
+from twice.store.sql.write.staging import SqlStagedRows
+from twice.store.staged import OpenStagedRows, Publication
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -41,7 +41,7 @@ class SqlStore:
         # A snapshot that all readers of an attempt share is something that only Postgres offers.
         postgres = database.dialect == "postgres"
         self.abilities = Abilities("sql", pins=postgres, history=False, outbox=postgres)
-        self._stages: OpenStages[SqlStage] = OpenStages()
+        self._open_rows: OpenStagedRows[SqlStagedRows] = OpenStagedRows()
 
     def exists(self, session: SparkSession, table: Table) -> bool:  # noqa: ARG002 - the driver asks itself
         """Return whether the table is there."""
@@ -87,15 +87,15 @@ class SqlStore:
     def _files(self, target: Target, version: str | None, session: SparkSession | None) -> Mapping[Scope, str]:
         if version is None:
             return dict.fromkeys(target.partitions, "")
-        stage = self._stages.find(
+        staged = self._open_rows.find(
             lambda each: (
                 each.target.table.name == target.table.name
                 and version == each.base
                 and set(each.target.partitions) == set(target.partitions)
             )
         )
-        if stage is not None:
-            return stage.base_files
+        if staged is not None:
+            return staged.base_files
         with self.database.look() as connection:
             entry = self._entry(connection, target.table)
             if entry is None:
@@ -143,7 +143,7 @@ class SqlStore:
                 left = [*left, entry.token, bookkeeping.highest_token(connection, found, table.id)]
         return max([0, *left])
 
-    def stages(self, session: SparkSession, table: Table) -> Sequence[int]:  # noqa: ARG002
+    def staged_tokens(self, session: SparkSession, table: Table) -> Sequence[int]:  # noqa: ARG002
         """List the tokens that have an open claim or a staging table."""
         found = bookkeeping.tables_of(self.database, table.id)
         with self.database.look() as connection:
@@ -169,62 +169,62 @@ class SqlStore:
 
     def fence(self, session: SparkSession, table: Table, token: int, *, own: bool = False) -> str | None:  # noqa: ARG002
         """Stop a token for good; return the version that it published, if it already had."""
-        self._stages.end(table.name, token)
+        self._open_rows.end(table.name, token)
         return publishing.fence(self.database, table.id, token, own=own)
 
-    def open(self, session: SparkSession, target: Target, token: int) -> SqlStage:
+    def open(self, session: SparkSession, target: Target, token: int) -> SqlStagedRows:
         """Open the claim and create its staging table."""
-        stage = staging.open_stage(self.database, target, token)
-        stage.session = session
-        self._stages.add(stage)
-        return stage
+        staged = staging.open_staging(self.database, target, token)
+        staged.session = session
+        self._open_rows.add(staged)
+        return staged
 
-    def stage(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+    def stage(self, session: SparkSession, staged: StagedRows, rows: DataFrame) -> None:
         """Write rows into the staging table."""
-        staging.write(self.database, session, _mine(stage), rows, first=True)
+        staging.write(self.database, session, _mine(staged), rows, first=True)
 
-    def stage_more(self, session: SparkSession, stage: StagedRows, rows: DataFrame) -> None:
+    def stage_more(self, session: SparkSession, staged: StagedRows, rows: DataFrame) -> None:
         """Write more rows into the staging table."""
-        staging.write(self.database, session, _mine(stage), rows, first=False)
+        staging.write(self.database, session, _mine(staged), rows, first=False)
 
     def stage_changes(
-        self, session: SparkSession, stage: StagedRows, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
+        self, session: SparkSession, staged: StagedRows, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
     ) -> None:
         """Write the rows that change the table into the staging table."""
-        _mine(stage).instead_of = instead_of
-        staging.write_changes(self.database, session, _mine(stage), changes, insert_only=insert_only)
+        _mine(staged).instead_of = instead_of
+        staging.write_changes(self.database, session, _mine(staged), changes, insert_only=insert_only)
 
-    def staged(self, session: SparkSession, stage: StagedRows) -> DataFrame:
+    def staged(self, session: SparkSession, staged: StagedRows) -> DataFrame:
         """Return the scope as it would be after the publish."""
-        mine = _mine(stage)
+        mine = _mine(staged)
         before = None if mine.replaces else self.read(session, mine.target.table, mine.base)
         return staging.staged(mine, before)
 
-    def staged_files(self, session: SparkSession, stage: StagedRows) -> Mapping[Scope, str]:  # noqa: ARG002
+    def staged_files(self, session: SparkSession, staged: StagedRows) -> Mapping[Scope, str]:  # noqa: ARG002
         """Name the claim in each partition that would hold rows after the publish."""
-        return _mine(stage).files()
+        return _mine(staged).files()
 
-    def stray_rows(self, session: SparkSession, stage: StagedRows, limit: int) -> list[Mapping[str, object]]:  # noqa: ARG002
+    def stray_rows(self, session: SparkSession, staged: StagedRows, limit: int) -> list[Mapping[str, object]]:  # noqa: ARG002
         """Return a few of the staged rows that lie outside the scope."""
-        return staging.stray_rows(_mine(stage), limit)
+        return staging.stray_rows(_mine(staged), limit)
 
     def publish(
         self,
         session: SparkSession,  # noqa: ARG002
-        stage: StagedRows,
+        staged: StagedRows,
         partitions: Sequence[Scope],
         notes: Mapping[str, str],
         remember: Mapping[str, str],
     ) -> str:
         """Replace or merge the staged partitions, in one transaction."""
-        version = publishing.publish(self.database, Publication(_mine(stage), partitions, notes, remember))
-        self._stages.end(stage.target.table.name, stage.token)
+        version = publishing.publish(self.database, Publication(_mine(staged), partitions, notes, remember))
+        self._open_rows.end(staged.target.table.name, staged.token)
         return version
 
-    def discard(self, session: SparkSession, stage: StagedRows, remember: Mapping[str, str]) -> None:  # noqa: ARG002
-        """Drop a stage that changes nothing; it must still be ours to drop."""
-        publishing.discard(self.database, _mine(stage), remember)
-        self._stages.end(stage.target.table.name, stage.token)
+    def discard(self, session: SparkSession, staged: StagedRows, remember: Mapping[str, str]) -> None:  # noqa: ARG002
+        """Drop staged rows that change nothing; they must still be ours to drop."""
+        publishing.discard(self.database, _mine(staged), remember)
+        self._open_rows.end(staged.target.table.name, staged.token)
 
     def shadow(self, name: TableName, mark: str) -> TableName:
         """Name the shadow: a table of its own in the same schema."""
@@ -234,10 +234,10 @@ class SqlStore:
         """Copy the table, in one transaction of the database."""
         shadows.fork(self.database, table, shadow)
 
-    def adopt(self, session: SparkSession, stage: StagedRows, shadow: Table) -> None:
+    def adopt(self, session: SparkSession, staged: StagedRows, shadow: Table) -> None:
         """Stage the shadow's rows of the scope."""
-        rows = self.read(session, shadow, self.version(session, shadow)).where(scope_filter(stage.target))
-        self.stage(session, stage, rows)
+        rows = self.read(session, shadow, self.version(session, shadow)).where(scope_filter(staged.target))
+        self.stage(session, staged, rows)
 
     def shadow_schema(self, session: SparkSession, target: Target) -> StructType:
         """Return the columns of the shadow's table."""
@@ -262,11 +262,11 @@ class SqlStore:
             connection.execute(sa.schema.DropSchema(name, cascade=True, if_exists=True))
 
     def _base(self, session: SparkSession, table: Table, version: str | None) -> reading.Base | None:
-        """Return what the session's own stage of the table started from, if that is what is to be read."""
-        stage = self._stages.find(
+        """Return what the session's own staged rows of the table started from, if that is what is to be read."""
+        staged = self._open_rows.find(
             lambda each: each.target.table.name == table.name and each.base == version and each.session is session
         )
-        return reading.Base(stage.target, stage.fingerprints) if stage is not None else None
+        return reading.Base(staged.target, staged.fingerprints) if staged is not None else None
 
     @contextmanager
     def _rested(self) -> Iterator[None]:
@@ -297,6 +297,6 @@ class SqlStore:
         return bookkeeping.read_entry(connection, found, table.id) if bookkeeping.exist(connection, found) else None
 
 
-def _mine(stage: StagedRows) -> SqlStage:
-    assert isinstance(stage, SqlStage)  # noqa: S101 - a stage comes from the store that opened it
-    return stage
+def _mine(staged: StagedRows) -> SqlStagedRows:
+    assert isinstance(staged, SqlStagedRows)  # noqa: S101 - staged rows come from the store that opened them
+    return staged

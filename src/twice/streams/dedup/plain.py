@@ -30,13 +30,13 @@ def is_unique(table: Table, events: DataFrame, key: Sequence[str], rows: DataFra
     return named <= set(matched_columns(table)) and named <= (carried(rows, events) or frozenset())
 
 
-def stage_all(task: Task, stage: StagedRows, rows: DataFrame, *, unique: bool = False) -> Counts:
+def stage_all(task: Task, staged: StagedRows, rows: DataFrame, *, unique: bool = False) -> Counts:
     """Stage the rows of new events; `unique`: no key can occur twice among them, by how they are made."""
     table = task.step.writes
     if isinstance(table.write, Merge):
-        return stage_new(task, stage, rows, None)
+        return stage_new(task, staged, rows, None)
     if unique and not table.gates:
-        return _as_they_are(task, stage, rows)
+        return _as_they_are(task, staged, rows)
     one = one_per_key(task, rows, matched_columns(table), None)
     try:
         if one.number != one.copies:
@@ -49,18 +49,18 @@ def stage_all(task: Task, stage: StagedRows, rows: DataFrame, *, unique: bool = 
             )
         if table.gates:
             judge(task, one.rows, check_keys=False)
-        task.store.stage_changes(task.session, stage, one.rows, insert_only=True)
-        return Counts(one.copies, stage.written, 0)
+        task.store.stage_changes(task.session, staged, one.rows, insert_only=True)
+        return Counts(one.copies, staged.written, 0)
     finally:
         one.release()
 
 
-def _as_they_are(task: Task, stage: StagedRows, rows: DataFrame) -> Counts:
+def _as_they_are(task: Task, staged: StagedRows, rows: DataFrame) -> Counts:
     """Stage rows without another look at them: whether a key is null is seen while they are written."""
     key = matched_columns(task.step.writes)
     watched = counting(rows, any_null(key)) if task.store.abilities.counts_rows else None
-    task.store.stage_changes(task.session, stage, watched.rows if watched else rows, insert_only=True)
+    task.store.stage_changes(task.session, staged, watched.rows if watched else rows, insert_only=True)
     nulls = watched.count() if watched is not None else None
     if nulls != 0:
         refuse_null_keys(task, rows, key, seen=bool(nulls))
-    return Counts(stage.written, stage.written, 0)
+    return Counts(staged.written, staged.written, 0)

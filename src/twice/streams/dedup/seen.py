@@ -32,15 +32,15 @@ class Keeping:
         self._one, self._key = one, key
         self._known: DataFrame | None = None
 
-    def stage(self, task: Task, stage: StagedRows, keys: DataFrame) -> Counts:
+    def stage(self, task: Task, staged: StagedRows, keys: DataFrame) -> Counts:
         """Stage the keys that the table does not hold yet; each occurs once."""
         self.release()
         number = self._one.number
-        if stage.base is not None:
-            self._known = known_keys(_of_others(task, stage.base, self._one), self._one.rows, self._key).persist()
+        if staged.base is not None:
+            self._known = known_keys(_of_others(task, staged.base, self._one), self._one.rows, self._key).persist()
             keys = without(keys, self._known, self._key)
-        task.store.stage_changes(task.session, stage, keys, insert_only=True)
-        return Counts(number, stage.written, number - stage.written)
+        task.store.stage_changes(task.session, staged, keys, insert_only=True)
+        return Counts(number, staged.written, number - staged.written)
 
     def new_events(self, number: int) -> DataFrame:
         """Return the events whose keys were kept, which are so many."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from twice.store.protocol import StagedRows
 
 
-def stage_new(task: Task, stage: StagedRows, rows: DataFrame, order: str | None) -> Counts:
+def stage_new(task: Task, staged: StagedRows, rows: DataFrame, order: str | None) -> Counts:
     """Stage the rows that the table does not hold yet, or whose version is newer than its own."""
     table = task.step.writes
     key = matched_columns(table)
@@ -33,30 +33,30 @@ def stage_new(task: Task, stage: StagedRows, rows: DataFrame, order: str | None)
         one = one_per_key(task, rows, key, order)
         try:
             _judge(task, one.rows)
-            held = near(task, task.store.read(task.session, table, stage.base), one)
+            held = near(task, task.store.read(task.session, table, staged.base), one)
             if pattern.on_conflict == "keep":
-                return _missing(task, stage, one.rows, held, one.copies)
-            return _compared(task, stage, one.rows, held, one.copies)
+                return _missing(task, staged, one.rows, held, one.copies)
+            return _compared(task, staged, one.rows, held, one.copies)
         finally:
             one.release()
-    return _compare_all(task, stage, rows, task.store.read(task.session, table, stage.base))
+    return _compare_all(task, staged, rows, task.store.read(task.session, table, staged.base))
 
 
-def _missing(task: Task, stage: StagedRows, rows: DataFrame, held: DataFrame, count: int) -> Counts:
+def _missing(task: Task, staged: StagedRows, rows: DataFrame, held: DataFrame, count: int) -> Counts:
     key = matched_columns(task.step.writes)
     # The first version of a table has nothing to look for.
-    new = without(rows, known_keys(held, rows, key), key) if stage.base is not None else rows
-    task.store.stage_changes(task.session, stage, new, insert_only=True)
-    return Counts(count, stage.written, count - stage.written)
+    new = without(rows, known_keys(held, rows, key), key) if staged.base is not None else rows
+    task.store.stage_changes(task.session, staged, new, insert_only=True)
+    return Counts(count, staged.written, count - staged.written)
 
 
-def stage_again(task: Task, stage: StagedRows, rows: DataFrame, order: str | None) -> Counts:
+def stage_again(task: Task, staged: StagedRows, rows: DataFrame, order: str | None) -> Counts:
     """Stage the rows of a batch that is read again in the place of those that it wrote before."""
     table = task.step.writes
     key = matched_columns(table)
-    held = task.store.read(task.session, table, stage.base)
+    held = task.store.read(task.session, table, staged.base)
     if isinstance(table.write, Merge):
-        return _compare_all(task, stage, rows, held)
+        return _compare_all(task, staged, rows, held)
     one = one_per_key(task, rows, key, order)
     try:
         _judge(task, one.rows)
@@ -67,7 +67,7 @@ def stage_again(task: Task, stage: StagedRows, rows: DataFrame, order: str | Non
             gained = set(new.columns) - set(held.columns)
             if not gained and _content(new) == _content(held.where(mine).select(*map(column, new.columns))):
                 return Counts(one.copies, 0, one.copies)
-            task.store.stage_changes(task.session, stage, new, insert_only=True, instead_of=task.mark)
+            task.store.stage_changes(task.session, staged, new, insert_only=True, instead_of=task.mark)
             count = new.count()
             return Counts(one.copies, count, one.copies - count, changed=True)
         finally:
@@ -76,23 +76,23 @@ def stage_again(task: Task, stage: StagedRows, rows: DataFrame, order: str | Non
         one.release()
 
 
-def _compare_all(task: Task, stage: StagedRows, rows: DataFrame, held: DataFrame) -> Counts:
+def _compare_all(task: Task, staged: StagedRows, rows: DataFrame, held: DataFrame) -> Counts:
     """Compare every row: what differs under one key and version is refused, so nothing may be dropped before."""
     every = rows.persist()
     try:
         _judge(task, every)
         refuse_null_keys(task, every, task.step.writes.key)
-        return _compared(task, stage, every, held, every.count())
+        return _compared(task, staged, every, held, every.count())
     finally:
         every.unpersist()
 
 
-def _compared(task: Task, stage: StagedRows, rows: DataFrame, held: DataFrame, count: int) -> Counts:
+def _compared(task: Task, staged: StagedRows, rows: DataFrame, held: DataFrame, count: int) -> Counts:
     written, kinds = compare_by_key(task, rows, held)
     total = sum(kinds.get(kind, 0) for kind in changes.WRITTEN)
     if total:
         task.store.stage_changes(
-            task.session, stage, written, insert_only=not isinstance(task.step.writes.write, Merge)
+            task.session, staged, written, insert_only=not isinstance(task.step.writes.write, Merge)
         )
     return Counts(count, total, count - total)
 

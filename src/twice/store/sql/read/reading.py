@@ -51,7 +51,7 @@ class Within:
 
 @dataclass(frozen=True)
 class Base:
-    """A scope as it was when a stage was opened: what is compared with the stage must be read as that."""
+    """A scope as it was when staging was opened: what is compared with the staged rows must be read as that."""
 
     target: Target
     fingerprints: Mapping[Scope, str]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from twice.model.names import TableName
     from twice.model.scopes import Scope
     from twice.store.sql.database import Database
-    from twice.store.sql.write.staging import SqlStage
+    from twice.store.sql.write.staging import SqlStagedRows
 
 
 # While rows are sorted other writers wait: a sort in memory is shorter. It ends with the transaction.
@@ -40,41 +40,41 @@ _ROOM_TO_SORT = sa.text(
 )
 
 
-def publish(database: Database, publication: Publication[SqlStage]) -> str:
+def publish(database: Database, publication: Publication[SqlStagedRows]) -> str:
     """Make the staged partitions visible; return the new version."""
-    stage, look = publication.stage, fingerprints.Look(database, publication.stage.target)
+    staged, look = publication.staged, fingerprints.Look(database, publication.staged.target)
     new = _new(database, publication)
     try:
         with database.change(look) as connection:
             version = _publish(connection, database, publication, look, new)
             fail_point("publish.ready")
     except CommitUnknown as unknown:
-        version = _looked_up(database, stage, unknown, "published")
+        version = _looked_up(database, staged, unknown, "published")
     if database.dialect == "other":
-        drop_leftover(database, stage.target.table.id, stage.token)
+        drop_leftover(database, staged.target.table.id, staged.token)
     return str(version)
 
 
-def discard(database: Database, stage: SqlStage, remember: Mapping[str, str]) -> None:
-    """End a stage that changes nothing: the scope must be as it was, the claim ours; no version is made."""
-    table = stage.target.table.id
-    found, look = bookkeeping.tables_of(database, table), fingerprints.Look(database, stage.target)
+def discard(database: Database, staged: SqlStagedRows, remember: Mapping[str, str]) -> None:
+    """End staged rows that change nothing: the scope must be as it was, the claim ours; no version is made."""
+    table = staged.target.table.id
+    found, look = bookkeeping.tables_of(database, table), fingerprints.Look(database, staged.target)
     try:
         with database.change(look) as connection:
             entry = bookkeeping.lock_entry(connection, found, table)
-            if not bookkeeping.drop_claim(connection, found, table, stage.token):
-                raise claim_errors.taken_over(stage.target, stage.token)
-            _require_unchanged(connection, look, stage)
+            if not bookkeeping.drop_claim(connection, found, table, staged.token):
+                raise claim_errors.taken_over(staged.target, staged.token)
+            _require_unchanged(connection, look, staged)
             properties = _properties(entry, remember)
             if properties != entry.properties:
                 kept = bookkeeping.Entry(entry.token, entry.version, entry.columns, properties)
                 bookkeeping.write_entry(connection, found, table, kept)
             if database.dialect != "other":
-                staging.drop_stage(connection, database, table, stage.token)
+                staging.drop_stage(connection, database, table, staged.token)
     except CommitUnknown as unknown:
-        _looked_up(database, stage, unknown, None)
+        _looked_up(database, staged, unknown, None)
     if database.dialect == "other":
-        drop_leftover(database, table, stage.token)
+        drop_leftover(database, table, staged.token)
 
 
 def fence(database: Database, table: TableName, token: int, *, own: bool = False) -> str | None:
@@ -118,77 +118,77 @@ def drop_leftover(database: Database, table: TableName, token: int) -> None:
         return
 
 
-def _new(database: Database, publication: Publication[SqlStage]) -> dict[Scope, str]:
+def _new(database: Database, publication: Publication[SqlStagedRows]) -> dict[Scope, str]:
     """Fingerprint the staged rows of SQLite before its lock is taken; other databases look at the table itself."""
     if database.dialect != "sqlite":
         return {}
-    stage, table = publication.stage, publication.stage.target.table.id
+    staged, table = publication.staged, publication.staged.target.table.id
     with database.look() as connection:
-        if stage.token not in bookkeeping.stage_tokens(connection, table, database.schema(table)):
+        if staged.token not in bookkeeping.stage_tokens(connection, table, database.schema(table)):
             return {}  # somebody has taken over: the transaction finds out
-        staged = staging.stage_table(database, stage)
-        return fingerprints.live(connection, database, staged, stage.target, stage.target.partitions)
+        rows = staging.stage_table(database, staged)
+        return fingerprints.live(connection, database, rows, staged.target, staged.target.partitions)
 
 
 def _publish(
     connection: sa.Connection,
     database: Database,
-    publication: Publication[SqlStage],
+    publication: Publication[SqlStagedRows],
     look: fingerprints.Look,
     new: Mapping[Scope, str],
 ) -> int:
-    stage, target = publication.stage, publication.stage.target
+    staged, target = publication.staged, publication.staged.target
     table = target.table.id
     found = bookkeeping.tables_of(database, table)
-    assert stage.schema is not None  # noqa: S101 - what is published was staged
+    assert staged.schema is not None  # noqa: S101 - what is published was staged
     entry = bookkeeping.lock_entry(connection, found, table)
-    state = bookkeeping.claim_state(connection, found, table, stage.token, lock=True)
+    state = bookkeeping.claim_state(connection, found, table, staged.token, lock=True)
     if state is None or state[0] != "open":
-        raise claim_errors.taken_over(target, stage.token)
+        raise claim_errors.taken_over(target, staged.token)
     if database.dialect == "postgres":
         # Readers read on; another writer waits until this is over, so that what was checked stays true.
         database.run(connection, f"LOCK TABLE {database.relation(table)} IN SHARE ROW EXCLUSIVE MODE")
         connection.execute(_ROOM_TO_SORT)
-    _require_unchanged(connection, look, stage)
+    _require_unchanged(connection, look, staged)
     version = entry.version + 1
     with _messages(connection, database, publication, version):
         after = _move(connection, database, publication, new)
-    bookkeeping.write_partitions(connection, found, target, stage.token, after)
+    bookkeeping.write_partitions(connection, found, target, staged.token, after)
     bookkeeping.write_entry(
         connection,
         found,
         table,
         bookkeeping.Entry(
-            max(entry.token, stage.token),
+            max(entry.token, staged.token),
             version,
-            described(_known_after(connection, database, stage, entry)),
+            described(_known_after(connection, database, staged, entry)),
             _properties(entry, publication.remember),
         ),
     )
     ended = bookkeeping.end_claim(
-        connection, found, table, stage.token, "published", version=version, notes=publication.notes
+        connection, found, table, staged.token, "published", version=version, notes=publication.notes
     )
     if not ended:
-        raise claim_errors.taken_over(target, stage.token)
+        raise claim_errors.taken_over(target, staged.token)
     if database.dialect != "other":
-        staging.drop_stage(connection, database, table, stage.token)
+        staging.drop_stage(connection, database, table, staged.token)
     return version
 
 
 @contextmanager
 def _messages(
-    connection: sa.Connection, database: Database, publication: Publication[SqlStage], version: int
+    connection: sa.Connection, database: Database, publication: Publication[SqlStagedRows], version: int
 ) -> Iterator[None]:
     """Write messages about the rows that the block changes, if the table has an outbox."""
-    stage, target = publication.stage, publication.stage.target
+    staged, target = publication.staged, publication.staged.target
     if target.table.outbox is None:
         yield
         return
-    move = _move_of(connection, database, stage)
+    move = _move_of(connection, database, staged)
     touched = move.replaced()
-    if stage.instead_of:
-        touched = conditions.column(move.target, WINDOW_COLUMN) == stage.instead_of
-    elif stage.replaces:
+    if staged.instead_of:
+        touched = conditions.column(move.target, WINDOW_COLUMN) == staged.instead_of
+    elif staged.replaces:
         touched = conditions.in_partitions(move.target, target, publication.partitions, database.dialect)
     changes = outbox.Changes(connection, database, target, move)
     changes.put_aside(touched)
@@ -196,35 +196,35 @@ def _messages(
     changes.write(version)
 
 
-def _move_of(connection: sa.Connection, database: Database, stage: SqlStage) -> Move:
-    table = stage.target.table
+def _move_of(connection: sa.Connection, database: Database, staged: SqlStagedRows) -> Move:
+    table = staged.target.table
     live = database.table(table.id, database.columns(connection, table.id))
-    assert stage.schema is not None  # noqa: S101 - what is published was staged
-    move = Move(live, staging.stage_table(database, stage), stage.schema.names, tables.primary_key(table))
-    if database.dialect != "postgres" or not move.key or move.is_in_order(connection, sum(stage.counts.values())):
+    assert staged.schema is not None  # noqa: S101 - what is published was staged
+    move = Move(live, staging.stage_table(database, staged), staged.schema.names, tables.primary_key(table))
+    if database.dialect != "postgres" or not move.key or move.is_in_order(connection, sum(staged.counts.values())):
         return move
     return move.sorted()
 
 
 def _move(
-    connection: sa.Connection, database: Database, publication: Publication[SqlStage], new: Mapping[Scope, str]
+    connection: sa.Connection, database: Database, publication: Publication[SqlStagedRows], new: Mapping[Scope, str]
 ) -> dict[Scope, str]:
     """Bring the staged rows into the table; return what its partitions look like now."""
-    stage, target, partitions = publication.stage, publication.stage.target, publication.partitions
-    verbatim = _is_verbatim(connection, database, stage)
-    move = _move_of(connection, database, stage)
-    live, staged = move.target, move.stage
-    if not stage.replaces:
-        return _move_by_key(connection, database, stage, move, new if verbatim else None)
+    staged, target, partitions = publication.staged, publication.staged.target, publication.partitions
+    verbatim = _is_verbatim(connection, database, staged)
+    move = _move_of(connection, database, staged)
+    live, rows = move.target, move.source
+    if not staged.replaces:
+        return _move_by_key(connection, database, staged, move, new if verbatim else None)
     here = conditions.in_partitions(live, target, partitions, database.dialect)
-    there = conditions.in_partitions(staged, target, partitions, database.dialect)
-    wanted = sum(stage.counts.get(partition, 0) for partition in partitions)
-    before = sum(fingerprints.rows_of(stage.fingerprints[partition]) for partition in partitions)
+    there = conditions.in_partitions(rows, target, partitions, database.dialect)
+    wanted = sum(staged.counts.get(partition, 0) for partition in partitions)
+    before = sum(fingerprints.rows_of(staged.fingerprints[partition]) for partition in partitions)
     postgres = database.dialect == "postgres"
     if postgres and move.key and _alike(before, wanted) and move.differs_little(connection, there, wanted):
         move.difference(connection, here, there)
         after = fingerprints.live(connection, database, live, target, partitions)
-        _require_rows(stage, sum(map(fingerprints.rows_of, after.values())), wanted)
+        _require_rows(staged, sum(map(fingerprints.rows_of, after.values())), wanted)
         return after
     deleted, taken = move.replace(connection, here, there)
     if database.dialect == "other" and deleted != before:
@@ -235,10 +235,10 @@ def _move(
             unchanged="nothing was published",
             next_step="run it again: the new run starts from what is there now",
         )
-    _require_rows(stage, taken, wanted)
+    _require_rows(staged, taken, wanted)
     if postgres:
         return fingerprints.written_now(
-            connection, {partition: stage.counts.get(partition, 0) for partition in partitions}
+            connection, {partition: staged.counts.get(partition, 0) for partition in partitions}
         )
     if verbatim:
         return {partition: new[partition] for partition in partitions}
@@ -246,59 +246,59 @@ def _move(
 
 
 def _move_by_key(
-    connection: sa.Connection, database: Database, stage: SqlStage, move: Move, new: Mapping[Scope, str] | None
+    connection: sa.Connection, database: Database, staged: SqlStagedRows, move: Move, new: Mapping[Scope, str] | None
 ) -> dict[Scope, str]:
     """Bring rows in by their keys, or in the place of those with a mark; `new`: how they look, where that is known."""
-    target, wanted = stage.target, sum(stage.counts.values())
+    target, wanted = staged.target, sum(staged.counts.values())
     gone: dict[Scope, str] = {}
-    if stage.instead_of:
-        here = conditions.column(move.target, WINDOW_COLUMN) == stage.instead_of
+    if staged.instead_of:
+        here = conditions.column(move.target, WINDOW_COLUMN) == staged.instead_of
         _, taken = move.replace(connection, here, sa.true())
         new = None
     elif database.dialect == "postgres":
-        taken = move.insert_only(connection) if stage.insert_only else move.merge(connection, target.table)
+        taken = move.insert_only(connection) if staged.insert_only else move.merge(connection, target.table)
     else:
-        if new is not None and not stage.insert_only:
+        if new is not None and not staged.insert_only:
             gone = fingerprints.live(connection, database, move.target, target, target.partitions, move.replaced())
-        taken = move.exchange(connection, delete=not stage.insert_only)
-    if target.by_key and stage.insert_only and not stage.instead_of and taken < wanted:
+        taken = move.exchange(connection, delete=not staged.insert_only)
+    if target.by_key and staged.insert_only and not staged.instead_of and taken < wanted:
         raise KeyViolation(
             f"{target.table.name}: {wanted - taken} keys of the batch are in the table already, from an earlier batch",
             unchanged="nothing was published",
             next_step="give dedup=Windowed(…) more time, or declare dedup=Write(…), which looks keys up in the table",
         )
-    _require_rows(stage, taken, wanted)
+    _require_rows(staged, taken, wanted)
     if new is not None:
-        return fingerprints.added(stage.fingerprints, gone, new)
+        return fingerprints.added(staged.fingerprints, gone, new)
     return fingerprints.live(connection, database, move.target, target, target.partitions)
 
 
-def _is_verbatim(connection: sa.Connection, database: Database, stage: SqlStage) -> bool:
+def _is_verbatim(connection: sa.Connection, database: Database, staged: SqlStagedRows) -> bool:
     """Return whether rows arrive in a table of SQLite as they were staged: no trigger or default changes them."""
-    assert stage.schema is not None  # noqa: S101 - what is published was staged
-    if database.dialect != "sqlite" or {column.name for column in stage.columns} != set(stage.schema.names):
+    assert staged.schema is not None  # noqa: S101 - what is published was staged
+    if database.dialect != "sqlite" or {column.name for column in staged.columns} != set(staged.schema.names):
         return False
-    table = stage.target.table.id
+    table = staged.target.table.id
     triggers = sa.text("SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND lower(tbl_name) = lower(:name)")
     if connection.execute(triggers, {"name": table.parts[-1]}).first() is not None:
         return False
-    return database.columns(connection, table) == stage.columns
+    return database.columns(connection, table) == staged.columns
 
 
 def _known_after(
-    connection: sa.Connection, database: Database, stage: SqlStage, entry: bookkeeping.Entry
+    connection: sa.Connection, database: Database, staged: SqlStagedRows, entry: bookkeeping.Entry
 ) -> T.StructType:
     """Return the table's columns after the publish: also those that newer code of another scope has added."""
-    assert stage.schema is not None  # noqa: S101 - what is published was staged
+    assert staged.schema is not None  # noqa: S101 - what is published was staged
     if not entry.columns:
-        return stage.schema
-    there = {column.name for column in database.columns(connection, stage.target.table.id)}
+        return staged.schema
+    there = {column.name for column in database.columns(connection, staged.target.table.id)}
     kept = [
         field
         for field in read_schema(entry.columns).fields
-        if field.name in there and field.name not in stage.schema.names
+        if field.name in there and field.name not in staged.schema.names
     ]
-    return T.StructType([*stage.schema.fields, *kept])
+    return T.StructType([*staged.schema.fields, *kept])
 
 
 def _properties(entry: bookkeeping.Entry, remember: Mapping[str, str]) -> dict[str, str]:
@@ -311,38 +311,40 @@ def _alike(before: int, after: int) -> bool:
     return bool(before) and bool(after) and abs(before - after) <= 0.2 * max(before, after)
 
 
-def _require_rows(stage: SqlStage, taken: int, wanted: int) -> None:
+def _require_rows(staged: SqlStagedRows, taken: int, wanted: int) -> None:
     if taken != wanted:
         raise Conflict(
-            f"{stage.target.table.name}, {stage.target.scope}: {wanted} rows are staged, but the table took {taken}: "
+            f"{staged.target.table.name}, {staged.target.scope}: {wanted} rows are staged, but the table took {taken}: "
             "another writer writes the same keys, or a trigger or rule of the table changes what is inserted",
             unchanged="nothing was published",
             next_step="run it again; if it persists, check the table's triggers",
         )
 
 
-def _require_unchanged(connection: sa.Connection, look: fingerprints.Look, stage: SqlStage) -> None:
-    """Refuse if another writer changed the scope since the stage was opened."""
-    target, now = stage.target, look.now(connection)
-    if now != dict(stage.fingerprints):
+def _require_unchanged(connection: sa.Connection, look: fingerprints.Look, staged: SqlStagedRows) -> None:
+    """Refuse if another writer changed the scope since staging was opened."""
+    target, now = staged.target, look.now(connection)
+    if now != dict(staged.fingerprints):
         changed = [
-            target.name(partition) for partition in target.partitions if now[partition] != stage.fingerprints[partition]
+            target.name(partition)
+            for partition in target.partitions
+            if now[partition] != staged.fingerprints[partition]
         ]
         raise claim_errors.changed(target, which=", ".join(changed[:3]))
 
 
-def _looked_up(database: Database, stage: SqlStage, unknown: CommitUnknown, wanted: str | None) -> int:
+def _looked_up(database: Database, staged: SqlStagedRows, unknown: CommitUnknown, wanted: str | None) -> int:
     """Find out on a new connection how a commit ended whose answer was lost; None: the claim's row was to go."""
-    table = stage.target.table.id
+    table = staged.target.table.id
     try:
         with database.settled() as connection:
             state = bookkeeping.claim_state(
-                connection, bookkeeping.tables_of(database, table), table, stage.token, lock=True
+                connection, bookkeeping.tables_of(database, table), table, staged.token, lock=True
             )
     except TwiceError as error:
-        raise claim_errors.unanswered(stage, "the database") from error
+        raise claim_errors.unanswered(staged, "the database") from error
     if (state[0] if state is not None else None) == wanted:
         return (state[1] if state is not None else None) or 0
     if state is None or state[0] != "open":
-        raise claim_errors.taken_over(stage.target, stage.token)
+        raise claim_errors.taken_over(staged.target, staged.token)
     raise TransientError(unknown.problem.message, unchanged="nothing was published", next_step="run it again later")

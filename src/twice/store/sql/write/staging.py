@@ -36,7 +36,7 @@ _NAMED = 5
 
 
 @dataclass
-class SqlStage(StagedRows):
+class SqlStagedRows(StagedRows):
     """A staging table, what the scope looked like when it was made, and the rows as Spark holds them."""
 
     fingerprints: Mapping[Scope, str] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class SqlStage(StagedRows):
         return found
 
     def files(self) -> dict[Scope, str]:
-        """Fingerprint the partitions as they are once the stage is published."""
+        """Fingerprint the partitions as they are once the staged rows are published."""
         found = {}
         for partition in self.target.partitions:
             after = self.counts.get(partition, 0)
@@ -83,7 +83,7 @@ def files_of(target: Target, live: Mapping[Scope, str], known: Mapping[Scope, tu
     return found
 
 
-def open_stage(database: Database, target: Target, token: int) -> SqlStage:
+def open_staging(database: Database, target: Target, token: int) -> SqlStagedRows:
     """Open the claim and create its staging table, in one transaction where the database can."""
     found, table = bookkeeping.tables_of(database, target.table.id), target.table.id
     look = fingerprints.Look(database, target)
@@ -102,7 +102,7 @@ def open_stage(database: Database, target: Target, token: int) -> SqlStage:
         _create_stage(connection, database, target, token, columns)
         live = look.now(connection)
         known = bookkeeping.known_partitions(connection, found, target)
-    return SqlStage(
+    return SqlStagedRows(
         target,
         token,
         str(entry.version),
@@ -112,13 +112,13 @@ def open_stage(database: Database, target: Target, token: int) -> SqlStage:
     )
 
 
-def stage_table(database: Database, stage: SqlStage) -> sa.Table:
+def stage_table(database: Database, staged: SqlStagedRows) -> sa.Table:
     """Describe the staging table for statements."""
     return sa.Table(
-        exact(bookkeeping.stage_name(stage.target.table.id, stage.token)),
+        exact(bookkeeping.stage_name(staged.target.table.id, staged.token)),
         sa.MetaData(),
-        *(sa.Column(exact(c.name), Declared(c.declared), key=f"c{i}") for i, c in enumerate(stage.columns)),
-        schema=exact(database.schema(stage.target.table.id)),
+        *(sa.Column(exact(c.name), Declared(c.declared), key=f"c{i}") for i, c in enumerate(staged.columns)),
+        schema=exact(database.schema(staged.target.table.id)),
     )
 
 
@@ -128,57 +128,57 @@ def drop_stage(connection: sa.Connection, database: Database, table: Any, token:
     database.run(connection, f"DROP TABLE IF EXISTS {name}")
 
 
-def write(database: Database, session: SparkSession, stage: SqlStage, rows: DataFrame, *, first: bool) -> None:
+def write(database: Database, session: SparkSession, staged: SqlStagedRows, rows: DataFrame, *, first: bool) -> None:
     """Write rows into the staging table; what Spark holds of them is what the gates look at."""
     held = rows.localCheckpoint()
-    if first and stage.frames:
+    if first and staged.frames:
         with database.settled() as connection:
-            connection.execute(stage_table(database, stage).delete())
-        stage.frames.clear()
-    _load(database, session, stage, held)
-    stage.frames.append(held)
-    stage.schema = held.schema
-    look(database, stage)
+            connection.execute(stage_table(database, staged).delete())
+        staged.frames.clear()
+    _load(database, session, staged, held)
+    staged.frames.append(held)
+    staged.schema = held.schema
+    look(database, staged)
 
 
 def write_changes(
-    database: Database, session: SparkSession, stage: SqlStage, changes: DataFrame, *, insert_only: bool
+    database: Database, session: SparkSession, staged: SqlStagedRows, changes: DataFrame, *, insert_only: bool
 ) -> None:
     """Write the rows that change the table into the staging table."""
-    stage.replaces, stage.insert_only = False, insert_only
-    write(database, session, stage, changes, first=True)
-    stage.written = sum(stage.counts.values())
+    staged.replaces, staged.insert_only = False, insert_only
+    write(database, session, staged, changes, first=True)
+    staged.written = sum(staged.counts.values())
 
 
-def staged(stage: SqlStage, before: DataFrame | None) -> DataFrame:
+def staged(staged: SqlStagedRows, before: DataFrame | None) -> DataFrame:
     """Return the scope as it would be after the publish; `before` is the scope as it is, for changes by key."""
-    changes = stage.rows.where(scope_filter(stage.target))
-    if stage.replaces or before is None:
+    changes = staged.rows.where(scope_filter(staged.target))
+    if staged.replaces or before is None:
         return changes
-    key = tables.primary_key(stage.target.table)
+    key = tables.primary_key(staged.target.table)
     new = changes.select(*(spark_column(name).alias(f"_twice_k{i}") for i, name in enumerate(key)))
     same = F.lit(True)
     for i, name in enumerate(key):
         same = same & (spark_column(name) == F.col(f"_twice_k{i}"))
-    kept = before.where(scope_filter(stage.target)).join(new, same, "left_anti")
+    kept = before.where(scope_filter(staged.target)).join(new, same, "left_anti")
     return kept.unionByName(changes, allowMissingColumns=True)
 
 
-def stray_rows(stage: SqlStage, limit: int) -> list[Mapping[str, object]]:
+def stray_rows(staged: SqlStagedRows, limit: int) -> list[Mapping[str, object]]:
     """Return a few of the staged rows that lie outside the scope."""
-    inside = scope_filter(stage.target)
-    places_known = [spark_column(name).isNotNull() for name in stage.target.table.partition_columns]
+    inside = scope_filter(staged.target)
+    places_known = [spark_column(name).isNotNull() for name in staged.target.table.partition_columns]
     for known in places_known:
         inside = inside & known
-    values = [stage.target.value(partition) for partition in stage.target.partitions]
-    if stage.target.table.partition and all(value is not None for value in values):
+    values = [staged.target.value(partition) for partition in staged.target.partitions]
+    if staged.target.table.partition and all(value is not None for value in values):
         from twice.content.filters import partition_filter
 
         one = F.lit(False)
-        for partition in stage.target.partitions:
-            one = one | partition_filter(stage.target, partition)
+        for partition in staged.target.partitions:
+            one = one | partition_filter(staged.target, partition)
         inside = inside & one
-    outside = stage.rows.where(~F.coalesce(inside, F.lit(False))).limit(limit)
+    outside = staged.rows.where(~F.coalesce(inside, F.lit(False))).limit(limit)
     return [row.asDict(recursive=True) for row in outside.collect()]
 
 
@@ -196,29 +196,29 @@ def _create_stage(
     made.create(connection, checkfirst=False)
 
 
-def _load(database: Database, session: SparkSession, stage: SqlStage, rows: DataFrame) -> None:
+def _load(database: Database, session: SparkSession, staged: SqlStagedRows, rows: DataFrame) -> None:
     """Bring rows to the staging table; the database must have taken as many as Spark gave."""
     try:
         given, taken = (
-            _copy(database, session, stage, rows)
+            _copy(database, session, staged, rows)
             if database.dialect == "postgres"
-            else _insert(database, session, stage, rows)
+            else _insert(database, session, staged, rows)
         )
     except TwiceError:
-        _require_open(database, stage)
+        _require_open(database, staged)
         raise
     if given != taken:
         raise TransientError(
-            f"{stage.target.table.name}, {stage.target.scope}: Spark gave {given} rows, "
+            f"{staged.target.table.name}, {staged.target.scope}: Spark gave {given} rows, "
             f"but {taken} reached {database.shown}",
             unchanged="nothing was published",
             next_step="run it again",
         )
 
 
-def _copy(database: Database, session: SparkSession, stage: SqlStage, rows: DataFrame) -> tuple[int, int]:
+def _copy(database: Database, session: SparkSession, staged: SqlStagedRows, rows: DataFrame) -> tuple[int, int]:
     name = database.quoted(
-        database.schema(stage.target.table.id), bookkeeping.stage_name(stage.target.table.id, stage.token)
+        database.schema(staged.target.table.id), bookkeeping.stage_name(staged.target.table.id, staged.token)
     )
     columns = ", ".join(database.quoted(column) for column in rows.columns)
     statement = f"COPY {name} ({columns}) FROM STDIN WITH (FORMAT csv, ENCODING 'UTF8')"
@@ -226,9 +226,9 @@ def _copy(database: Database, session: SparkSession, stage: SqlStage, rows: Data
     return copying.copy(database, statement, feed.parts, lanes=2 if feed.is_large else 1)
 
 
-def _insert(database: Database, session: SparkSession, stage: SqlStage, rows: DataFrame) -> tuple[int, int]:
+def _insert(database: Database, session: SparkSession, staged: SqlStagedRows, rows: DataFrame) -> tuple[int, int]:
     given, taken = rows.count(), 0
-    table = stage_table(database, stage)
+    table = stage_table(database, staged)
     chosen = [conditions.column(table, name) for name in rows.columns]
     statement = table.insert().values({column: sa.bindparam(f"p{i}") for i, column in enumerate(chosen)})
     names = [f"p{i}" for i in range(len(chosen))]
@@ -241,21 +241,21 @@ def _insert(database: Database, session: SparkSession, stage: SqlStage, rows: Da
     return given, taken
 
 
-def _require_open(database: Database, stage: SqlStage) -> None:
+def _require_open(database: Database, staged: SqlStagedRows) -> None:
     """Return the error of a lost claim, if that is why its staging table could not be written."""
-    found = bookkeeping.tables_of(database, stage.target.table.id)
+    found = bookkeeping.tables_of(database, staged.target.table.id)
     try:
         with database.look() as connection:
-            state = bookkeeping.claim_state(connection, found, stage.target.table.id, stage.token)
+            state = bookkeeping.claim_state(connection, found, staged.target.table.id, staged.token)
     except TwiceError:
         return
     if state is None or state[0] != "open":
-        raise claim_errors.taken_over(stage.target, stage.token)
+        raise claim_errors.taken_over(staged.target, staged.token)
 
 
-def look(database: Database, stage: SqlStage) -> None:
+def look(database: Database, staged: SqlStagedRows) -> None:
     """Count what is staged by partition, and find the rows that lie outside the scope."""
-    table, target = stage_table(database, stage), stage.target
+    table, target = stage_table(database, staged), staged.target
     inside = conditions.in_scope(table, target, database.dialect)
     time = [conditions.column(table, target.table.partition.column)] if target.table.partition else []
     fixed = [dict(target.scope.dimensions).get(name, "") for name in target.table.dimensions]
@@ -277,8 +277,8 @@ def look(database: Database, stage: SqlStage) -> None:
         ):
             strays += rows
             names += _places(connection, table, target, outside)
-    stage.counts = counts
-    stage.strays = [Stray(strays, tuple(sorted(names)[:_NAMED]), ())] if strays else []
+    staged.counts = counts
+    staged.strays = [Stray(strays, tuple(sorted(names)[:_NAMED]), ())] if strays else []
 
 
 def _places(connection: sa.Connection, table: sa.Table, target: Target, outside: sa.ColumnElement[bool]) -> list[str]:

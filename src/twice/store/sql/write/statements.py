@@ -36,17 +36,17 @@ class Move:
     """A staging table, its target, the columns that move and the key that finds a row in both."""
 
     def __init__(
-        self, target: sa.Table, stage: sa.Table, columns: Sequence[str], key: Sequence[str], *, sort: bool = False
+        self, target: sa.Table, source: sa.Table, columns: Sequence[str], key: Sequence[str], *, sort: bool = False
     ) -> None:
         """`sort`: insert rows of Postgres in the order of the key, through its index from one end to the other."""
-        self.target, self.stage = target, stage
+        self.target, self.source = target, source
         self.columns, self.key = tuple(columns), tuple(key)
         self._order = self.key if sort else ()
 
     def replace(
         self, connection: sa.Connection, here: sa.ColumnElement[bool], there: sa.ColumnElement[bool]
     ) -> tuple[int, int]:
-        """Delete rows of the target and insert those of the stage; return how many of each."""
+        """Delete rows of the target and insert those of the staging table; return how many of each."""
         gone = _run(connection, self.target.delete().where(here))
         _deleted()
         return gone, _run(connection, self._insert(self._staged().where(there)))
@@ -55,10 +55,10 @@ class Move:
         """Look at some staged rows of Postgres, found by key in the target: are most of them the same?"""
         some = self._some(staged)
         if some is None:
-            picked = sa.select(*self.stage.columns).where(there).limit(_SAMPLE).subquery("s")
+            picked = sa.select(*self.source.columns).where(there).limit(_SAMPLE).subquery("s")
         else:
             picked = sa.select(*some.columns).limit(_SAMPLE).subquery("s")
-        ours = {column.name: picked.c[column.key] for column in self.stage.columns}
+        ours = {column.name: picked.c[column.key] for column in self.source.columns}
         theirs = {column.name: column for column in self.target.columns}
         same_key = sa.and_(*(ours[name] == theirs[name] for name in self.key))
         same = sa.and_(theirs[self.key[0]].is_not(None), *(~self._distinct(ours[n], theirs[n]) for n in self.columns))
@@ -86,12 +86,12 @@ class Move:
 
     def sorted(self) -> Move:
         """Return the same move, which inserts in the order of the key."""
-        return Move(self.target, self.stage, self.columns, self.key, sort=True)
+        return Move(self.target, self.source, self.columns, self.key, sort=True)
 
     def difference(
         self, connection: sa.Connection, here: sa.ColumnElement[bool], there: sa.ColumnElement[bool]
     ) -> None:
-        """Bring the target's rows to what the stage holds by touching only those that differ."""
+        """Bring the target's rows to what is staged by touching only those that differ."""
         match = self._match()
         connection.execute(self.target.delete().where(here, ~sa.exists().where(match)))
         _deleted()
@@ -149,7 +149,7 @@ class Move:
         """Return a sample of the staged rows; None where they are too few for one."""
         share = 150.0 * _SAMPLE / max(staged, 1)
         # The same sample each time: what a run does must not depend on luck.
-        return sa.tablesample(self.stage, sa.func.system(share), seed=sa.literal(1)) if share < 100 else None
+        return sa.tablesample(self.source, sa.func.system(share), seed=sa.literal(1)) if share < 100 else None
 
     def _sorted(self, rows: sa.Select[Any]) -> sa.Select[Any]:
         return rows.order_by(*(self._there(name) for name in self._order))
@@ -164,13 +164,13 @@ class Move:
         return sa.and_(*(self._there(name) == self._here(name) for name in self.key))
 
     def _in_target(self) -> sa.ColumnElement[bool]:
-        return sa.exists().where(self._match()).correlate(self.stage)
+        return sa.exists().where(self._match()).correlate(self.source)
 
     def _here(self, name: str) -> sa.Column[Any]:
         return conditions.column(self.target, name)
 
     def _there(self, name: str) -> sa.Column[Any]:
-        return conditions.column(self.stage, name)
+        return conditions.column(self.source, name)
 
     def _distinct(self, left: Any, right: Any) -> sa.ColumnElement[bool]:
         # Postgres cannot compare its older json type; its text it can.
