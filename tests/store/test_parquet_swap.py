@@ -358,7 +358,7 @@ def test_the_log_of_a_newer_twice_and_a_damaged_one_are_refused(files):
     entry = Path(files.folder.book, "log", "0", "entry.json")
     newer = {**json.loads(entry.read_text()), "format": 2}
     entry.write_text(json.dumps(newer))
-    with pytest.raises(StoreRefused, match="newer twice"):
+    with pytest.raises(StoreRefused, match="newer version of twice"):
         files.folder.log.head()
     entry.write_text("{")
     with pytest.raises(StoreRefused, match="damaged"):

@@ -168,7 +168,7 @@ def test_a_header_in_another_order_is_an_error_and_not_other_columns(lab, landin
 def test_text_files_without_a_declared_schema_are_refused(lab, landing):
     store = landing.store()
     landing.put("in/orders/a.csv", "1\n")
-    with pytest.raises(SchemaRefused, match="guess another type tomorrow"):
+    with pytest.raises(SchemaRefused, match="may give another type tomorrow"):
         store.read(lab.spark, Table("drop.in.orders"), "now")
 
 

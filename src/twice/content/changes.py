@@ -1,4 +1,4 @@
-"""What a merge would really change: the source cut down to one row per key, then to the news.
+"""What a merge would really change: the source cut down to one row per key, then to the rows that change something.
 
 `newest` keeps the highest version of each key. `compare` joins it with the target and sorts
 every row into one of: new, newer, corrected (equal version, rewritten by the same window),

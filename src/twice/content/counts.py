@@ -1,4 +1,4 @@
-"""How many rows a DataFrame reads or returns, as far as its tables say so of themselves: no Spark job is needed."""
+"""How many rows a DataFrame reads or returns, as far as its tables' metadata shows it: no Spark job is needed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COUNTED = frozenset({"LocalRelation", "Range", _SCAN})
 
 
 def expected_rows(df: DataFrame) -> float | None:
-    """Sum the rows that the leaves of the plan expect; None where one does not know."""
+    """Sum the rows that the leaves of the plan expect; None where one has no count."""
     leaves = query_of(df).optimizedPlan().collectLeaves()
     total = 0.0
     for index in range(leaves.size()):
@@ -46,7 +46,7 @@ def most_rows(df: DataFrame) -> int | None:
         # One text, in the order in which the tree is walked: a call for each node would cost more.
         nodes = json.loads(str(plan.toJSON()))
         return _bound(iter(nodes), items_of(plan.collectLeaves()))
-    except (Py4JError, ValueError):  # a node that Spark cannot write down
+    except (Py4JError, ValueError):  # a node that Spark cannot print
         return None
 
 

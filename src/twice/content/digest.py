@@ -50,7 +50,7 @@ class Digest:
 
     def __add__(self, other: Digest) -> Digest:
         """The digest of the rows of both, which must not be the same rows."""
-        if not self.rows or not other.rows:  # no rows have no schema to disagree about
+        if not self.rows or not other.rows:  # without rows the schemas need not agree
             return self if self.rows else other
         if self.schema != other.schema:
             raise DefinitionError(f"digests of different schemas cannot be added: {self.schema} and {other.schema}")

@@ -1,6 +1,6 @@
 """Scopes and cuts as Spark conditions.
 
-Where names and moments are all there is, as one text: to build the same by calls costs a dozen trips to the JVM each.
+Conditions on names and instants alone are built as one text: building one by calls costs a dozen trips to the JVM.
 """
 
 from __future__ import annotations

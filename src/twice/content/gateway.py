@@ -1,6 +1,6 @@
-"""The way from PySpark into its JVM: the only module that uses what PySpark keeps private.
+"""Access from PySpark to its JVM: the only module that uses PySpark's private names.
 
-A session of Spark Connect has no such way, and is refused here. To import this module loads no PySpark.
+A session of Spark Connect has no such access, and is refused here. Importing this module loads no PySpark.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def require(session: SparkSession) -> None:
 
 
 def java_type(session: SparkSession, name: str) -> Any:
-    """Return a Java class by its full name; to walk there package by package costs a round trip each."""
+    """Return a Java class by its full name; resolving it package by package costs a round trip each."""
     from py4j.java_gateway import JavaClass
 
     return JavaClass(name, _handle(java(session), "_gateway_client"))
@@ -60,12 +60,12 @@ def java_observation(observation: Observation) -> Any:
 
 
 def array(session: SparkSession, kind: Any, length: int) -> Any:
-    """Make an array of Java."""
+    """Create a Java array."""
     return _handle(_handle(session, "sparkContext"), "_gateway").new_array(kind, length)
 
 
 def is_instance(session: SparkSession, found: Any, name: str) -> bool:
-    """Return whether an object of Java is of a class or interface."""
+    """Return whether a Java object is an instance of a class or interface."""
     from py4j.java_gateway import is_instance_of
 
     return bool(is_instance_of(_handle(_handle(session, "sparkContext"), "_gateway"), found, name))
@@ -78,7 +78,7 @@ def address(session: SparkSession) -> tuple[int, str]:
 
 
 def is_running() -> bool:
-    """Return whether PySpark has started a Java in this process."""
+    """Return whether PySpark has started a JVM from this process."""
     from pyspark import SparkContext
 
     return _handle(SparkContext, "_gateway") is not None
@@ -108,7 +108,7 @@ def java_class(error: BaseException) -> str:
 
 
 def java_error(error: BaseException) -> Any | None:
-    """Return what Java threw, if an error stands for it."""
+    """Return the Java exception behind an error, if there is one."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors.exceptions.captured import CapturedException
 

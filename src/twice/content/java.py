@@ -1,7 +1,7 @@
 """Collections of Java and Scala, walked from Python; and walked in Java, where there may be many of a thing.
 
-Every call to Java costs a round trip. What is asked of each of many files is therefore asked by a small class of
-Java, which Janino compiles: the compiler that Spark brings for its own code.
+Every call to Java costs a round trip. What is needed from each of many files is therefore collected by a small Java
+class, which Janino compiles: the compiler that Spark ships for its own code.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def query_of(rows: DataFrame) -> Any:
-    """Return the query behind a DataFrame: its plans, as Spark has understood and changed them."""
+    """Return the query execution behind a DataFrame: its analysed, optimised and physical plans."""
     return gateway.java_rows(rows).queryExecution()
 
 
 def items_of(found: Any) -> Iterator[Any]:
-    """Walk what Java gives; Python's own way ends with a Java exception, which costs twenty round trips."""
+    """Iterate over a Java collection; Python's own loop ends with a Java exception, which costs twenty round trips."""
     from py4j.java_collections import JavaList
 
     if isinstance(found, JavaList):
@@ -48,6 +48,6 @@ def compiled(session: SparkSession, like: Callable[[], Any], name: str, source: 
 
 
 @lru_cache(maxsize=8)
-def _kept(java: Any, name: str) -> list[Any]:  # noqa: ARG001 - they say what is kept
+def _kept(java: Any, name: str) -> list[Any]:  # noqa: ARG001 - they are the key of what is kept
     """Return the place for a compiled class of a JVM."""
     return []

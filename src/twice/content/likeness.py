@@ -1,4 +1,4 @@
-"""Whether rows that were computed are those that a table holds."""
+"""Whether computed rows equal those that a table holds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def digest_of(rows: DataFrame) -> Digest:
 
 
 def nearly_same(rows: DataFrame, others: DataFrame, inexact: Sequence[str]) -> bool:
-    """Compare rows exactly, but for columns of float and double: those by their number of values and their sums.
+    """Compare rows exactly, except columns of float and double: those by their number of values and their sums.
 
     The last digits of such sums depend on how rows are spread over tasks.
     """

@@ -1,4 +1,4 @@
-"""What the columns that place a row must be, whatever the store: the partition's, and the dimensions'."""
+"""The types that the partition column and the dimensions of a table must have, whatever the store."""
 
 from __future__ import annotations
 

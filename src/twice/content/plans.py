@@ -1,4 +1,4 @@
-"""Spark's analysed plan as plain values: asked for once as text, then read without the JVM."""
+"""Spark's analysed plan as plain values: fetched once as text, then read without the JVM."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Node:
 
 
 def analysed(df: DataFrame) -> Node:
-    """Return the plan of a DataFrame as Spark has understood it, before any optimisation."""
+    """Return the analysed plan of a DataFrame, before any optimisation."""
     return tree(json.loads(str(query_of(df).analyzed().toJSON())))
 
 
@@ -102,7 +102,7 @@ def constant(value: object) -> str:
 
 
 def name_of(expression: Node) -> str:
-    """Name what rows are grouped by, as briefly as it can be."""
+    """Name what rows are grouped by, as briefly as possible."""
     if expression.kind in {"AttributeReference", "Alias"}:
         return expression.name
     inner = ", ".join(name_of(child) for child in expression.children)
@@ -110,7 +110,7 @@ def name_of(expression: Node) -> str:
 
 
 def snake(kind: str) -> str:
-    """Spell the name of a class as a function's."""
+    """Return the name of a class in the spelling of a function name."""
     return "".join(f"_{char.lower()}" if char.isupper() and place else char.lower() for place, char in enumerate(kind))
 
 

@@ -1,4 +1,4 @@
-"""What the engine asks of staged rows: digest, null keys, gates and key uniqueness, in one pass.
+"""What the engine computes over staged rows: digest, null keys, gates and key uniqueness, in one pass.
 
 Rows are grouped by partition, dimensions and a 64-bit hash of the key, which yields sums, counts and the
 number of rows per hash; a second grouping adds them up by partition, so that the driver collects one row
@@ -61,7 +61,7 @@ def profile(
     """Profile the rows; partitions without rows have no entry.
 
     `dimensions` are columns within which a key occurs once; a row with a null in one of them belongs to no
-    partition and is left out, as is every row outside `where`. `unique` says that the keys are known to be
+    partition and is left out, as is every row outside `where`. `unique`: the keys are known to be
     unique, so that they need not be counted.
 
     `duplicate_keys` counts keys that occur more than once in their partition and dimensions, `null_keys` rows
@@ -104,14 +104,14 @@ def profile(
 
 
 def hashed(schema: T.StructType, key: Sequence[str], violations: Mapping[str, Column]) -> list[Column]:
-    """Return what is asked of each row, under names that no column of a user has."""
+    """Return the expressions that are computed for each row, under names that no user's column has."""
     first, second = row_hashes(schema)
     asked = [first.alias("_twice_h0"), second.alias("_twice_h1"), _any_null(key).alias("_twice_nulls")]
     return asked + [bad.alias(f"_twice_v{i}") for i, bad in enumerate(violations.values())]
 
 
 def sums_of(violations: Mapping[str, Column]) -> dict[str, str]:
-    """Return the sums over what `hashed` asks, by name."""
+    """Return the sums over what `hashed` computes, by name."""
     sums = {"n": "count(1)", **_HALF_SUMS, "nulls": "count_if(_twice_nulls)"}
     return sums | {f"v{i}": f"count_if(_twice_v{i})" for i in range(len(violations))}
 
@@ -163,14 +163,14 @@ def digest_of(row: Row | Mapping[str, Any], schema: str) -> Digest:
 def duplicate_samples(
     df: DataFrame, partition: Sequence[str], key: Sequence[str], limit: int = 5
 ) -> list[dict[str, Any]]:
-    """Name keys that occur more than once in their partition; `_rows` says how often each does."""
+    """Return keys that occur more than once in their partition; `_rows` is how often each does."""
     return _samples(df.where(~_any_null(key)), partition, key, F.col("_rows") > 1, limit)
 
 
 def null_key_samples(
     df: DataFrame, partition: Sequence[str], key: Sequence[str], limit: int = 5
 ) -> list[dict[str, Any]]:
-    """Name keys that hold a null; `_rows` says how many rows share each."""
+    """Return keys that hold a null; `_rows` is how many rows share each."""
     return _samples(df.where(_any_null(key)), partition, key, F.lit(True), limit)
 
 

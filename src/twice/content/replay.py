@@ -13,7 +13,7 @@ from twice.content.rows import column, row_hashes
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# Says by which window a row was brought, as an ISO date: it sorts by time.
+# Holds the window that brought a row, as an ISO date: it sorts by time.
 BROUGHT_BY = "_twice_brought_by"
 _RANK = "_twice_rank"
 _HASHES = ("_twice_h1", "_twice_h2")

@@ -1,7 +1,7 @@
 """Two 64-bit hashes per row that see every value, null and nesting.
 
-Spark's xxhash64 alone is blind: it skips nulls, forgets where an array ends and refuses maps. So each
-value goes in behind a flag that says whether it is null, arrays and maps behind their length, maps
+Spark's xxhash64 alone is not enough: it skips nulls, forgets where an array ends and refuses maps. So each
+value is hashed behind a flag for whether it is null, arrays and maps behind their length, maps
 sorted by key, struct fields by name. docs/digest.md has the formula.
 """
 

@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 from twice.errors import DefinitionError
 from twice.model.framework import FRAMEWORK_COLUMNS
 
-# What xxhash64 hashes by value and without further ado. Newer types are looked up by name.
+# Types that xxhash64 hashes by value, without a conversion. Newer types are looked up by name.
 _SCALARS = tuple(
     getattr(T, name)
     for name in (

@@ -2,15 +2,15 @@
 
 Every windowed input has a column that names the partition of its rows. The column is followed by its
 number through the plan: a node keeps partitions apart if it looks at one row at a time, or brings together
-only rows that agree in that column. Only known nodes are taken; whatever else is in the plan, the answer
-is no, with the reason in words. What is below no windowed input is the same for every partition.
+only rows that agree in that column. Only known nodes are accepted; with any other node in the plan, the answer
+is no, with the reason in words. A subplan without a windowed input is the same for every partition.
 
 Nor may the order of rows decide, which a larger job changes: `first`, `collect_set`, `mode`, approximate
-percentiles and the like are refused, and `dropDuplicates` by some of the columns: it says nothing about which row is
-kept. A step that does say it stays separable although rows may tie in what it says: windows with an order
-(`row_number` by day and key, the newest first) and `max_by`. Where rows tie there, a daily run chooses one of them by
-chance too; and one partition of the first chunk is computed alone and compared, so that a step that lives from such
-chance is found out.
+percentiles and the like are refused, and `dropDuplicates` by some of the columns: it does not define which row is
+kept. A step that does define it stays separable although rows may tie: windows with an order (`row_number` by day
+and key, the newest first) and `max_by`. Where rows tie there, a daily run chooses one of them by chance too; and one
+partition of the first chunk is computed alone and compared, which detects a step whose result depends on such
+chance.
 """
 
 from __future__ import annotations

@@ -24,9 +24,9 @@ _OTHERS = {
     "Sample": "takes a sample of rows",
 }
 _ROW_UDFS = frozenset({100, 101})  # plain Python functions of one row, with and without Arrow
-# What the order in which rows come decides, unless a window says in which order it looks at them.
+# Functions whose result depends on the order of rows, unless a window defines that order.
 _BY_ORDER = frozenset({"First", "Last", "AnyValue", "NthValue", "CollectList", "ListAgg"})
-# What also depends on which task meets which rows: ties, the order of a set, the cut of an approximation.
+# Functions that also depend on which task gets which rows: ties, the order of a set, the cut of an approximation.
 _BY_TASK = frozenset(
     {"ApproximatePercentile", "ApproxTopK", "CollectSet", "HistogramNumeric", "HllSketchAgg", "HllUnionAgg",
      "KllSketchAggBigint", "KllSketchAggDouble", "KllSketchAggFloat", "Mode", "ThetaSketchAgg", "ThetaUnionAgg"}
@@ -164,7 +164,7 @@ class Reader:
             keys = plan.expressions("keys")
             self._require(keys, below, "drops duplicates")
             if {each.id for each in below.output} - {key.id for key in keys}:
-                # As first() would: rows that differ elsewhere are chosen from by how they lie in the job.
+                # As with first(): of rows that differ elsewhere, the order of rows in the job decides which is kept.
                 by = _words([name_of(key) for key in keys])
                 raise Mixed(f"drops duplicates by {by} and keeps whichever row comes first")
         return below
@@ -298,7 +298,7 @@ class Reader:
         raise Mixed(f"{what}{by} without {self._place_in(below)}")
 
     def _allow(self, expression: Node) -> None:
-        """Refuse expressions that look at more than their row, or give another answer each time."""
+        """Refuse expressions that read more than their row, or return another value each time."""
         for node in expression.walk():
             if node.kind in _DICE:
                 raise Mixed(f"non-deterministic: {snake(node.kind)}()")
@@ -321,7 +321,7 @@ class Reader:
 
 
 def _refuse(expressions: Iterable[Node], kinds: frozenset[str]) -> None:
-    """Refuse functions whose answer the order of rows decides, and not the rows alone."""
+    """Refuse functions whose result depends on the order of rows, and not on the rows alone."""
     for each in expressions:
         if found := [node.kind for node in each.walk() if node.kind in kinds]:
             raise Mixed(f"asks for {snake(found[0])}(), which depends on the order of rows")

@@ -5,7 +5,7 @@ holds for every execution, so rows that were staged exactly as computed need not
 A cast, an outer join or a union ends the proof, and the staged keys are counted.
 
 A surrogate made by `key_of` stands for the columns that it is made of: it writes every value down in
-full and hashes that to 128 bits, so two of a trillion keys meet by chance once in 10^14 such tables.
+full and hashes that to 128 bits, so two of a trillion keys collide by chance once in 10^14 such tables.
 """
 
 from __future__ import annotations
@@ -65,5 +65,5 @@ def _is_surrogate(df: DataFrame, expression: Any, names: list[str]) -> bool:
 
 
 def _id(found: Any) -> str:
-    """Name a column for good; an expression is not a column of the result, and proves nothing about one."""
+    """Return the stable id of a column; an expression is not a column of the result, and proves nothing about one."""
     return str(found.exprId()) if found.getClass().getSimpleName() == "AttributeReference" else ""

@@ -1,4 +1,4 @@
-"""Whether a checkpoint, a table and a source belong together: what would lose or double rows is refused."""
+"""Whether a checkpoint, a table and a source belong together: what would lose or duplicate rows is refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNCHANGED = "nothing was read, the table is as it was"
 
 
 def has_own_offsets(runtime: Runtime, stream: Stream) -> bool:
-    """Return whether offsets say by themselves what was read; of files and generated rows the checkpoint keeps more."""
+    """Return whether offsets alone define what was read; for files and generated rows the checkpoint keeps more."""
     if isinstance(stream.reads, Table):
         return runtime.stores.source(stream.reads).abilities.offsets
     return isinstance(stream.reads, KafkaSource)
@@ -39,7 +39,7 @@ class Admission:
     source: str
 
     def admit(self, *, resume: bool, aside: str) -> None:
-        """Let the stream run, or say why not; `resume`: what the table holds is right, continue from there."""
+        """Let the stream run, or raise why it may not; `resume`: what the table holds is right, continue from there."""
         mark, seen = self._mark(self.stream.writes), self._mark(self.stream.seen)
         if resume:
             self._resume(mark, seen, aside)

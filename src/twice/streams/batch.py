@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from twice.model.streams import Stream
     from twice.store.protocol import StagedRows
 
-# Stages rows, and says what came of them.
+# Stages rows, and returns their counts.
 StageRows = Callable[["Task", "StagedRows", "DataFrame"], Counts]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of a query: its events, and who is given their counts before the commit.
+    """A batch of a query: its events, and the function that gets their counts before the commit.
 
-    `again`: it is in the table already, and what it wrote is to be replaced.
+    `again`: it is already in the table, and what it wrote is to be replaced.
     """
 
     stream: Stream
@@ -65,7 +65,7 @@ def take(task: Task, batch: Batch) -> StepResult:
     if isinstance(dedup, Process):
         return _process(task, batch, dedup)
     remembered = isinstance(dedup, Windowed)
-    if remembered:  # a second look would bring Spark's state to work again
+    if remembered:  # a second read would run Spark's state again
         events.persist()
 
     def stage_rows(its_task: Task, staged: StagedRows, rows: DataFrame) -> Counts:
@@ -83,7 +83,7 @@ def take(task: Task, batch: Batch) -> StepResult:
     try:
         done = run_step(task, partial(_attempt, batch=batch, bound={batch.stream.parameter: events}, write=stage_rows))
         if remembered and done.status == "fresh":
-            events.count()  # Spark writes its state while they are read, also of a batch that is in the table already
+            events.count()  # Spark writes its state while they are read, also of a batch that is already in the table
         return done
     finally:
         events.unpersist()

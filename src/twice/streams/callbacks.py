@@ -1,4 +1,4 @@
-"""What Spark hears of a batch that failed: the error itself is kept in Python, where it is reported once."""
+"""What Spark gets when a batch fails: the error itself is kept in Python, where it is reported once."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ def batch_failed(number: int) -> RuntimeError:
 
 
 def quiet_callbacks() -> None:
-    """Keep the gateway from printing the traceback of what a batch raises, beside handing it on."""
+    """Keep the gateway from printing the traceback of an error that a batch raises; the error is still passed on."""
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)

@@ -102,7 +102,7 @@ class Checkpoint:
         self._files.copy(f"{other.path}/sources", f"{self.path}/sources")
 
     def missing_files(self, offsets: Offsets, before: Offsets | None) -> list[str]:
-        """Name the files of a batch that are not there any more: a source of files would leave them out silently."""
+        """Return the files of a batch that no longer exist: a source of files would leave them out silently."""
         first = int(json.loads(before.sources[0])["logOffset"]) + 1 if before is not None else 0
         last = int(json.loads(offsets.sources[0])["logOffset"])
         folder, found = f"{self.path}/sources/0", dict[str, None]()
@@ -116,7 +116,7 @@ class Checkpoint:
         return [path for path in found if not self._files.exists(path)]
 
     def set_aside(self, name: str) -> str:
-        """Move the folder away, if it is there; return where to."""
+        """Move the folder away, if it exists; return its new place."""
         aside = f"{self.path}.{name}"
         if self._files.exists(self.path):
             self._files.move(self.path, aside)

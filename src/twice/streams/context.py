@@ -38,7 +38,7 @@ class Context:
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def task(self, session: SparkSession, table: Table | None = None) -> Task:
-        """Return the job that writes one batch, in the session of its query."""
+        """Return the task that writes one batch, in the session of its query."""
         step = self.stream.step if table is None else replace(self.stream.step, writes=table)
         whole = Scope(None)
         return Task(
@@ -52,7 +52,7 @@ class Context:
             stores=self.runtime.stores,
             ledger=self.runtime.ledger,
             lease=self.runtime.lease,
-            # Another run of the table has its turn, then this one has.
+            # If another run holds the table, this one waits for its end.
             wait=timedelta(days=7).total_seconds(),
             listener=self.runtime.listener,
             abandoned=self.stopping.is_set,

@@ -45,13 +45,13 @@ _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProv
 
 @dataclass
 class Request:
-    """What is asked of a run of a stream."""
+    """The request of a run of a stream."""
 
     available_now: bool = False
     resume: bool = False
     command: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
-    # Set from outside, such as by Ctrl-C: the stream ends after its batch.
+    # Set by the caller, such as on Ctrl-C: the stream ends after its batch.
     stop: threading.Event = field(default_factory=threading.Event)
     report: Report = lambda _: None
 
@@ -89,7 +89,7 @@ def alone(runtime: Runtime, stream: Stream, run: str) -> Iterator[threading.Even
             unchanged="nothing was read",
             next_step=f"twice stream status {stream.pipeline}, or twice stream stop {stream.pipeline} {stream.name}",
         ) from None
-    for abandoned in claim.abandoned:  # it has no stage: nothing can have landed
+    for abandoned in claim.abandoned:  # it staged nothing: nothing can have landed
         ledger.leases.settle(abandoned, landed=False, version=None)
     with Heartbeat(ledger, claim, runtime.lease, on_lost=lost.set):
         try:
@@ -124,7 +124,7 @@ class Running:
         self._reported = -1
 
     def until_it_ends(self, request: Request, lost: threading.Event) -> StreamResult:
-        """Start the query; end it between two batches when that is asked for."""
+        """Start the query; end it between two batches on request."""
         quiet_callbacks()
         query = self._start(request)
         try:
@@ -151,7 +151,7 @@ class Running:
         return self.result
 
     def _watch(self, query: StreamingQuery, request: Request, lost: threading.Event) -> None:
-        """Report batches until the query ends; end it between two batches when that is asked for."""
+        """Report batches until the query ends; end it between two batches on request."""
         asked = 0.0
         while not query.awaitTermination(_POLL):  # type: ignore[arg-type]
             self._report(query, request.report)
@@ -242,7 +242,7 @@ class Running:
         self._unreported[number] = (info, done.status, seen[0] if seen else None)
 
     def _report(self, query: StreamingQuery, report: Report) -> None:
-        """Report the batches that ended since the last look, with Spark's figures."""
+        """Report the batches that ended since the last poll, with Spark's figures."""
         for reported in query.recentProgress:
             number = int(reported["batchId"])
             if number <= self._reported or number not in self._unreported:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("twice")
 
-# So many batches may have ended without a word about late events: those of a run that died.
+# How many batches are searched for late events that were not recorded, because their run died.
 _UNTOLD = 100
 
 
@@ -52,7 +52,7 @@ def land(context: Context, info: BatchInfo) -> int:
 
         mark = StreamMark(context.stream.full_name, info.query, info.batch)
         done = take_as_is(context.task(events.sparkSession, table), Batch(context.stream, mark, events, count))
-        if done.status == "fresh":  # landed before, by a run that died before it could say so
+        if done.status == "fresh":  # landed before, by a run that died before it recorded that
             seen[0] = events.count()
 
     read_again(context, info, use, late=True)

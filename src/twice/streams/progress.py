@@ -1,4 +1,4 @@
-"""How far a stream is: what its batches brought, and what Spark reports about its speed."""
+"""The progress of a stream: what its batches brought, and what Spark reports about its speed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # How far a stream is behind a source of which Spark does not report it.
 UNKNOWN = "unknown"
-# How sources say it: Kafka in offsets, Delta in files or bytes; files, Iceberg and `rate` do not.
+# How sources report it: Kafka in offsets, Delta in files or bytes; files, Iceberg and `rate` do not.
 _LAG = {"maxOffsetsBehindLatest": "offsets", "numFilesOutstanding": "files", "numBytesOutstanding": "bytes"}
 
 
@@ -44,7 +44,7 @@ class StreamResult:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a stream is, after a batch: its counts, and what Spark says about its speed and how far it is behind."""
+    """How far a stream is, after a batch: its counts, and Spark's report on its speed and lag."""
 
     batch: int
     rows_in: int

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Replayed:
-    """What came of one batch that was read again."""
+    """The outcome of one batch that was read again."""
 
     batch: int
     status: str
@@ -186,7 +186,7 @@ def _before(context: Context, info: BatchInfo) -> str:
     found = context.runtime.ledger.streams.batches.find(info.pipeline, info.stream, info.query, info.batch - 1)
     if found is None:
         raise StreamRefused(
-            f"where batch {info.batch} of the stream {info.pipeline}.{info.stream} begins is not recorded any more",
+            f"where batch {info.batch} of the stream {info.pipeline}.{info.stream} begins is no longer recorded",
             unchanged="the table is as it was",
             next_step="replay from a later batch",
         )

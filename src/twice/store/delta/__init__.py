@@ -1,1 +1,1 @@
-"""Delta: staged files lie in a folder that no log knows; one commit of the table's log makes them its own."""
+"""Delta: staged files are in a folder that no log refers to; one commit of the table's log adds them to the table."""

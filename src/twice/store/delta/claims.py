@@ -1,4 +1,4 @@
-"""What a claim leaves beside a table's data: a mark that says who is at work, and a folder for what it stages.
+"""What a claim leaves beside a table's data: a mark that names the claim, and a folder for the rows that it stages.
 
 The marks lie where neither readers nor Delta's maintenance look. The folders lie where VACUUM does: once
 published their files are the table's own, and like all others they go when nothing refers to them.
@@ -93,11 +93,11 @@ class Claims:
         return sorted(int(name) for name in names if re.fullmatch(r"\d+", name))
 
     def end(self, token: int) -> None:
-        """Take the mark away; what the claim published stays."""
+        """Remove the mark; what the claim published stays."""
         self._files.delete(self._mark(token), False)
 
     def drop(self, token: int) -> None:
-        """Take away all that the claim has written, then its mark."""
+        """Remove everything that the claim has written, then its mark."""
         self._files.delete(self._path(folder_of(token)), True)
         self.end(token)
 

@@ -20,7 +20,7 @@ FENCED = "twice.fenced"
 UNCHANGED = "twice.unchanged"
 
 
-# The commits that would tell have been cleaned up.
+# The commits that would show it have been cleaned up.
 FORGOTTEN = ""
 
 
@@ -57,7 +57,7 @@ def current(session: SparkSession, log: Any, newest: int) -> int:
 
 
 def notes(actions: list[dict[str, Any]]) -> Mapping[str, Any]:
-    """Return what was noted with a commit; nothing if it is not ours."""
+    """Return what was recorded with a commit; nothing if it is not ours."""
     text = next((action["commitInfo"].get("userMetadata") for action in actions if "commitInfo" in action), None)
     try:
         written = json.loads(text) if text else {}

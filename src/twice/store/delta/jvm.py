@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from twice.model.targets import Target
 
 _NOTES = "spark.databricks.delta.commitInfo.userMetadata"
-# How Delta says that a version, or the log that could tell about it, has been cleaned up or never was.
+# Delta's errors for a version, or the log that would show it, that has been cleaned up or never existed.
 _GONE = ("IllegalStateException", "FileNotFoundException", "VersionNotFoundException")
 # Every claim of a scope writes its token here; a table remembers the highest one of each scope.
 APPLICATION = "twice:"
@@ -53,7 +53,7 @@ class FileInfo:
 
 
 def logs(session: SparkSession) -> Any:
-    """Return Delta's own door to tables; a Spark without Delta has none."""
+    """Return Delta's own entry point to tables; a Spark without Delta has none."""
     found = gateway.java(session).org.apache.spark.sql.delta.DeltaLog
     if isinstance(found, JavaPackage):
         raise EnvironmentProblem(
@@ -74,14 +74,14 @@ def is_commit_race(error: BaseException) -> bool:
 
 @contextmanager
 def active(session: SparkSession, notes: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Make a session the one that Delta asks for its settings; `notes` go with a commit in the block."""
+    """Make a session the one that Delta reads its settings from; `notes` go with a commit in the block."""
     with gateway.active(session):
         if notes is not None:
             session.conf.set(_NOTES, json.dumps(dict(notes)))
         try:
             yield
         finally:
-            # A setting of the session would go with the next commit of anybody, too.
+            # A setting of the session would go with the next commit of any other code, too.
             if notes is not None:
                 session.conf.unset(_NOTES)
 
@@ -126,7 +126,7 @@ def _identifier(session: SparkSession, name: TableName) -> Any:
 
 
 def forget(session: SparkSession, folder: Any) -> None:
-    """Let Delta look at a folder again: it keeps what it has seen there."""
+    """Let Delta read a folder again: it caches what it has read there."""
     logs(session).invalidateCache(gateway.java_session(session), folder)
 
 
@@ -143,7 +143,7 @@ def snapshot(session: SparkSession, log: Any) -> Any:
 
 
 def snapshot_at(session: SparkSession, log: Any, version: int) -> Any | None:
-    """Return what readers saw at a version; None if it is no longer there."""
+    """Return what readers saw at a version; None if it no longer exists."""
     now = snapshot(session, log)
     if int(now.version()) == version:
         return now
@@ -157,7 +157,7 @@ def snapshot_at(session: SparkSession, log: Any, version: int) -> Any | None:
 
 
 def begin(session: SparkSession, log: Any) -> Any:
-    """Begin a transaction on what is there now; inside of `active`."""
+    """Begin a transaction on the current version; inside of `active`."""
     return log.startTransaction(none(session), none(session))
 
 

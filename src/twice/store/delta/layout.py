@@ -62,7 +62,7 @@ def is_mapped(properties: Mapping[str, str]) -> bool:
 
 
 def identity_of(add: Mapping[str, Any]) -> str:
-    """Name the live rows of a file: its place in the log, and what says which of them are deleted."""
+    """Name the live rows of a file: its place in the log, and what shows which of them are deleted."""
     vector = add.get("deletionVector")
     deleted = json.dumps([vector["storageType"], vector["pathOrInlineDv"], vector.get("offset")]) if vector else ""
     return f"{add['path']}\n{deleted}" if vector else str(add["path"])

@@ -19,7 +19,7 @@ _ODD = re.compile(r"[^\w.-]")
 
 
 def folder(part: str) -> str:
-    """Spell a name as one folder that needs no quoting anywhere; different names never meet.
+    """Spell a name as one folder that needs no quoting anywhere; different names never collide.
 
     >>> folder("fct_orders"), folder("a/b~`c")
     ('fct_orders', 'a~2f~b~7e~~60~c')

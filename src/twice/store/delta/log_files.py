@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 _Values = Mapping[str, str | None]
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..+")
-# So many commits are read at most to find out what came after a checksum that lists all files.
+# At most this many commits are read to find out what came after a checksum that lists all files.
 _STEPS_BACK = 100
-# What a table may need of its readers, and this one can do.
+# Reader features that a table may require and this reader supports.
 _READ = frozenset(
     {"columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "v2Checkpoint", "vacuumProtocolCheck"}
 )
@@ -58,14 +58,14 @@ class LogFiles:
         return newest if newest is not None and (_highest(_CHECKPOINT, names) or 0) <= newest else None
 
     def content_version(self) -> str | None:
-        """Return the version that made what readers see; None where the log does not say it."""
+        """Return the version that made what readers see; None where the log does not show it."""
         newest = self.newest()
         if newest is None or self._checksum(newest) is None:
             return None
         return str(history.content_version(newest, self._first))
 
     def files(self, version: int, zone: str) -> list[LiveFile] | None:
-        """List the files of the newest version; None where checksums and commits do not say it."""
+        """List the files of the newest version; None where checksums and commits do not show it."""
         checksum = self._checksum(version)
         found = self._listed(version) if checksum is not None else None
         if checksum is None or found is None or len(found) != checksum.get("numFiles"):
@@ -77,7 +77,7 @@ class LogFiles:
         return [LiveFile(layout.partition(values), identity) for identity, values in found.items()]
 
     def keeps(self, version: int, table: Table) -> bool:
-        """Return whether the table is laid out as its contract says; what is not, the run refuses."""
+        """Return whether the table is laid out as its contract says; the run refuses a table that is not."""
         metadata = (self._checksum(version) or {}).get("metadata", {})
         closed = metadata.get("configuration", {}).get("delta.appendOnly") == "true"
         if closed and table.write is not None and not isinstance(table.write, InsertOnly):

@@ -1,9 +1,9 @@
-"""Publish: one commit that takes the staged files in, takes the scope's old ones out, and says the token.
+"""Publish: one commit that adds the staged files, removes the scope's old ones, and records the token.
 
 The token is a transaction id of Delta's: each scope has one, and it only grows. The run that takes a
-claim over raises it to that claim's token. A transaction that has asked for it cannot commit once it has changed, so
+claim over raises it to that claim's token. A transaction that has read it cannot commit once it has changed, so
 of publish and fence only one can succeed. An error while committing is unknown, not failed: the log is
-asked before anything else.
+read before anything else.
 """
 
 from __future__ import annotations
@@ -95,14 +95,14 @@ def fence(session: SparkSession, log: Any, token: int) -> str | None:
                 newest = int(transaction.snapshot().version())
                 landed = history.landed(session, log, newest, token, mark.base if mark else -1)
             elif application:
-                jvm.token_of(transaction, application)  # whoever changes it before we do makes us look again
+                jvm.token_of(transaction, application)  # if another commit changes it first, ours fails
                 try:
                     jvm.commit(session, transaction, [jvm.claimed(session, application, token)])
                 except (Py4JError, CapturedException) as error:
                     if not jvm.is_commit_race(error) or last:
                         raise
                     continue
-        if landed is not None:  # where nobody can tell any more, the files may be the table's: VACUUM knows
+        if landed is not None:  # where the log no longer shows it, the files may be the table's: VACUUM decides
             claims.end(token)
         elif mark is not None:
             claims.drop(token)
@@ -111,7 +111,7 @@ def fence(session: SparkSession, log: Any, token: int) -> str | None:
 
 
 def _is_ours(session: SparkSession, staged: DeltaStagedRows, transaction: Any) -> bool:
-    # Asking for the id makes the commit depend on it: a fence that comes in between makes it fail.
+    # Reading the id makes the commit depend on it: a fence that comes in between makes it fail.
     seen = jvm.token_of(transaction, staged.application)
     return not staged.ended and seen < staged.token and Claims(session, staged.log).mark(staged.token) is not None
 
@@ -173,7 +173,7 @@ def _remember(transaction: Any, remember: Mapping[str, str], staged: DeltaStaged
 def _require_unchanged(session: SparkSession, staged: DeltaStagedRows, transaction: Any) -> list[jvm.FileInfo]:
     """Refuse if another writer changed the scope since staging was opened; compaction does not count.
 
-    Returns the scope's files; asking for them makes the commit fail if another commit comes in between.
+    Returns the scope's files; reading them makes the commit fail if another commit comes in between.
     """
     now_at = int(transaction.snapshot().version())
     now = jvm.files_read(session, transaction, staged.target, staged.snapshot, staged.base_files)
@@ -199,7 +199,7 @@ def _require_unchanged(session: SparkSession, staged: DeltaStagedRows, transacti
 
 
 def _tidy(session: SparkSession, publication: Publication[DeltaStagedRows]) -> None:
-    """Take the mark away, and staged files of partitions that did not change; what stays is for the next claim."""
+    """Remove the mark, and staged files of partitions that did not change; the next claim removes what stays."""
     staged, wanted = publication.staged, set(publication.partitions)
     staged.ended = True
     with suppress(Py4JError, CapturedException):
@@ -217,7 +217,7 @@ def _landed_or_lost(session: SparkSession, staged: DeltaStagedRows) -> str:
 
 
 def _look_up(session: SparkSession, staged: DeltaStagedRows) -> str | None:
-    """Ask the log whether we landed; not being able to ask is a transient error."""
+    """Look up in the log whether the commit landed; a log that cannot be read is a transient error."""
     try:
         newest = int(jvm.snapshot(session, staged.log).version())
         return history.landed(session, staged.log, newest, staged.token, int(str(staged.base))) or None

@@ -20,7 +20,7 @@ _ATOMIC = {"abfs", "abfss", "adl", "gs", "hdfs", "wasb", "wasbs"}
 
 @dataclass(frozen=True)
 class Settings:
-    """Where a store's tables lie: below a folder, or where Spark's own catalog says."""
+    """Where a store's tables are: below a folder, or where Spark's own catalog places them."""
 
     root: str | None
 

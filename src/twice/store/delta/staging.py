@@ -97,7 +97,7 @@ class DeltaStagedRows(StagedRows):
 
 
 def open_staging(session: SparkSession, places: Locations, target: Target, token: int) -> DeltaStagedRows:
-    """Leave the claim's mark, then look at what readers see now."""
+    """Leave the claim's mark, then read the version that readers see now."""
     log = places.log(session, target.table.id)
     if log is None:
         raise claim_errors.dropped(target.table)
@@ -186,7 +186,7 @@ def _rows(session: SparkSession, staged: DeltaStagedRows, files: Sequence[jvm.Fi
 
 
 def _written(session: SparkSession, places: Locations, staged: DeltaStagedRows, rows: DataFrame) -> list[jvm.FileInfo]:
-    """Write rows in the table's column order; a column that the step does not make stays null."""
+    """Write rows in the table's column order; a column that the step does not return stays null."""
     wanted = tables.evolved(session, places, staged.target.table, rows.schema, staged.snapshot)
     ordered = aligned(rows, wanted.fields)
     folder = Claims(session, staged.log).folder(staged.token)
@@ -228,13 +228,13 @@ def _named(staged: DeltaStagedRows, paths: Sequence[str]) -> list[jvm.FileInfo]:
 
 
 def _plain(path: str, root: str) -> str:
-    """Spell a file's place in one way: the log has it from the table's folder, Spark from the root, both as URIs."""
+    """Write a file's place in one form: the log has it from the table's folder, Spark from the root, both as URIs."""
     plain = unquote(urlsplit(path).path)
     return plain if plain.startswith("/") else f"{root}/{plain}"
 
 
 def _look(session: SparkSession, staged: DeltaStagedRows) -> None:
-    """See that the claim is still ours, and find the files that lie outside the scope."""
+    """Check that the claim is still ours, and find the files that lie outside the scope."""
     if staged.ended or Claims(session, staged.log).mark(staged.token) is None:
         raise claim_errors.taken_over(staged.target, staged.token)
     outside = [file for file in staged.added if staged.target.place(file.partition) is None]

@@ -47,7 +47,7 @@ class DeltaStore:
         self._open_rows: OpenStagedRows[DeltaStagedRows] = OpenStagedRows()
 
     def exists(self, session: SparkSession, table: Table) -> bool:
-        """Return whether the table is there."""
+        """Return whether the table exists."""
         return self.places.log(session, table.id) is not None
 
     def token(self, session: SparkSession, table: Table) -> int:
@@ -59,7 +59,7 @@ class DeltaStore:
         return max([0, *seen.values(), *Claims(session, log).tokens()])
 
     def staged_tokens(self, session: SparkSession, table: Table) -> Sequence[int]:
-        """List the tokens whose marks are there."""
+        """List the tokens whose marks exist."""
         log = self.places.log(session, table.id)
         return Claims(session, log).tokens() if log is not None else []
 
@@ -161,7 +161,7 @@ class DeltaStore:
             return None
         mine = self._open_rows.end(table.name, token)
         if mine is not None and not mine.tried:
-            # Nobody but this process could publish it, and it has not begun to: no commit is needed.
+            # Only this process could publish it, and it has not begun to: no commit is needed.
             mine.ended = True
             Claims(session, log).drop(token)
             return None

@@ -45,7 +45,7 @@ class Child:
 
 
 class Folder(Protocol):
-    """What a listing asks of a table's folder, wherever it lies; times are in milliseconds."""
+    """What a listing needs from a table's folder, wherever it is; times are in milliseconds."""
 
     root: Any
 

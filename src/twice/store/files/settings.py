@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("csv", "json", "parquet")
 _PREFIX = "option."
-# What would take away the ground that the store stands on: where it reads, and by which schema.
+# Options that the store sets itself: where it reads, and by which schema.
 _OURS = {"path", "inferschema", "recursivefilelookup", "basepath", "ignorecorruptfiles", "ignoremissingfiles"}
 # A text without an offset means the same instant whichever pipeline reads it.
 _ZONE = {"timeZone": "UTC"}
@@ -28,7 +28,7 @@ _DEFAULTS: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class FilesSettings:
-    """Where the files lie, what they are, and how they are read."""
+    """Where the files are, their format, and how they are read."""
 
     path: str
     format: str

@@ -60,7 +60,7 @@ class FilesSource:
         return _version(folder) if folder is not None else None
 
     def read(self, session: SparkSession, table: Table, version: str | None) -> DataFrame:
-        """Read the files that are there now: the engine looks before it publishes whether they still are."""
+        """Read the files that are there now: before it publishes, the engine checks that they still are."""
         wanted = self._declared(table)
         if version is None and wanted is not None:
             return session.createDataFrame([], wanted)
@@ -68,7 +68,7 @@ class FilesSource:
         if wanted is not None:
             reader = reader.schema(wanted)
         elif "mergeschema" not in {name.lower() for name in self._settings.options}:
-            reader = reader.option("mergeSchema", "true")  # else one file's columns would speak for all
+            reader = reader.option("mergeSchema", "true")  # else one file's columns would be taken for all
         try:
             rows = reader.load(listing.literal(self.folder(table)))
         except AnalysisException as error:
@@ -132,8 +132,8 @@ class FilesSource:
             if self._settings.format == "parquet":
                 return None
             raise SchemaRefused(
-                f"{table.name}: {self._settings.format} files do not say their types, and guessing them reads "
-                "everything and may guess another type tomorrow",
+                f"{table.name}: {self._settings.format} files do not declare their types; inferring them reads "
+                "everything and may give another type tomorrow",
                 unchanged="nothing was changed",
                 next_step='add schema="order_id BIGINT, …" to the table',
             )
@@ -183,7 +183,7 @@ def _inside(target: Target, name: str, text: str | None) -> bool:
         return True
     value = _value(text, sub_day=partition.grain.sub_day)
     if value is None and text is not None:
-        # Spark may read it as a date all the same, and then its files would be read without being looked at.
+        # Spark may still read it as a date, and then its files would be read without being fingerprinted.
         raise StoreRefused(
             f"{target.table.name}: the folder {name}={text} does not name a partition by {partition.grain}",
             unchanged="nothing was changed",
@@ -193,7 +193,7 @@ def _inside(target: Target, name: str, text: str | None) -> bool:
 
 
 def _place(target: Target, file: listing.Listed) -> Scope | None:
-    """Return the partition that a file's folders name; None if it is none of the target's."""
+    """Return the partition that a file's folders name; None if it is not one of the target's."""
     table = target.table
     found = {name.lower(): text for name, text in file.values}
     if absent := [name for name in table.partition_columns if name.lower() not in found]:
@@ -211,7 +211,7 @@ def _place(target: Target, file: listing.Listed) -> Scope | None:
 
 
 def _value(text: str | None, *, sub_day: bool) -> date | None:
-    """Read a folder's value as the partition column holds it; None if it is none."""
+    """Read a folder's value as the partition column holds it; None if it is not valid."""
     if text is None:
         return None
     try:

@@ -1,7 +1,7 @@
 """The few things that the store does with files, and how they are done on a disk of this machine.
 
 Everything rests on one operation: a folder moves in one step, to a place that does not exist or is an
-empty folder. Of two that want the same place one succeeds, and of two that move the same folder, too.
+empty folder. Of two moves to the same place one succeeds, and of two moves of the same folder, too.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Files(Protocol):
         """Return a file's text; None if it is not there."""
 
     def write(self, path: str, text: str) -> None:
-        """Write a new file so that it outlives the machine's next minute; FileNotFoundError: its folder is gone."""
+        """Write a new file so that it survives a crash of the machine; FileNotFoundError: its folder is gone."""
 
     def clear(self, path: str) -> None:
         """Make a file empty."""
@@ -70,7 +70,7 @@ class Files(Protocol):
         """Remove a folder with everything in it; it may be gone already."""
 
     def sync(self, path: str) -> None:
-        """Bring a file, or a folder's names, to the disk, where that can be asked for."""
+        """Bring a file, or a folder's names, to the disk, where the file system can do that."""
 
 
 def problem(error: OSError, path: str) -> TwiceError:

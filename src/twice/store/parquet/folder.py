@@ -66,5 +66,5 @@ class Folder:
         return head.stands == "gone" and not self.tokens()
 
     def has_data(self) -> bool:
-        """Return whether there is anything that a reader would look at."""
+        """Return whether there is anything that a reader would read."""
         return any(not entry.hidden for entry in self.files.entries(self.data))

@@ -102,7 +102,7 @@ def _folders(files: Files, root: str, columns: Sequence[str], wanted: Callable[[
 
 
 def _partition(target: Target, values: _Values) -> Scope | None:
-    """Return the partition that folder names stand for; a dimension that was not looked at may be right."""
+    """Return the partition that folder names stand for; a dimension that was not checked may be right."""
     table, fixed = target.table, dict(target.scope.dimensions)
     value = None
     if table.partition:

@@ -1,9 +1,9 @@
-"""The table's log: numbered entries, of which each is made by one process only.
+"""The table's log: numbered entries, each of which is written by exactly one process.
 
 An entry is a folder that moves to its number in one step, and a number that is taken cannot be taken
 again. So the process that makes an entry has seen the one before it, and of two processes that would follow
-the same entry one fails and looks again. The last entry says everything: the version, the columns,
-which claims have ended and how. Numbers are never used twice: old entries are emptied, not removed.
+the same entry one fails and looks again. The last entry holds the whole state: the version, the columns,
+which claims have ended and how. Numbers are never reused: old entries are emptied, not removed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Move:
 
 @dataclass(frozen=True)
 class State:
-    """What an entry says. `ended`: by token, the version that a claim published, or None if it was fenced.
+    """The content of an entry. `ended`: by token, the version that a claim published, or None if it was fenced.
 
     `stands`: "new" until the first attempt succeeds, "gone" if it failed instead: then there is no table.
     """
@@ -81,7 +81,7 @@ class State:
             ) from None
         if found.pop("format") != _FORMAT:
             raise StoreRefused(
-                f"{where} was written by a newer twice",
+                f"{where} was written by a newer version of twice",
                 unchanged="nothing was changed",
                 next_step="pip install -U twice",
             )
@@ -108,7 +108,7 @@ class Log:
             if text:
                 return State.from_text(text, self._folder)
             if text is None and not self._files.exists(self._entry(number)):
-                self._known.pop(self._folder, None)  # somebody dropped the table
+                self._known.pop(self._folder, None)  # an external process dropped the table
 
     def commit(self, state: State) -> bool:
         """Make the entry; False if its number is taken."""
@@ -122,7 +122,7 @@ class Log:
         except FileExistsError:
             self._files.remove(prepared)
             return False
-        except FileNotFoundError:  # whoever took the number cleaned up
+        except FileNotFoundError:  # the process that took the number cleaned up
             return False
         self._files.sync(self._entries)
         return True

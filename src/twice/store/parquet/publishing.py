@@ -2,7 +2,7 @@
 
 A claim is fenced by an entry, too. Both need the number after the entry that they have seen, so a claim
 that was fenced cannot publish, and one that has published cannot be fenced any more. An error while the
-entry is made is unknown, not failed: the log is asked before anything else.
+entry is made is unknown, not failed: the log is read before anything else.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ParquetStagedRows(StagedRows):
 
 
 def open_staging(folder: Folder, target: Target, token: int) -> ParquetStagedRows:
-    """Make the claim's folder, and note what the scope holds now."""
+    """Create the claim's folder, and record what the scope holds now."""
     head = swap.settle(folder)
     if head is None or head.stands == "gone":
         raise claim_errors.dropped(folder.table)
@@ -57,7 +57,7 @@ def publish(
     notes: Mapping[str, str],
     remember: Mapping[str, str],
 ) -> str:
-    """Put the staged partitions in place of those that are there; return the new version."""
+    """Replace the existing partitions by the staged ones; return the new version."""
     token, moves = staged.token, None
     for _ in _attempts():
         head = _require_open(folder, staged)
@@ -137,7 +137,7 @@ def _commit(folder: Folder, state: State, token: int | None) -> bool:
     except TwiceError:
         head = folder.log.head()
         if token is not None and head is not None and head.ended.get(token, -1) == state.ended.get(token, -2):
-            return True  # it is there: only the answer was lost
+            return True  # it exists: only the answer was lost
         raise
 
 
@@ -151,7 +151,7 @@ def _require_open(folder: Folder, staged: ParquetStagedRows) -> State:
     if staged.token in head.ended and head.ended[staged.token] is None:
         raise claim_errors.taken_over(staged.target, staged.token)
     if staged.token not in head.ended and not folder.files.exists(folder.stage(staged.token)):
-        # Fenced so long ago that the log has forgotten it; whoever fenced it took its rows away.
+        # Fenced so long ago that the log no longer lists it; the run that fenced it removed its rows.
         raise claim_errors.taken_over(staged.target, staged.token)
     return head
 
@@ -175,7 +175,7 @@ def _moves(
     units = [unit for unit in listing.units(folder.files, rows, staged.target) if unit.partition in wanted]
     folder.files.remove(f"{rows}/_temporary")  # of a write that failed and was tried again
     _keep_on_disk(folder, rows, units)
-    # An empty folder is no obstacle, and put aside it would not keep its place taken.
+    # An empty folder does not block a move, and moved aside it would not keep its place taken.
     had = {unit.path for unit in there if unit.partition in wanted and not unit.empty}
     new = {unit.path for unit in units if not unit.empty}
     return tuple(Move(path, path in had, path in new) for path in sorted(had | new))
@@ -188,7 +188,7 @@ def _keep_on_disk(folder: Folder, rows: str, units: Sequence[listing.Unit]) -> N
 
 
 def _attempts() -> Iterator[bool]:
-    # An entry of the log is one small file: the next one is soon made.
+    # An entry of the log is one small file: the next try is cheap.
     return attempts(_ATTEMPTS, first_pause=0.005, longest_pause=0.2)
 
 

@@ -1,4 +1,4 @@
-"""Where a Parquet store lies, and where it cannot lie."""
+"""The folder of a Parquet store, and where it cannot be."""
 
 from __future__ import annotations
 

@@ -51,24 +51,24 @@ class ParquetStore:
     def __init__(self, store: StoreConfig, root: Path) -> None:
         self._root = root_of(store, root)
         self._known: dict[str, int] = {}
-        # What scopes held when their stages were opened.
+        # What scopes held when staging was opened.
         self._bases = Fingerprints()
         self._open_rows: OpenStagedRows[ParquetStagedRows] = OpenStagedRows()
 
     def exists(self, session: SparkSession, table: Table) -> bool:
-        """Return whether the table is there."""
+        """Return whether the table exists."""
         folder = self._folder(session, table)
         head = swap.settle(folder)
         return (head is not None and not folder.is_gone(head)) or folder.has_data()
 
     def token(self, session: SparkSession, table: Table) -> int:
-        """Return the highest token in the log or among the leftover stages."""
+        """Return the highest token in the log or among the leftover staging folders."""
         folder = self._folder(session, table)
         head = folder.log.head()
         return max([head.token if head is not None else 0, *folder.tokens()])
 
     def staged_tokens(self, session: SparkSession, table: Table) -> Sequence[int]:
-        """List the tokens whose folders are there."""
+        """List the tokens whose folders exist."""
         return self._folder(session, table).tokens()
 
     def version(self, session: SparkSession, table: Table) -> str | None:
@@ -149,7 +149,7 @@ class ParquetStore:
         self._checked(self._folder(session, table))
 
     def prepare(self, session: SparkSession, table: Table, schema: StructType) -> None:
-        """Create the table, or see that only columns are added; the publish adds them."""
+        """Create the table, or check that only columns are added; the publish adds them."""
         tables.prepare(session, self._folder(session, table), schema)
 
     def fence(self, session: SparkSession, table: Table, token: int, *, own: bool = False) -> str | None:

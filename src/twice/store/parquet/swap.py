@@ -1,4 +1,4 @@
-"""The swap: what a publish decided is carried out by the first process that comes, and each move happens once.
+"""The swap: what a publish decided is carried out by the first process that finds it, and each move happens once.
 
 Every process may do the same moves at the same time, and one that was stopped may wake up after all of
 them are done, or after the next publish. Two things keep that harmless. What comes in leaves the staging folder,
@@ -65,19 +65,19 @@ def put_aside(folder: Folder, place: str, aside: str) -> None:
     try:
         folder.files.move(place, aside)
     except (FileExistsError, FileNotFoundError):
-        return  # somebody has done it, or even the whole swap
+        return  # another process has done it, or even the whole swap
 
 
 def _bring_in(folder: Folder, staged: str, place: str) -> None:
     files = folder.files
     for _ in range(_TRIES):
         if not files.exists(staged):
-            return  # somebody has done it
+            return  # another process has done it
         files.make(place.rpartition("/")[0])
         try:
             files.move(staged, place)
         except FileNotFoundError:
-            continue  # done by somebody, or the folder above was removed meanwhile
+            continue  # done by another process, or the folder above was removed meanwhile
         except FileExistsError:
             if files.exists(staged):
                 raise StoreRefused(
@@ -86,7 +86,7 @@ def _bring_in(folder: Folder, staged: str, place: str) -> None:
                     next_step="move the other files away: the next run finishes the publish",
                 ) from None
         return
-    raise TransientError(f"{folder.table.name}: {place} is removed by another process again and again")
+    raise TransientError(f"{folder.table.name}: {place} is removed repeatedly by another process")
 
 
 def _retire(folder: Folder, path: str, name: str) -> None:
@@ -97,5 +97,5 @@ def _retire(folder: Folder, path: str, name: str) -> None:
     try:
         folder.files.move(path, f"{folder.trash}/{name}-{uuid.uuid4().hex}")
     except FileNotFoundError:
-        return  # somebody has done it
+        return  # another process has done it
     folder.files.sync(path.rpartition("/")[0])

@@ -48,7 +48,7 @@ def check(folder: Folder) -> None:
 
 
 def prepare(session: SparkSession, folder: Folder, schema: T.StructType) -> None:
-    """Create the table for a result's schema, or see that the result only adds columns to it."""
+    """Create the table for a result's schema, or check that the result only adds columns to it."""
     _check_columns(folder.table, schema)
     while True:
         head = swap.settle(folder)

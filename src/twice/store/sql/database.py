@@ -1,4 +1,4 @@
-"""One SQL database: how to reach it, look at it and change it in one transaction."""
+"""One SQL database: how to reach it, read it and change it in one transaction."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from twice.model.names import TableName
     from twice.store.sql.read.fingerprints import Look
 
-# How long a statement waits for somebody else's lock before the attempt gives up and is tried again.
+# How long a statement waits for another transaction's lock before the attempt fails and is tried again.
 _LOCK_SECONDS = 20
 _LOOKS = 3
 _CONNECT_SECONDS = 10
 _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
-# A dead network must not hold a run for hours: both ends are asked whether they are there.
+# A dead network must not block a run for hours: both ends of a connection are checked.
 _KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
 
 
@@ -63,7 +63,7 @@ class Database:
         return f"<Database {self.shown}>"
 
     def rest(self) -> None:
-        """Close the connection that waits for more to do."""
+        """Close the idle connection."""
         self.engine.dispose()
 
     @contextmanager
@@ -84,7 +84,7 @@ class Database:
                 transaction.commit()
             except sa.exc.DBAPIError as error:
                 problem = self.explain(error)
-                connection.invalidate()  # whoever looks up what became of it asks on another one
+                connection.invalidate()  # its outcome is looked up on another connection
                 if problems.is_definite(_cause(error)):
                     raise problem from None
                 raise CommitUnknown(problem) from None
@@ -153,7 +153,7 @@ class Database:
         """Quote a dotted name for this database."""
         preparer = self.engine.dialect.identifier_preparer
         parts = [preparer.quote_identifier(name) for name in names if name is not None]
-        # Some drivers want percent signs doubled, in statements with parameters; these names are for others.
+        # Some drivers want percent signs doubled in statements with parameters; these statements have none.
         doubled = "%%" in preparer.quote_identifier("%")
         return ".".join(part.replace("%%", "%") if doubled else part for part in parts)
 
@@ -208,12 +208,12 @@ class Database:
         kept = {name: value for name, value in _KEEPALIVE.items() if name not in self.url.query}
         wait = {} if "connect_timeout" in self.url.query else {"connect_timeout": _CONNECT_SECONDS}
         return {
-            # One connection waits for the next statement of an attempt; further ones come and go.
+            # One connection waits for the next statement of an attempt; further ones are closed after use.
             "pool_size": 1,
             "max_overflow": -1,
             "pool_pre_ping": True,
             "isolation_level": "READ COMMITTED",
-            # No prepared statements: a transaction-mode pooler would hand them to somebody else.
+            # No prepared statements: a transaction-mode pooler would hand them to another client.
             "connect_args": {**kept, **wait, "client_encoding": "UTF8", "prepare_threshold": None},
         }
 
@@ -241,7 +241,7 @@ def open_database(store: StoreConfig, root: Path) -> Database:
 
 
 def exact(name: str | None) -> Any:
-    """Have a name always quoted, so that it means exactly what it says."""
+    """Always quote a name, so that it is taken literally."""
     return quoted_name(name, quote=True) if name is not None else None
 
 
@@ -250,7 +250,7 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
-    # pysqlite would begin and commit when it sees fit; `begin_sqlite` says when.
+    # pysqlite would begin and commit on its own; `begin_sqlite` decides when.
     connection.isolation_level = None
     connection.execute("PRAGMA synchronous = FULL")
     # Room for a publish, so that readers are kept out only while it commits.

@@ -1,4 +1,4 @@
-"""What SQL stores ask of Spark's JVM: what it holds of some rows, and those rows as Arrow messages."""
+"""Calls of SQL stores into Spark's JVM: how it stores some rows, and those rows as Arrow messages."""
 
 from __future__ import annotations
 

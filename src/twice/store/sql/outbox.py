@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 NAME = "twice_outbox"
 PENDING, SENT, DEAD, SKIPPED = "pending", "sent", "dead", "skipped"
 STATES = (PENDING, SENT, DEAD, SKIPPED)
-# What stands in the way of later messages about the same row.
+# States that block later messages about the same row.
 UNSENT = (PENDING, DEAD)
 _BEFORE = "twice_before"
 # A function of Postgres takes 100 arguments: a name and a value each.
@@ -49,7 +49,7 @@ def outbox(database: Database, table: TableName) -> sa.Table:
         NAME,
         sa.MetaData(),
         sa.Column("id", sa.String(32), primary_key=True),
-        # Without an index of its own, which would lead the search for what is due through all that was sent.
+        # Not indexed: with an index on it, the search for due messages would read all that were sent.
         sa.Column("seq", sa.BigInteger, sa.Identity(always=True), nullable=False),
         # Without schema and store: the outbox lies in the one, and the other is a name in twice.toml.
         sa.Column("table_name", sa.Text, nullable=False),
@@ -76,7 +76,7 @@ def outbox(database: Database, table: TableName) -> sa.Table:
 
 
 def key_mark(rows: sa.FromClause) -> sa.ColumnElement[str]:
-    """Return what an index finds the messages of one row by."""
+    """Return the indexed value by which the messages of one row are found."""
     return sa.func.md5(sa.cast(rows.c.key, sa.Text))
 
 

@@ -1,4 +1,4 @@
-"""What a database says, turned into an error that says what to do; passwords stay out of it."""
+"""Errors of a database as errors of ours, with what to do next, and without passwords."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOCKED = (
 )
 # SQLSTATE classes of transient errors: connections, rollbacks, resources, operator intervention.
 _TRANSIENT = ("08", "40", "53", "57P", "55P03", "55006", "25P03", "57014")
-# What SQLite and drivers without SQLSTATE say; then the kind of error, and what to do about it.
+# Parts of messages of SQLite and of drivers without SQLSTATE; then the kind of error, and what to do about it.
 _WORDS: tuple[tuple[str, type[TwiceError], str, str], ...] = (
     ("locked", TransientError, *_LOCKED),
     ("is full", PermanentError, "the disk is full", "free some space, then run it again"),
@@ -22,7 +22,7 @@ _WORDS: tuple[tuple[str, type[TwiceError], str, str], ...] = (
     ("unable to open", StoreRefused, "the file cannot be opened", "check the url of the store, and who may use it"),
     ("not a database", StoreRefused, "the file is not a SQLite database", "correct the url of the store"),
     ("malformed", StoreRefused, "the file is damaged", "put a backup in its place"),
-    ("disk i/o", TransientError, "the disk did not answer", "run it again; look at the disk if it stays so"),
+    ("disk i/o", TransientError, "the disk did not answer", "run it again; if it persists, check the disk"),
     ("password", StoreRefused, "the user or password was not accepted", "correct the url of the store"),
     ("authentication", StoreRefused, "the user or password was not accepted", "correct the url of the store"),
     ("does not exist", StoreRefused, "the database does not exist", "create it, or correct the url of the store"),

@@ -44,7 +44,7 @@ class SqlStore:
         self._open_rows: OpenStagedRows[SqlStagedRows] = OpenStagedRows()
 
     def exists(self, session: SparkSession, table: Table) -> bool:  # noqa: ARG002 - the driver asks itself
-        """Return whether the table is there."""
+        """Return whether the table exists."""
         return self._is_there(table)
 
     def version(self, session: SparkSession, table: Table) -> str | None:
@@ -70,7 +70,7 @@ class SqlStore:
         dimensions: Mapping[str, str],
         zone: ZoneInfo,
     ) -> DataFrame:
-        """Read the rows in the cut: the database is asked for nothing else."""
+        """Read the rows in the cut: only they are queried from the database."""
         rows = reading.read(self.database, session, table, version, reading.Within(cut, dimensions, zone))
         return self._restored(table, rows)
 
@@ -129,7 +129,7 @@ class SqlStore:
         return True
 
     def release(self, session: SparkSession) -> None:
-        """Let go of the snapshots that reads held open, and of the connection."""
+        """Release the snapshots that reads held open, and the connection."""
         reading.release(session)
         self.database.rest()
 
@@ -270,7 +270,7 @@ class SqlStore:
 
     @contextmanager
     def _rested(self) -> Iterator[None]:
-        """Keep no connection once the block ends: no attempt will come that lets go of it."""
+        """Keep no connection once the block ends: no attempt would release it."""
         try:
             yield
         finally:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def is_unique(table: Table, events: DataFrame, key: Sequence[str], rows: DataFrame) -> bool:
-    """Return whether each event makes one row that has the event's key, which no other event has, in the table's."""
+    """Return whether each event makes one row whose key columns hold the event's key, which no other event has."""
     named = set(key)
     return named <= set(matched_columns(table)) and named <= (carried(rows, events) or frozenset())
 
@@ -56,7 +56,7 @@ def stage_all(task: Task, staged: StagedRows, rows: DataFrame, *, unique: bool =
 
 
 def _as_they_are(task: Task, staged: StagedRows, rows: DataFrame) -> Counts:
-    """Stage rows without another look at them: whether a key is null is seen while they are written."""
+    """Stage rows without reading them once more: null keys are counted while they are written."""
     key = matched_columns(task.step.writes)
     watched = counting(rows, any_null(key)) if task.store.abilities.counts_rows else None
     task.store.stage_changes(task.session, staged, watched.rows if watched else rows, insert_only=True)

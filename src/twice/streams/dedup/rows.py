@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 _RANK = "_twice_rank"
 _COPIES = "_twice_copies"
-# So many distinct partition values of a batch are named to the table's reader; above it reads all.
+# Up to this many distinct partition values of a batch are passed to the table's reader; with more it reads all.
 _NAMED = 200
-# What Spark and every store put in one order. Texts they do not: by collation, as a uuid, or where they are not UTF-8.
+# Types that Spark and every store order alike. They order texts differently: by collation, as a uuid, if not UTF-8.
 _NUMBERS = (T.IntegerType(), T.LongType())
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What came of a batch's rows."""
+    """The counts of a batch's rows."""
 
     rows_in: int
     rows_out: int
     duplicates: int
-    # Whether the table changes although no row comes: some of a replayed batch only go.
+    # Whether the table changes although no row is added: a replayed batch may only remove some.
     changed: bool = False
 
     def to_json(self) -> dict[str, int]:

@@ -26,7 +26,7 @@ def keys_of(dedup: Process, one: OnePerKey) -> DataFrame:
 
 
 class Keeping:
-    """The keys of a batch on their way into the table of seen ones; which of them it held before is asked once."""
+    """The keys of a batch on their way into the table of seen ones; which of them it held before is looked up once."""
 
     def __init__(self, one: OnePerKey, key: Sequence[str]) -> None:
         self._one, self._key = one, key
@@ -43,13 +43,13 @@ class Keeping:
         return Counts(number, staged.written, number - staged.written)
 
     def new_events(self, number: int) -> DataFrame:
-        """Return the events whose keys were kept, which are so many."""
+        """Return the events whose keys were kept; `number` is how many there are."""
         if self._known is None or number == self._one.number:
             return self._one.rows
         return without(self._one.rows, self._known, self._key)
 
     def release(self) -> None:
-        """Let Spark forget what was asked."""
+        """Release the known keys that Spark holds."""
         if self._known is not None:
             self._known.unpersist()
             self._known = None
@@ -68,7 +68,7 @@ def _of_others(keys: Task, version: str | None, one: OnePerKey) -> DataFrame:
 
 
 def seen_task(task: Task, stream: Stream) -> Task:
-    """Return the job that writes a batch's keys into the table of seen ones."""
+    """Return the task that writes a batch's keys into the table of seen ones."""
     table = stream.seen
     assert table is not None  # noqa: S101 - a stream that processes keeps its keys
     step = replace(task.step, name=f"{stream.name}-keys", writes=table, nondeterministic="")

@@ -1,4 +1,4 @@
-"""Write: the table itself is asked for the key."""
+"""Write: keys are looked up in the table itself."""
 
 from __future__ import annotations
 

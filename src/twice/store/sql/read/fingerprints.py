@@ -3,7 +3,7 @@
 Postgres: the number of rows and a sum over their `xmin`, the transaction that wrote each. Every insert and
 update gives a row a new one, a delete takes one away; freezing keeps it. Rows that were dumped and restored
 look touched, which costs a comparison and nothing else. Other databases: a sum over a hash of each row, which
-knows no order and counts duplicates. SQLite adds it up itself, through a function of ours, and is asked before its
+knows no order and counts duplicates. SQLite adds it up itself, through a function of ours, and is queried before its
 one lock is taken; of the other databases every row is read.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _MODULUS = 2**128
 _ROWS_AT_ONCE = 10_000
-# More arguments than this no function of SQLite takes, whichever way it was built.
+# A function of SQLite accepts at most this many arguments, in every build.
 _ARGUMENTS = 100
 EMPTY = "0:0"
 
@@ -51,7 +51,7 @@ def live(
 
 
 def added(before: Mapping[Scope, str], gone: Mapping[Scope, str], new: Mapping[Scope, str]) -> dict[Scope, str]:
-    """Fingerprint partitions by content after some rows went and others came."""
+    """Fingerprint partitions by content after some rows were removed and others added."""
     found = {}
     for partition, text in before.items():
         rows, total = _read(text)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from twice.store.sql.database import Database
 
 _ROWS_AT_ONCE = 10_000
-# What libpq calls them, and what Postgres's JDBC driver does.
+# Options by their name in libpq, and in Postgres's JDBC driver.
 _POSTGRES = {
     "sslmode": "sslmode",
     "sslrootcert": "sslrootcert",

@@ -51,7 +51,7 @@ class Within:
 
 @dataclass(frozen=True)
 class Base:
-    """A scope as it was when staging was opened: what is compared with the staged rows must be read as that."""
+    """A scope as it was when staging was opened; rows to compare with the staged ones must be read as of then."""
 
     target: Target
     fingerprints: Mapping[Scope, str]
@@ -105,7 +105,7 @@ def _from_sqlite(database: Database, session: SparkSession, table: Table, wires:
     fields = ", ".join(f"{each.query} AS c{i}" for i, each in enumerate(wires))
     source = f"(SELECT {fields} FROM {database.relation(table.id)}) AS twice"  # noqa: S608 - names are quoted
     reader = session.read.format("jdbc").options(**jdbc.options(database), customSchema=_travelling(wires))
-    # Spark would hand down comparisons of texts that stand for numbers and times.
+    # Spark would push down comparisons of texts that stand for numbers and times.
     return reader.options(dbtable=source, pushDownPredicate="false").load()
 
 
@@ -136,7 +136,7 @@ def files(database: Database, target: Target, session: SparkSession | None) -> M
 
 
 def seen(database: Database, table: Table, event: Window, zone: ZoneInfo, session: SparkSession | None) -> str | None:
-    """Fingerprint the rows of a window by event time; other databases than Postgres look at the whole table."""
+    """Fingerprint the rows of a window by event time; other databases than Postgres read the whole table."""
     if database.dialect != "postgres":
         with database.look() as connection:
             found = bookkeeping.tables_of(database, table.id)
@@ -159,13 +159,13 @@ def seen(database: Database, table: Table, event: Window, zone: ZoneInfo, sessio
 
 
 def release(session: SparkSession) -> None:
-    """Let go of the moments that a session's reads held."""
+    """Release the snapshots that a session's reads held."""
     _snapshots.release(session)
 
 
 @contextmanager
 def _looking(database: Database, session: SparkSession | None) -> Iterator[sa.Connection]:
-    """Ask something of the moment that a session's reads hold; without a session, of now."""
+    """Open a query at the snapshot that a session's reads hold; without a session, at the current moment."""
     if session is None or database.dialect != "postgres":
         with database.look() as connection:
             yield connection

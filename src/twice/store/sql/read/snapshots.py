@@ -34,7 +34,7 @@ class Snapshot:
 
     @contextmanager
     def look(self) -> Iterator[sa.Connection]:
-        """Ask something of the moment; the locks of the question are given back with its savepoint."""
+        """Query at the snapshot; the locks of the queries are released with their savepoint."""
         with self.database.explained():
             savepoint = self.connection.begin_nested()
             try:

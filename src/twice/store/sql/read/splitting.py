@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from twice.model.names import TableName
     from twice.store.sql.database import Database
 
-# Fewer rows than this come sooner over one connection.
+# Fewer rows than this arrive sooner over one connection.
 WORTH_A_TASK = 100_000
 _MOST = 16
 _SINCE = 140_000  # before Postgres 14 every range of places was found by reading the whole table
@@ -60,7 +60,7 @@ class Split:
 def split(
     connection: sa.Connection, database: Database, table: TableName, chosen: str, span: Span | None, tasks: int
 ) -> Split | None:
-    """Choose how to cut the rows of `chosen`, a FROM clause; None where one connection does best."""
+    """Choose how to cut the rows of `chosen`, a FROM clause; None where one connection is fastest."""
     plan = connection.execute(verbatim(f"EXPLAIN (FORMAT JSON) SELECT 1 {chosen}")).scalar_one()
     tree = (json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]
     parts = min(tasks, _MOST, int(tree["Plan Rows"]) // WORTH_A_TASK)

@@ -2,7 +2,7 @@
 
 JDBC reads times in the zone of the Java process, where an hour may come twice or not at all, and takes an
 infinite date for some day. So instants and local times travel as microseconds, dates as days, arrays as JSON,
-and what Spark has no type for as text. SQLite keeps what it was given, whatever the column says: there all travels
+and what Spark has no type for as text. SQLite keeps what it was given, whatever the column declares: there all is sent
 as text, and a text that is not a value of the declared type stops the run.
 """
 
@@ -37,13 +37,13 @@ _AS_THEY_ARE: Mapping[str, T.DataType] = {
 }
 _MICROS = "(extract(epoch from {}) * 1000000)::bigint"
 _EPOCH_NTZ = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
-# Offsets of a time's text, if it has one, stand behind the date.
+# The offset in a time's text, if it has one, follows the date.
 _ZONED = "(substr({0}, 11) GLOB '*[-+]*' OR {0} GLOB '*[Zz]')"
 
 
 @dataclass(frozen=True)
 class Transport:
-    """One column: its Spark type, how it is asked for, what it travels as, and how it becomes itself again."""
+    """One column: its Spark type, its query, the type that it is sent as, and how it is converted back."""
 
     name: str
     type: T.DataType
@@ -125,7 +125,7 @@ def _array(
     if isinstance(kind, T.BinaryType):
         query = "translate(encode(e, 'base64'), E'\\n', '')"  # as Spark reads bytes in JSON
     elements = f"array(SELECT {query} FROM unnest({quoted}) WITH ORDINALITY AS u(e, n) ORDER BY n)"  # noqa: S608 - quoted
-    # An array of arrays would lose its shape: what is sent instead is no JSON, which stops the run.
+    # An array of arrays would lose its shape: what is sent instead is not JSON, which stops the run.
     nested = f"WHEN array_ndims({quoted}) > 1 THEN 'an array of arrays'"
     text = f"CASE {nested} WHEN {quoted} IS NOT NULL THEN array_to_json({elements})::text END"
     schema = T.ArrayType(travels).json()
@@ -148,13 +148,13 @@ def _sqlite_type(declared: str) -> T.DataType:
 
 
 def _strict(place: str, kind: T.DataType, name: str) -> SparkColumn:
-    """Read a text as a type; what is no such value stops the run instead of becoming null."""
+    """Read a text as a type; a text that is not such a value stops the run instead of becoming null."""
     text = F.col(place)
     if isinstance(kind, T.BooleanType):
         value = F.expr(f"try_cast(try_cast({place} AS decimal(38,0)) AS boolean)")
     else:
         value = F.expr(f"try_cast({place} AS {kind.simpleString()})")
-    # The value itself may be personal: whoever may see it finds it in the table.
+    # The value itself may be personal: a user with access finds it in the table.
     wrong = F.raise_error(F.lit(f"column {name} holds a value that cannot be read as {kind.simpleString()}"))
     return F.when(text.isNull() | value.isNotNull(), value).otherwise(wrong.cast(kind))
 

@@ -1,1 +1,1 @@
-"""Tables of a database: their columns, what a claim and a version are noted in, conditions and checks."""
+"""Tables of a database: their columns, the bookkeeping tables of claims and versions, conditions and checks."""

@@ -1,8 +1,8 @@
-"""What the store writes down beside its tables, in the same schema and in the same transactions.
+"""What the store records beside its tables, in the same schema and in the same transactions.
 
 `twice_tables` counts a table's versions and knows its highest token. `twice_claims` has the claims that are open,
 published or fenced: a claim's row is the fence, because a publish needs its own row to be `open`. A claim that ends
-by itself without a publish leaves no row. `twice_partitions` says which token wrote a partition last, and what the
+by itself without a publish leaves no row. `twice_partitions` records which token wrote a partition last, and what the
 partition looked like then.
 """
 
@@ -29,7 +29,7 @@ _LONGEST = 190
 # A property of a table that twice created and in which no attempt has succeeded yet.
 UNPUBLISHED = "twice.unpublished"
 _STAGE = "twice_stage_"
-# Postgres cuts longer names off, without a word.
+# Postgres cuts longer names off silently.
 _NAME_BYTES = 63
 
 
@@ -44,7 +44,7 @@ class BookkeepingTables:
 
 @dataclass(frozen=True)
 class Entry:
-    """What is written down about one table."""
+    """What is recorded about one table."""
 
     token: int
     version: int
@@ -120,7 +120,7 @@ def ensure_tables(database: Database, table: TableName) -> BookkeepingTables:
 
 
 def exist(connection: sa.Connection, found: BookkeepingTables) -> bool:
-    """Return whether the bookkeeping tables are there."""
+    """Return whether the bookkeeping tables exist."""
     return bool(sa.inspect(connection).has_table(found.claims.name, schema=found.claims.schema)) and bool(
         sa.inspect(connection).has_table(found.tables.name, schema=found.tables.schema)
     )
@@ -138,7 +138,7 @@ def read_entry(
 
 
 def lock_entry(connection: sa.Connection, found: BookkeepingTables, table: TableName) -> Entry:
-    """Read and lock a table's row, which must be there."""
+    """Read and lock a table's row, which must exist."""
     entry = read_entry(connection, found, table, lock=True)
     if entry is None:
         raise Conflict(
@@ -182,7 +182,7 @@ def drop_entry(connection: sa.Connection, found: BookkeepingTables, table: Table
 
 
 def forget(connection: sa.Connection, found: BookkeepingTables, table: TableName) -> None:
-    """Remove everything that is written down about a table that is gone."""
+    """Remove everything that is recorded about a table that is gone."""
     for each in (found.partitions, found.claims, found.tables):
         connection.execute(each.delete().where(each.c.table_name == _key(table)))
 
@@ -190,14 +190,14 @@ def forget(connection: sa.Connection, found: BookkeepingTables, table: TableName
 def claim_state(
     connection: sa.Connection, found: BookkeepingTables, table: TableName, token: int, *, lock: bool = False
 ) -> tuple[str, int | None] | None:
-    """Return how a claim stands and the version that it published; a transaction in doubt is waited for."""
+    """Return the state of a claim and the version that it published; wait for a transaction in doubt."""
     query = sa.select(found.claims.c.state, found.claims.c.version).where(*_claim(found, table, token))
     row = connection.execute(query.with_for_update() if lock else query).first()
     return (row.state, row.version) if row is not None else None
 
 
 def put_claim(connection: sa.Connection, found: BookkeepingTables, table: TableName, token: int, state: str) -> None:
-    """Write down a claim for the first time."""
+    """Record a claim for the first time."""
     connection.execute(
         found.claims.insert().values(table_name=_key(table), token=token, state=state, version=None, notes="{}")
     )
@@ -213,7 +213,7 @@ def end_claim(
     version: int | None = None,
     notes: Mapping[str, str] | None = None,
 ) -> bool:
-    """Take a claim from open to its end; False if it was not open."""
+    """End an open claim; False if it was not open."""
     done = connection.execute(
         found.claims.update()
         .where(*_claim(found, table, token), found.claims.c.state == "open")
@@ -257,7 +257,7 @@ def known_partitions(
 def write_partitions(
     connection: sa.Connection, found: BookkeepingTables, target: Target, token: int, fingerprints: Mapping[Scope, str]
 ) -> None:
-    """Write down the fence rows of the partitions that a publish changed."""
+    """Record the fence rows of the partitions that a publish changed."""
     rows = [
         {"table_name": _key(target.table.id), "part": part(target, partition), "token": token, "fingerprint": text}
         for partition, text in fingerprints.items()
@@ -280,7 +280,7 @@ def part(target: Target, partition: Scope) -> str:
 
 
 def stage_name(table: TableName, token: int) -> str:
-    """Name the staging table of a claim, within what a database takes as a name."""
+    """Name the staging table of a claim, within the length of name that a database accepts."""
     name = f"{_STAGE}{token}_{table.parts[-1]}"
     if len(name.encode()) <= _NAME_BYTES:
         return name
@@ -290,7 +290,7 @@ def stage_name(table: TableName, token: int) -> str:
 
 
 def stage_tokens(connection: sa.Connection, table: TableName, schema: str | None) -> list[int]:
-    """List the tokens whose staging tables are there."""
+    """List the tokens whose staging tables exist."""
     found = []
     for name in sa.inspect(connection).get_table_names(schema=schema):
         token = name.removeprefix(_STAGE).split("_")[0] if name.startswith(_STAGE) else ""

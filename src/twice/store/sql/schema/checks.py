@@ -1,4 +1,4 @@
-"""What a run needs of a database, asked before anything is claimed: a real table, rights, no blocking keys."""
+"""What a run needs of a database, checked before anything is claimed: a real table, rights, no blocking keys."""
 
 from __future__ import annotations
 

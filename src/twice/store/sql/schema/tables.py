@@ -214,7 +214,7 @@ def _extend(
             with database.settled() as connection:
                 database.run(connection, f"ALTER TABLE {relation} ADD COLUMN {database.quoted(name)} {spec}")
         except TwiceError:
-            # A run of another scope may have added the same column in this moment.
+            # A run of another scope may have added the same column at this moment.
             with database.look() as connection:
                 now = {column.name: column for column in database.columns(connection, table.id)}
             if name not in now or not fits(now[name].declared, here[name], database.dialect):

@@ -1,6 +1,6 @@
 """Spark's types and the columns that hold them, both ways.
 
-Postgres has a place for nearly everything. SQLite keeps what it is given: numbers as numbers, dates and
+Postgres has a type for nearly everything. SQLite keeps what it is given: numbers as numbers, dates and
 times as ISO texts that sort like the times they name, a decimal of more than fifteen digits as the bytes of
 its text (a number would lose the last ones). What is nested is JSON, except arrays of plain values on Postgres.
 """
@@ -93,7 +93,7 @@ _WIDER: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a live table, with its type as the database says it."""
+    """A column of a live table, with its type as the database declares it."""
 
     name: str
     declared: str
@@ -109,7 +109,7 @@ class Declared(UserDefinedType[Any]):
         self.text = text
 
     def get_col_spec(self, **_: object) -> str:
-        """Return the type as a column definition says it."""
+        """Return the type as a column definition spells it."""
         return self.text
 
 
@@ -119,7 +119,7 @@ def column_type(kind: T.DataType, dialect: Dialect) -> TypeEngine[Any]:
 
 
 def declared_type(kind: T.DataType, dialect: Dialect) -> str:
-    """Name the column type that holds every value of a Spark type; a type without a place is refused."""
+    """Name the column type that holds every value of a Spark type; a type without an equivalent is refused."""
     if isinstance(kind, T.DecimalType):
         name = "numeric" if dialect == "postgres" else "DECIMAL"
         return f"{name}({kind.precision},{kind.scale})"
@@ -210,7 +210,7 @@ def described(schema: T.StructType) -> str:
 
 
 def read_schema(text: str) -> T.StructType:
-    """Read what `described` said."""
+    """Read what `described` wrote."""
     return T.StructType.fromJson(json.loads(text))
 
 

@@ -1,7 +1,7 @@
 """Rows on their way to a Postgres COPY: Arrow batches from the JVM, turned into CSV.
 
 One partition at a time comes to the driver, and only from tasks that succeeded, so that a retried task
-brings no row twice. Spark prepares what Arrow's CSV writer cannot say: bytes, arrays, JSON.
+brings no row twice. Spark prepares what Arrow's CSV writer cannot write: bytes, arrays, JSON.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _text(field: T.StructField) -> Column:
     if isinstance(kind, T.BinaryType):
         return F.concat(F.lit("\\x"), F.hex(value))
     if is_array(kind):
-        assert isinstance(kind, T.ArrayType)  # noqa: S101 - as is_array says
+        assert isinstance(kind, T.ArrayType)  # noqa: S101 - is_array returned True
         element = kind.elementType
         items = F.transform(value, lambda item: F.coalesce(_element(item, element), F.lit("NULL")))
         return F.when(value.isNotNull(), F.concat(F.lit("{"), F.array_join(items, ","), F.lit("}")))
@@ -96,7 +96,7 @@ def _text(field: T.StructField) -> Column:
 
 
 def _element(item: Column, kind: T.DataType) -> Column:
-    """Return one element of a Postgres array literal; what may hold a comma or a brace stands in quotes."""
+    """Return one element of a Postgres array literal; what may hold a comma or a brace is quoted."""
     if isinstance(kind, T.BinaryType):
         return F.concat(F.lit('"\\\\x'), F.hex(item), F.lit('"'))
     if isinstance(kind, T.TimestampType):

@@ -24,7 +24,7 @@ Part = Callable[[], Iterable[tuple[int, Any]]]
 
 
 class _Stopped(Exception):
-    """The load failed elsewhere: this lane takes back what it has sent."""
+    """The load failed elsewhere: this lane rolls back what it has sent."""
 
 
 def copy(database: Database, statement: str, parts: Iterable[Part], lanes: int) -> tuple[int, int]:
@@ -67,7 +67,7 @@ class _Load:
     def _lane(self) -> tuple[int, int]:
         given = 0
         with self.database.settled() as connection:
-            # The instants in the rows are UTC times that do not say so.
+            # The instants in the rows are UTC times without a zone.
             self.database.run(connection, "SET LOCAL TimeZone = 'UTC'")
             driver: Any = connection.connection.driver_connection
             with driver.cursor() as cursor:

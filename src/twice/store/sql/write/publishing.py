@@ -80,7 +80,7 @@ def discard(database: Database, staged: SqlStagedRows, remember: Mapping[str, st
 def fence(database: Database, table: TableName, token: int, *, own: bool = False) -> str | None:
     """Stop a token for good; return the version that it published, if it already had.
 
-    Our `own` claim loses its row; that of another holder says `fenced`, also for one that has not begun yet.
+    Our `own` claim loses its row; that of another holder becomes `fenced`, also for one that has not begun yet.
     """
     found = bookkeeping.tables_of(database, table)
     with database.look() as connection:
@@ -119,13 +119,13 @@ def drop_leftover(database: Database, table: TableName, token: int) -> None:
 
 
 def _new(database: Database, publication: Publication[SqlStagedRows]) -> dict[Scope, str]:
-    """Fingerprint the staged rows of SQLite before its lock is taken; other databases look at the table itself."""
+    """Fingerprint the staged rows of SQLite before its lock is taken; other databases read the table itself."""
     if database.dialect != "sqlite":
         return {}
     staged, table = publication.staged, publication.staged.target.table.id
     with database.look() as connection:
         if staged.token not in bookkeeping.stage_tokens(connection, table, database.schema(table)):
-            return {}  # somebody has taken over: the transaction finds out
+            return {}  # another run has taken over: the transaction finds out
         rows = staging.stage_table(database, staged)
         return fingerprints.live(connection, database, rows, staged.target, staged.target.partitions)
 
@@ -146,7 +146,7 @@ def _publish(
     if state is None or state[0] != "open":
         raise claim_errors.taken_over(target, staged.token)
     if database.dialect == "postgres":
-        # Readers read on; another writer waits until this is over, so that what was checked stays true.
+        # Readers continue; another writer waits until this is over, so that what was checked stays true.
         database.run(connection, f"LOCK TABLE {database.relation(table)} IN SHARE ROW EXCLUSIVE MODE")
         connection.execute(_ROOM_TO_SORT)
     _require_unchanged(connection, look, staged)
@@ -228,7 +228,7 @@ def _move(
         return after
     deleted, taken = move.replace(connection, here, there)
     if database.dialect == "other" and deleted != before:
-        # Nothing keeps other writers of the table out here: what they wrote since the look must not go unseen.
+        # Other writers of the table are not locked out here: what they wrote since the check must be noticed.
         raise Conflict(
             f"{target.table.name}, {target.scope}: {deleted} rows were about to be replaced "
             f"where {before} had been seen",
@@ -263,7 +263,7 @@ def _move_by_key(
         taken = move.exchange(connection, delete=not staged.insert_only)
     if target.by_key and staged.insert_only and not staged.instead_of and taken < wanted:
         raise KeyViolation(
-            f"{target.table.name}: {wanted - taken} keys of the batch are in the table already, from an earlier batch",
+            f"{target.table.name}: {wanted - taken} keys of the batch are already in the table, from an earlier batch",
             unchanged="nothing was published",
             next_step="give dedup=Windowed(…) more time, or declare dedup=Write(…), which looks keys up in the table",
         )

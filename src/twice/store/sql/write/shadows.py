@@ -26,7 +26,7 @@ def fork(database: Database, table: Table, shadow: Table) -> None:
             return
         entry = bookkeeping.read_entry(connection, found, table.id) if there else None
         key = sa.inspect(connection).get_pk_constraint(table.id.parts[-1], schema=database.schema(table.id))
-    if begun:  # a database that creates tables outside of transactions was stopped halfway
+    if begun:  # an earlier copy was stopped, in a database that creates tables outside of transactions
         drop(database, shadow.id)
     relation = database.relation(shadow.id)
     names = [database.quoted(column.name) for column in columns]
@@ -48,7 +48,7 @@ def fork(database: Database, table: Table, shadow: Table) -> None:
 
 
 def drop(database: Database, shadow: TableName) -> None:
-    """Remove a shadow's table and everything that is written down about it."""
+    """Remove a shadow's table and everything that is recorded about it."""
     found = bookkeeping.tables_of(database, shadow)
     with database.settled() as connection:
         for token in bookkeeping.stage_tokens(connection, shadow, database.schema(shadow)):

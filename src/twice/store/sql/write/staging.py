@@ -1,4 +1,4 @@
-"""Stage: rows go to a staging table of the claim's own, beside the target, where no reader looks."""
+"""Stage: rows go to a staging table of the claim's own, beside the target, out of sight of readers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SqlStagedRows(StagedRows):
     schema: StructType | None = None
     replaces: bool = True
     insert_only: bool = False
-    # The mark of the rows that go when the staged ones come.
+    # The mark of the rows that the staged ones replace.
     instead_of: str = ""
     session: SparkSession | None = None
 
@@ -123,13 +123,13 @@ def stage_table(database: Database, staged: SqlStagedRows) -> sa.Table:
 
 
 def drop_stage(connection: sa.Connection, database: Database, table: Any, token: int) -> None:
-    """Drop a staging table if it is there."""
+    """Drop a staging table if it exists."""
     name = database.quoted(database.schema(table), bookkeeping.stage_name(table, token))
     database.run(connection, f"DROP TABLE IF EXISTS {name}")
 
 
 def write(database: Database, session: SparkSession, staged: SqlStagedRows, rows: DataFrame, *, first: bool) -> None:
-    """Write rows into the staging table; what Spark holds of them is what the gates look at."""
+    """Write rows into the staging table; the gates read what Spark holds of them."""
     held = rows.localCheckpoint()
     if first and staged.frames:
         with database.settled() as connection:

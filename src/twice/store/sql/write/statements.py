@@ -52,7 +52,7 @@ class Move:
         return gone, _run(connection, self._insert(self._staged().where(there)))
 
     def differs_little(self, connection: sa.Connection, there: sa.ColumnElement[bool], staged: int) -> bool:
-        """Look at some staged rows of Postgres, found by key in the target: are most of them the same?"""
+        """Return whether most of some staged rows of Postgres are equal in the target, where they are found by key."""
         some = self._some(staged)
         if some is None:
             picked = sa.select(*self.source.columns).where(there).limit(_SAMPLE).subquery("s")
@@ -69,10 +69,10 @@ class Move:
         return bool(seen) and (seen - equal) / seen <= _LITTLE
 
     def is_in_order(self, connection: sa.Connection, staged: int) -> bool:
-        """Look at some staged rows of Postgres where they lie: do they follow each other in the order of the key?"""
+        """Return whether some staged rows of Postgres are stored in the order of the key."""
         some = self._some(staged)
         if some is None:
-            return False  # so few are sorted sooner than looked at
+            return False  # so few are sorted faster than sampled
         where = {column.name: column for column in some.columns}
         place: sa.ColumnElement[Any] = sa.literal_column("ctid")
         rows = sa.select(
@@ -126,7 +126,7 @@ class Move:
         return _run(connection, upsert)
 
     def insert_only(self, connection: sa.Connection) -> int:
-        """Insert the staged rows of Postgres whose keys are not there."""
+        """Insert the staged rows of Postgres whose keys are new."""
         insert = postgresql.insert(self.target).from_select(self._names(), self._sorted(self._staged()))
         return _run(connection, insert.on_conflict_do_nothing(index_elements=[self._here(name) for name in self.key]))
 
@@ -148,7 +148,7 @@ class Move:
     def _some(self, staged: int) -> sa.TableSample | None:
         """Return a sample of the staged rows; None where they are too few for one."""
         share = 150.0 * _SAMPLE / max(staged, 1)
-        # The same sample each time: what a run does must not depend on luck.
+        # The same sample each time: what a run does must not depend on chance.
         return sa.tablesample(self.source, sa.func.system(share), seed=sa.literal(1)) if share < 100 else None
 
     def _sorted(self, rows: sa.Select[Any]) -> sa.Select[Any]:
