@@ -157,7 +157,7 @@ assert not {name.partition(".")[0] for name in sys.modules} & {"pyspark", "py4j"
         ({"pool": "slow"}, "there is no pool 'slow'; there are: none"),
         ({"order": "shuffled"}, "choose forward or backward"),
         ({"only": "some"}, "choose from missing, failed, stale, all"),
-        ({"parallel": 0}, "at least one chunk runs at a time"),
+        ({"parallel": 0}, "--parallel must be 1 or more, got 0"),
         ({"dimensions": {"tenant": "acme"}}, "has no dimension 'tenant'"),
     ],
 )

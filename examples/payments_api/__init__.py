@@ -1,1 +1,1 @@
-"""A payments provider on this machine: paged, rate limited, and sometimes as unwell as a real one."""
+"""A payments provider on this machine: paged, rate limited, and as unreliable as a real one."""

@@ -38,7 +38,7 @@ class Answer:
 
 
 class Refused(Exception):
-    """A call that the provider does not answer with what was asked for."""
+    """A call that the provider refuses."""
 
     def __init__(self, status: HTTPStatus, message: str, kind: str = "invalid_request_error", **headers: str) -> None:
         super().__init__(message)
@@ -51,7 +51,7 @@ _LOST = Refused(HTTPStatus.INTERNAL_SERVER_ERROR, "something went wrong on our s
 
 @dataclass
 class Provider:
-    """The provider's state: its charges, its moods, and the count of what it was asked."""
+    """The provider's state: its charges, its faults, and the count of its calls."""
 
     charges: Charges
     trouble: Trouble = field(default_factory=Trouble)

@@ -31,7 +31,7 @@ class Trouble:
 
 @dataclass
 class Limit:
-    """So many calls per second, and a burst on top; a caller over the limit gets the time to come back."""
+    """A number of calls per second, and a burst on top; a caller over the limit gets the time to wait."""
 
     per_second: float = 25.0
     burst: int = 25
@@ -46,7 +46,7 @@ class Limit:
         self._free, self._seen = float(self.burst), self.clock()
 
     def wait(self) -> int:
-        """Take a call from what is free: 0, or the whole seconds until there is one again."""
+        """Use up one call; return 0, or the whole seconds until a call is free."""
         with self._lock:
             now = self.clock()
             self._free = min(float(self.burst), self._free + (now - self._seen) * self.per_second)

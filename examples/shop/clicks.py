@@ -37,5 +37,5 @@ fct_clicks = Table(
 
 @clicks.stream(reads=landed, writes=fct_clicks, dedup=Write("event_id", order="received_at"), name="clicks")
 def dated(events: DataFrame) -> DataFrame:
-    """Give each click its day; a late one, too, goes to the day in which it happened."""
+    """Give each click its day; a late one, too, goes to the day on which it happened."""
     return events.withColumn("click_date", F.to_date("happened_at"))

@@ -1,6 +1,6 @@
 """Inventory: what each day takes out of the warehouse, what is left, and a mail to those who pack it.
 
-Every day is replaced by what its orders say, ids are hashes of what they identify, the stock is added up from all
+Every day is replaced by what its orders give, ids are hashes of what they identify, the stock is added up from all
 adjustments, and the mail about a day goes out once. When an older day is corrected, the stock is stale until the newest
 day is run again. `examples/unsafe/inventory.py` does the same in the usual way.
 

@@ -1,6 +1,6 @@
 """A polite client of the payments provider: paged, paced, and patient for a moment.
 
-A page that fails is asked for again here, after the wait that the server names, so that one error on page
+A page that fails is requested again here, after the wait that the server names, so that one error on page
 70 does not cost the 69 before it. What lasts longer is raised: twice knows an HTTP 429 or 5xx and a lost
 connection as a transient error, and retries the step later.
 """
@@ -24,7 +24,7 @@ _TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 
 @dataclass
 class PaymentsClient:
-    """Where the provider is, and how hard it may be asked."""
+    """Where the provider is, and how often it may be called."""
 
     url: str
     key: str = field(default="", repr=False)
@@ -97,7 +97,7 @@ class ChargeCards:
     honours_keys = True
 
     def send(self, payload: Mapping[str, Any], *, key: str, timeout: float) -> dict[str, Any]:
-        """Charge what the payload says; the address is read now, not when the pipeline is defined."""
+        """Charge what the payload holds; the address is read now, not when the pipeline is defined."""
         client = replace(PaymentsClient.from_environment(), timeout=timeout)
         charge = client.charge(**payload, key=key)
         return {"charge": charge["id"], "cents": charge["amount"]}

@@ -26,5 +26,5 @@ CUSTOMERS = _positive("TWICE_SHOP_CUSTOMERS", 500)
 PRODUCTS = _positive("TWICE_SHOP_PRODUCTS", 20)
 # What the warehouse has of each product at first.
 OPENING_STOCK = _positive("TWICE_SHOP_STOCK", 1_000_000)
-# On its opening day the customer system delivers everybody, later only what changed.
+# On its opening day the customer system delivers every customer, later only what changed.
 OPENING = _day("TWICE_SHOP_OPENING", "2026-04-25")

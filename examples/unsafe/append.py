@@ -1,7 +1,7 @@
 """Load a day's orders by appending them.
 
 What breaks: every run adds its rows to those that are there. Run twice, the day is doubled (S02); fail
-partway and retry, and the first rows are there twice (S01: 180,000 + 250,000 rows); three tries make 700
+partway and retry, and the first rows are in the table twice (S01: 180,000 + 250,000 rows); three tries make 700
 rows of 300 (S03). Readers see each half state.
 """
 

@@ -2,7 +2,7 @@
 
 What breaks: Structured Streaming delivers a batch at least once. When the process dies after the append and before
 Spark has written its commit marker, the next start delivers the same batch again, and all its clicks are in the table
-twice (S39). A click that the web servers deliver twice is in the table twice anyhow (S38). `examples/shop/clicks.py`
+twice (S39). A click that the web servers deliver twice is in the table twice anyway (S38). `examples/shop/clicks.py`
 does it right.
 """
 

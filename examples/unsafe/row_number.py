@@ -1,7 +1,7 @@
 """Remove repeated deliveries with `row_number` over an order that has ties.
 
 What breaks: two versions of an order that arrived on the same date are equal in this order, so which of
-them becomes number one depends on how the rows lie in the files. The same input gives another amount after
+them becomes number one depends on how the rows are stored in the files. The same input gives another amount after
 a compaction, on a bigger cluster or after a lost executor (S23), and it may be the older version (S13).
 """
 

@@ -110,11 +110,11 @@ def backfill(
     ledger: Ledger | None = None,
     listener: Listener = ignore,
 ) -> BackfillResult:
-    """Make what is missing, failed or stale from `from_` to `to` (exclusive), many partitions per Spark job.
+    """Build what is missing, failed or stale from `from_` to `to` (exclusive), many partitions per Spark job.
 
-    The options are those of `twice backfill`; `only=["all"]` also makes what is fresh, and `chunk` is the number of
-    partitions per job. A partition that fails does not stop the others; if any was not made, the error that is raised
-    at the end lists them, and what was made stays published. `progress` is called with every change of state. Another
+    The options are those of `twice backfill`; `only=["all"]` also rebuilds what is fresh, and `chunk` is the number of
+    partitions per job. A partition that fails does not stop the rest; if any was not built, the error raised at the
+    end lists them, and what was built stays published. `progress` is called with every change of state. Another
     process can watch, pause or cancel the backfill with `twice backfill`; `twice backfill resume` needs the pipeline
     in `[pipelines]` of twice.toml.
     """
@@ -161,7 +161,7 @@ def status(
     """Return for each step and partition whether it is done, failed, running, missing or stale, and why.
 
     Without `pipeline`, for all pipelines of twice.toml; without a range, for everything between the first and the
-    last known partition. It is read from the ledger alone; with `live=True`, tables and inputs are looked at too,
+    last known partition. It is read from the ledger alone; with `live=True`, tables and inputs are checked too,
     through Spark where their metadata cannot be read without it.
 
     >>> from twice import Day, Pipeline, status
@@ -231,7 +231,7 @@ def preview(
 
     `step` is the decorated function, or what `pipeline.sql` returned. Inputs are read as in a run: cut to the window
     and pinned to one version; the step cannot write and must be deterministic. An extract calls its source. Gates are
-    not applied, so that rows which would fail them can be looked at. Of a table that is written by key, the rows that
+    not applied, so that rows that would fail them can be inspected. For a table that is written by key, the rows that
     would be added or replaced are returned.
 
     The rows are computed once and held by Spark. Without `spark`, the Spark session of this process is used, or one is
@@ -248,7 +248,7 @@ def preview(
     (planned,) = plan(pipeline, window, dimensions=dimensions, steps=[declared.name])
     found = load_config(config)
     with tempfile.TemporaryDirectory(prefix="twice-preview-") as folder:
-        # A project that never ran has no ledger, and gets none by a preview.
+        # A project that never ran has no ledger, and a preview creates none.
         known = ledger or find_ledger(found.ledger) or opened(f"sqlite:///{folder}/ledger.db")
         from twice.engine.spark import session
 
@@ -286,7 +286,7 @@ def run_stream(
     spark: SparkSession | None = None,
     ledger: Ledger | None = None,
 ) -> StreamResult:
-    """Run a stream until `stop` is set or `twice stream stop` is called; raise what stopped it otherwise.
+    """Run a stream until `stop` is set or `twice stream stop` is called; otherwise raise the error that stopped it.
 
     With `available_now` it reads what is there now, then ends. `progress` is called after each batch. A stream that was
     stopped by `stop` raises `Interrupted`.
@@ -344,7 +344,7 @@ def load_config(config: Config | Path | str | None) -> Config:
 def run_to_undo(
     config: Config, ledger: Ledger | None, run: str, pipeline: Pipeline | None = None
 ) -> tuple[RunInfo, dict[str, Pipeline]]:
-    """Find a run and, by their names in the ledger, the pipelines that it may be of, before Spark is started."""
+    """Find a run, and the pipelines that may own it by their names in the ledger, before Spark is started."""
     if ledger is None:
         raise UsageError(f"no run begins with {run!r}: nothing has run yet")
     info = ledger.runs.get(run)

@@ -275,7 +275,7 @@ def _text(value: object, name: str, where: object) -> str:
 def _hook(value: object, where: object) -> str:
     """Return `module:function` with `${NAME}` filled in, or a command as it is: the shell expands its variables.
 
-    A value that were put into the command here would be read as part of it: what stands after a `;` would be run.
+    A value filled in here would be read as part of the command: the text after a `;` would be run.
     """
     filled = _text(value, "on_failure", where)
     return filled if FUNCTION.fullmatch(filled) else str(value)

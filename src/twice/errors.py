@@ -9,12 +9,12 @@ TwiceError
 ├── PermanentError        exit 3   the same run would fail again
 │   ├── StepFailed                 the step's own code raised, or returned something unusable
 │   ├── WriteRefused               the step's own code tried to write
-│   ├── NotDeterministic           the step asks the clock or a random source
+│   ├── NotDeterministic           the step reads the clock or a random source
 │   ├── OutOfScope                 rows of another partition, or of none
 │   ├── KeyViolation               duplicate or null business keys
 │   ├── GateFailed                 a gate found something
 │   ├── SchemaRefused              the result does not fit the table
-│   ├── MergeRefused               two versions of the truth for one key
+│   ├── MergeRefused               two contents for one key, and no version decides
 │   ├── LateData                   rows for a closed partition whose table does not take them
 │   ├── NotSeparable               a partition computed alone is not what it is in its chunk
 │   ├── StreamRefused              a checkpoint, a table and a source that do not belong together
@@ -71,7 +71,7 @@ def _rebuild(kind: type[TwiceError], message: str, unchanged: str, next_step: st
 
 
 class UsageError(TwiceError):
-    """Something on the command line, or in a call, is not as it must be."""
+    """An option or argument is invalid, on the command line or in a call."""
 
     exit_code = 2
 
@@ -109,7 +109,7 @@ class WriteRefused(PermanentError):
 
 
 class NotDeterministic(PermanentError):
-    """The step's plan or code asks the clock, a random source, a row counter or the environment."""
+    """The step's plan or code reads the clock, a random source, a row counter or the environment."""
 
 
 class OutOfScope(PermanentError):
@@ -133,7 +133,7 @@ class MergeRefused(PermanentError):
 
 
 class LateData(PermanentError):
-    """An input of a closed partition has changed, and the table says `on_late="fail"`."""
+    """An input of a closed partition has changed, and the table is declared with `on_late="fail"`."""
 
 
 class NotSeparable(PermanentError):
@@ -141,7 +141,7 @@ class NotSeparable(PermanentError):
 
 
 class StreamRefused(PermanentError):
-    """A checkpoint, a table and a source that do not belong together: a query on them would lose or double rows."""
+    """A checkpoint, a table and a source that do not belong together: a query on them would lose or duplicate rows."""
 
 
 class StoreRefused(PermanentError):

@@ -3,7 +3,7 @@
 `TWICE_FAILPOINT=publish.committed:kill` ends the process with SIGKILL at that point;
 `raise` raises a `TransientError`, `pause` stops the process (SIGSTOP) until SIGCONT.
 `TWICE_FAILPOINT_AT=2` acts at the second time the point is reached. Without the variable a
-point costs one dictionary look-up. Every name stands in `FAIL_POINTS`, and a test fails if
+point costs one dictionary look-up. Every name is in `FAIL_POINTS`, and a test fails if
 one of them has no crash test. `watched` shows which points a run of this process reaches.
 """
 
@@ -20,7 +20,7 @@ FAIL_POINTS = {
     "claim.leased": "the ledger holds the lease; the table has no branch yet",
     "claim.fenced": "the branch exists; nothing is staged",
     "recover.dropped": "an abandoned attempt's branch is gone; the ledger does not know yet",
-    "stage.written": "rows are staged on the branch; no gate has looked at them",
+    "stage.written": "rows are staged on the branch; no gate has checked them",
     "gate.passed": "the staged rows passed every gate; nothing is published",
     "sql.loaded": "a batch of rows is in the staging table of a database; its transaction is not committed",
     "sql.deleted": "inside a database's publish transaction the old rows are gone and the new ones are not there",
@@ -56,7 +56,7 @@ def reset() -> None:
 @contextmanager
 def watched(watcher: Callable[[str], None]) -> Iterator[None]:
     """Call the watcher with the name of every point that is reached, by whichever thread, before the point acts."""
-    global _watchers  # noqa: PLW0603 - points stand all over the package, and so is what they ask
+    global _watchers  # noqa: PLW0603 - points are all over the package, and share one list of watchers
     _watchers = (*_watchers, watcher)
     try:
         yield

@@ -140,7 +140,7 @@ def _broken(error: BaseException, config: Config, module: str) -> TwiceError:
         return type(error)(f"{where}: {error.message}", unchanged=error.unchanged, next_step=error.next_step)
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     problem = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    hint = "pip install 'twice[spark]', or run where Spark is" if _lacks_spark(error) else ""
+    hint = "pip install 'twice[spark]', or run where Spark is installed" if _lacks_spark(error) else ""
     return ConfigError(f"{where}: importing {module} failed: {problem}", unchanged="nothing was run", next_step=hint)
 
 

@@ -64,7 +64,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def redacted_pairs(pairs: Mapping[str, str], secrets: Sequence[str] = ()) -> dict[str, str]:
-    """Return the pairs with each secret hidden: its name says that it is one, or the value is or holds one."""
+    """Return the pairs with each secret hidden: its name marks it as one, or the value is or holds one."""
     return {name: _value(name, value, secrets) for name, value in pairs.items()}
 
 

@@ -278,10 +278,10 @@ def test_a_choice_of_steps_is_widened_along_the_graph(plans):
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ({"parallel": 0}, "at least one chunk"),
-        ({"chunk": 0}, "at least one partition"),
+        ({"parallel": 0}, "--parallel must be 1 or more"),
+        ({"chunk": 0}, "--chunk must be auto, or 1 or more"),
         ({"only": ("fresh",)}, "choose from missing, failed, stale, all"),
-        ({"tags": {"backfill": "x"}}, "holds the backfill's id"),
+        ({"tags": {"backfill": "x"}}, "is reserved for the backfill's id"),
         ({"steps": ("nothing",)}, "has no step 'nothing'"),
         ({"dimensions": {"tenant": "acme"}}, "has no dimension 'tenant'"),
     ],

@@ -252,7 +252,7 @@ def test_a_swap_is_done_though_a_run_holds_another_day_and_what_it_cannot_clean_
     done = shadow_of(shop, second, new).swap(force=True, report=told.append)
     assert [each.table for each in done] == [name, shop.sums.name]
     assert not shadow_of(shop, second, new).is_removed
-    assert "what the shadow held is left" in told[-1]
+    assert "the shadow's rows are not removed yet" in told[-1]
 
     ledger.leases.release(claim)
     assert shadow_of(shop, second, new).swap() == []

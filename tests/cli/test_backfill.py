@@ -25,7 +25,7 @@ RANGE = ("--from", "2026-01-01", "--to", "2026-02-01")
         (("shop", "--from", "2026-01-01", "--to", "2026-01-01"), "is empty"),
         (("shop", "--from", "2026-02-01", "--to", "2026-01-01"), "ends before it begins"),
         (("shop", "--from", "2026-01-01T12:00", "--to", "2026-02-01"), "is not the start of a day"),
-        (("shop", *RANGE, "--parallel", "0"), "at least one chunk"),
+        (("shop", *RANGE, "--parallel", "0"), "--parallel must be 1 or more"),
         (("shop", *RANGE, "--chunk", "0"), "--chunk '0': write auto"),
         (("shop", *RANGE, "--chunk", "many"), "--chunk 'many': write auto"),
         (("shop", *RANGE, "--pool", "slow"), "there is no pool 'slow'; there are: none"),
@@ -33,7 +33,7 @@ RANGE = ("--from", "2026-01-01", "--to", "2026-02-01")
         (("shop", *RANGE, "--downstream"), "give --step too"),
         (("shop", *RANGE, "--set", "tenant"), "must look like name=value"),
         (("shop", *RANGE, "--set", "shop=x"), "has no dimension 'shop'"),
-        (("shop", *RANGE, "--tag", "backfill=x"), "holds the backfill's id"),
+        (("shop", *RANGE, "--tag", "backfill=x"), "is reserved for the backfill's id"),
         (("nothing", *RANGE), "no pipeline 'nothing'"),
         (("swap", "zzz"), "no backfill begins with 'zzz'"),
         (("resume", "zzz"), "no backfill begins with 'zzz'"),
@@ -112,7 +112,7 @@ def test_a_backfill_is_steered_from_anywhere(project, begun):
     # The process elsewhere goes on; this one has nothing to do
     assert "continues on elsewhere (pid 7)" in project.call("backfill", "resume", begun).out
     assert project.call("backfill", "set", begun, "--parallel", "5", "--json").json["parallel"] == 5
-    assert "at least one chunk" in project.call("backfill", "set", begun, "--parallel", "0").err
+    assert "--parallel must be 1 or more" in project.call("backfill", "set", begun, "--parallel", "0").err
     assert "is cancelled" in project.call("backfill", "cancel", begun).out
     # What has ended is not steered any more
     for command in (("pause",), ("cancel",), ("resume",), ("set", "--parallel", "2")):

@@ -38,7 +38,7 @@ def fill(url):
 
 def test_migrate_makes_the_ledger_and_check_only_looks(project):
     assert project.call("ledger", "migrate", "--check").code == 1
-    assert "is not there yet" in project.call("ledger", "migrate", "--check").out
+    assert "does not exist yet" in project.call("ledger", "migrate", "--check").out
     assert not project.ledger.exists()
     made = project.call("ledger", "migrate", "--json")
     assert (made.code, made.json["before"], made.json["up_to_date"]) == (0, None, True)

@@ -80,7 +80,7 @@ def test_a_run_that_is_at_work_or_was_pruned_has_nothing_to_compare_with(project
     assert why(project, running) == "the run is still at work on it"
     assert why(project, undone) == "the run put back what run 06ksm4 had replaced"
     assert project.call("replay", empty).out.splitlines()[-1] == "it has no steps to rebuild"
-    assert why(project, empty, "--step", "facts") == "the run is still running and has not come to it"
+    assert why(project, empty, "--step", "facts") == "the run is still running and has not reached it"
 
 
 @pytest.mark.spark

@@ -152,7 +152,7 @@ def test_what_a_dead_process_of_this_machine_left_is_not_running(story, claims):
             claim = story.ledger.leases.claim("lake.a.raw", [scope], ttl=TTL, run=run, owner=owner)
             story.ledger.leases.bind(row, claim, base_version=None, inputs=())
     assert story.states("raw") == {"2026-04-01": "failed", "2026-04-02": "running", "2026-04-03": "running"}
-    assert story.reasons("raw", "2026-04-01") == ["its process ended without a word"]
+    assert story.reasons("raw", "2026-04-01") == ["its process died before it recorded an end"]
     found = {info.owner: info.status for info in story.ledger.runs.list()}
     assert (found[dead], found[Owner("elsewhere", child.pid)], found[Owner.here()]) == ("lost", "running", "running")
 

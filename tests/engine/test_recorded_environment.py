@@ -13,8 +13,8 @@ def test_other_versions_and_jars_that_are_gone_are_named():
     now = {"versions": {"python": "3.11.7", "spark": "4.1.4"}, "jars": ["b.jar", "c.jar"]}
     assert changed_software(recorded, now) == [
         "spark was 4.0.1 and is 4.1.4",
-        "numpy was 1.26.4 and is not there",
-        "the jar a.jar is not there",
+        "numpy was 1.26.4 and is not installed",
+        "the jar a.jar is missing",
     ]
     assert changed_software(recorded, recorded) == []
     assert changed_software({}, now) == []  # of a run from before this was recorded

@@ -340,7 +340,7 @@ def test_an_unknown_or_ambiguous_id_is_refused(ledger, begin, clock):
 
 
 def test_at_least_one_chunk_runs_at_a_time(ledger, begin):
-    with pytest.raises(UsageError, match="at least one chunk"):
+    with pytest.raises(UsageError, match="must be 1 or more"):
         ledger.backfills.set_parallel(begin(), 0)
 
 

@@ -136,7 +136,7 @@ def test_a_ledger_of_a_newer_version_is_left_alone(sqlite_ledger, tmp_path):
         other.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
     before = path.read_bytes()
     text = refused(f"sqlite:///{path}")
-    assert "was written by a newer twice" in text
+    assert "was written by a newer version of twice" in text
     assert "upgrade" in text
     assert path.read_bytes() == before
 

@@ -115,7 +115,7 @@ def test_a_newer_ledger_and_a_schema_of_something_else_are_left_alone(postgres, 
     assert "?schema=NAME" in text
     open_ledger(postgres_database)
     postgres.psql(f"update twice_ledger.{VERSION_TABLE} set version_num = '9999'", postgres_database)
-    assert "was written by a newer twice" in refused(postgres_database)
+    assert "was written by a newer version of twice" in refused(postgres_database)
 
 
 def test_a_wrong_password_is_refused_and_never_shown(postgres, pgbouncer):
@@ -205,7 +205,7 @@ def test_a_standby_takes_no_changes(postgres, postgres_database):
     name = sa.make_url(postgres_database).database
     postgres.execute(f"alter database {name} set default_transaction_read_only = on")
     ledger = open_ledger(postgres_database)
-    with pytest.raises(LedgerError, match="takes no changes"):
+    with pytest.raises(LedgerError, match="accepts no changes"):
         ledger.runs.start("shop", Scope(None))
 
 

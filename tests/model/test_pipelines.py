@@ -241,7 +241,7 @@ def test_a_refused_function_carries_no_step(shop):
     def facts(orders):
         return orders
 
-    refused(shop, lambda: shop.step(reads={"orders": raw}, writes=out("x"))(facts), "has a step facts already")
+    refused(shop, lambda: shop.step(reads={"orders": raw}, writes=out("x"))(facts), "already has a step facts")
     assert not hasattr(facts, STEP_ATTRIBUTE)
 
 
@@ -265,7 +265,7 @@ def test_an_extract_must_take_the_window(shop, function):
 @pytest.mark.parametrize(
     ("how", "sentence"),
     [
-        ({"name": "facts"}, "has a step facts already; give one of them another name="),
+        ({"name": "facts"}, "already has a step facts; give one of them another name="),
         ({"name": "a b"}, "step name 'a b': use letters, digits, - and _"),
         ({"name": "../x"}, "step name '../x'"),
         ({"writes": Table("lake.core.x", partition=Day("day"))}, "add write=Overwrite(), Merge(version=…)"),
@@ -338,7 +338,7 @@ def test_arguments_that_are_not_called_as_the_listed_tables_are_refused(shop):
         shop,
         lambda: shop.step(reads=reads, writes=out("s"))(order),
         "step order: reads= lists no table called order, which is an argument of the function; it lists "
-        "orders (lake.raw.orders), customers (lake.core.customers). Did you mean orders? An argument is called as the "
+        "orders (lake.raw.orders), customers (lake.core.customers). Did you mean orders? An argument has the "
         'last part of a table\'s name, or the inputs are named: reads={"order": …}',
     )
     refused(
@@ -424,5 +424,5 @@ def test_what_a_pipeline_tells_about_itself(shop):
 
 @pytest.mark.parametrize("wrong", [{"attempts": 0}, {"wait_initial": -1}, {"deadline": -0.5}])
 def test_a_retry_that_never_tries_is_refused(wrong):
-    with pytest.raises(DefinitionError, match=r"at least once|0 or more"):
+    with pytest.raises(DefinitionError, match=r"must be 1 or more|0 or more"):
         Retry(**wrong)

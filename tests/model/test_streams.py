@@ -95,7 +95,7 @@ def test_one_table_has_one_producer_stream_or_step():
         pipeline.stream(reads=RAW, writes=table(), dedup=Write("event_id"), name="more")(clicks)
     with pytest.raises(DefinitionError, match="is written by the stream clicks already"):
         pipeline.sql("again", reads={"raw": RAW.latest()}, writes=table(), query="SELECT 1")
-    with pytest.raises(DefinitionError, match="has a stream clicks already"):
+    with pytest.raises(DefinitionError, match="already has a stream clicks"):
         pipeline.stream(reads=RAW, writes=Table("lake.web.t", key=["event_id"], write=InsertOnly()),
                         dedup=Write("event_id"))(clicks)  # fmt: skip
 

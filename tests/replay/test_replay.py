@@ -233,7 +233,7 @@ def test_s58_what_computed_nothing_of_its_own_cannot_be_rebuilt(lab):
 
     assert verdicts(replayed(lab, pipeline, good)) == {"land": "cannot", "facts": "same", "after": "same"}
     extract, broken = plan_replay(lab.ledger, [pipeline], failed).steps
-    assert extract.why == "it is an extract: what the outside gave then has no versions"
+    assert extract.why == "it is an extract: what its source returned then has no versions"
     assert broken.why.startswith("nothing was published: step facts raised ValueError: not on the 21st")
     never = only(plan_replay(lab.ledger, [pipeline], failed, steps=["after"]))
     assert never.why == "the run ended before it: it is failed"

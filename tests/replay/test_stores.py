@@ -138,7 +138,7 @@ def test_s58_sums_of_floats_may_differ_in_their_last_digits(lab):
     noise.now = 1e-15
     found = only(replayed(lab, pipeline, run))
     assert found.status == "same"
-    assert "share: equal but for the last digits" in found.remarks[0]
+    assert "share: equal except for the last digits" in found.remarks[0]
     noise.now = 0.1
     found = only(replayed(lab, pipeline, run))
     assert (found.status, found.partitions[MON].added, found.partitions[MON].removed) == ("differs", 1, 1)

@@ -194,7 +194,7 @@ def test_checks_share_one_copy_of_the_inputs_and_report_in_words(pytester, inner
     assert "repeat: twice verify faulty --for 2026-04-25 --step number --check run-twice --seed 1" in text
     assert "its own code runs" not in text
     assert "no input of faulty has rows for 2026-04-28" in text
-    assert "deterministic was not made: no input of faulty has rows for 2026-04-28" in text
+    assert "deterministic was not run: no input of faulty has rows for 2026-04-28" in text
     assert "Traceback" not in text
     assert "marks.py:" not in text.partition("short test summary")[0]
 

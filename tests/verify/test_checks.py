@@ -206,7 +206,7 @@ def test_effects_are_recorded_and_say_the_same(world, healthy):
     if healthy:
         assert found.summary == "2 calls, none of them again in a second run"
     else:
-        assert "two clean runs say different things" in found.findings[0].what
+        assert "two clean runs send different payloads" in found.findings[0].what
 
 
 @pytest.mark.full

@@ -204,4 +204,4 @@ def test_whatever_a_value_holds_is_only_text(write):
 def test_a_pipeline_that_cannot_run_is_said_on_the_page():
     text = " ".join(Page(as_html(Report("shop", "2026-04-25", 1), "step x failed")).texts)
     assert "The pipeline cannot run" in text
-    assert "No check was made." in text
+    assert "No check was run." in text

@@ -34,13 +34,13 @@ def silent(_note: BackfillEvent) -> None:
 
 
 def plan_without_spark(config: Config, pipeline: Pipeline, request: Request) -> Plan | None:
-    """Return the plan of a backfill that has nothing to do; None if it has, or where it takes Spark to find out."""
+    """Return the plan of a backfill that has nothing to do; None if it has, or where only Spark can find out."""
     ledger = find_ledger(config.ledger)
     state = PeekedState.of(config, pipeline.tables()) if ledger and not request.shadow else None
     if state is None:
         return None
     try:
-        # Where the ledger alone knows of work, no table need be asked.
+        # Where the ledger alone shows work, no table has to be read.
         for live, sources in ((None, None), (state.outputs, state)):
             plan = Planner(ledger, pipeline, request, judge=_has_work, live=live, sources=sources).plan()
             if not plan.nothing_to_do:
@@ -77,7 +77,7 @@ class Project:
         )
 
     def start(self, request: Request) -> BackfillResult:
-        """Do what was asked for; with nothing to do, no backfill is begun."""
+        """Run what was requested; with nothing to do, no backfill is started."""
         if request.shadow:
             return self._start_shadow(request)
         planner = self.planner(request)
@@ -146,7 +146,7 @@ class Project:
         return unseen.build_shadows(request, backfill)
 
     def build_shadows(self, request: Request, backfill: str) -> BackfillResult:
-        """Let the shadows begin, and make what they lack."""
+        """Create the shadows, and build what they lack."""
         steps = chosen(self.pipeline, request)
         tables = {step.shadow_of.writes.name: step.writes.name for step in steps if step.shadow_of}
         with beginning(self.runtime, backfill):
@@ -155,7 +155,7 @@ class Project:
         return self._work(self.planner(request), backfill, None)
 
     def go_on(self, info: BackfillInfo, *, new_code: bool = False, restart: bool = False) -> BackfillResult:
-        """Do what is left of a backfill, beside other processes that may work on it."""
+        """Run what is left of a backfill, alongside other processes that may work on it."""
         request = Request.from_json(info.request)
         now = code_of(self.pipeline, request)
         if (changed := changed_steps(info, now)) and not (new_code or restart):
@@ -179,7 +179,7 @@ def code_of(pipeline: Pipeline, request: Request) -> dict[str, str]:
 
 
 def changed_steps(info: BackfillInfo, now: Mapping[str, str]) -> list[str]:
-    """Name the steps whose code is another than when the backfill began."""
+    """Return the steps whose code changed since the backfill began."""
     return [step for step, code in now.items() if info.code.get(step, code) != code]
 
 

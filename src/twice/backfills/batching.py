@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batching:
-    """How a step is cut: `size` partitions a job, None for all neighbours in one."""
+    """How a step is cut: `size` partitions per job, None for all neighbours in one."""
 
     ok: bool
     why: str
@@ -28,7 +28,7 @@ class Batching:
     in_order: bool = False
     # Compare one partition, computed alone, before anything is published.
     check: bool = False
-    # Partitions that are fresh by their turn are skipped by the engine.
+    # The engine skips partitions that are fresh when their turn comes.
     skip_fresh: bool = False
 
     @classmethod
@@ -46,7 +46,7 @@ class Batching:
         if (fixed := _fixed(step)) is not None:
             return fixed
         if request.chunk == 1:
-            return cls(False, "one partition per job was asked for (--chunk 1)")
+            return cls(False, "one partition per job was requested (--chunk 1)")
         if probe is None:
             return cls(False, "no two neighbouring partitions need work")
         found = _judged(step, probe, judge, early=early)
@@ -60,7 +60,7 @@ class Batching:
 
 
 def _fixed(step: Step) -> Batching | None:
-    """Return how a step is cut whose way of writing leaves no choice."""
+    """Return how a step is cut if its write pattern leaves no choice."""
     if step.depends_on_past:
         why = "builds on its own past: forward, one partition at a time"
         return Batching(False, why, in_order=True, skip_fresh=True)
@@ -82,6 +82,6 @@ def _judged(
     try:
         return judge(probe)
     except TwiceError as error:
-        # An input that is made by a step before is not there yet.
+        # An input that an earlier step writes may not exist yet.
         why = f"judged when its turn comes ({error.message})" if early else f"not proven ({error.message})"
         return Separability(False, why)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def executor_seconds(ledger: Ledger | None, pipeline: Pipeline, step: Step, partitions: int) -> float | None:
-    """Return what so many partitions of a step would cost, by the newest attempts that were priced."""
+    """Estimate the cost of some partitions of a step from its newest attempts whose cost is recorded."""
     if ledger is None or not partitions:
         return None
     past = ledger.attempts.past(step.pipeline, step.name)
@@ -27,10 +27,10 @@ def executor_seconds(ledger: Ledger | None, pipeline: Pipeline, step: Step, part
 
 
 def usual_rows(pipeline: Pipeline, step: Step, found: Mapping[str, StepStatus]) -> float | None:
-    """Return the rows of a usual partition: of the table itself or of what it is made from, whichever has more."""
+    """Return the rows of a usual partition: of the table itself or of its inputs, whichever has more."""
     own = _mean(found[step.name])
     made = [mean for each in producers(pipeline, step) if (mean := _mean(found[each.name])) is not None]
-    # Inputs that nobody here makes are weighed, unless this very table has been made before.
+    # Inputs that no step of this pipeline writes are not counted here: without a result the planner estimates them.
     return max([*made, *([own] if own is not None else [])], default=None)
 
 
@@ -42,7 +42,7 @@ def _count(pipeline: Pipeline, step: Step, past: Past) -> int:
     grain = step.writes.partition.grain if step.writes.partition else pipeline.grain
     try:
         return sum(1 for _ in grain.partitions(window, pipeline.zone)) if window else 1
-    except UsageError:  # the grain was another then
+    except UsageError:  # the grain was different then
         return 1
 
 

@@ -18,7 +18,7 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a backfill is: partitions by state, how fast, and for how long still."""
+    """The progress of a backfill: partitions by state, rate, and estimated time left."""
 
     done: int
     running: int
@@ -63,7 +63,7 @@ Report = Callable[[BackfillEvent], None]
 
 
 class Meter:
-    """Measures a backfill from the moment at which this process began to look."""
+    """Measures a backfill from the moment this process started to follow it."""
 
     def __init__(self, expected: Mapping[str, int] | None = None) -> None:
         self._expected = dict(expected or {})
@@ -71,7 +71,7 @@ class Meter:
         self._before: int | None = None
 
     def expect(self, expected: Mapping[str, int]) -> None:
-        """Learn what steps have to make, from here on."""
+        """Set how many partitions the steps have to build, from now on."""
         self._expected |= expected
 
     def to_come(self, steps: Sequence[str]) -> dict[str, int]:
@@ -96,7 +96,7 @@ class Meter:
 
 
 def clock(seconds: float) -> str:
-    """Show a length of time.
+    """Format a duration.
 
     >>> clock(3), clock(190), clock(7_300)
     ('3 s', '3 min', '2.0 h')

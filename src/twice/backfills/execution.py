@@ -1,4 +1,4 @@
-"""What one process does: takes chunks as they become free, follows what the ledger says, stops safely."""
+"""What one process does: takes chunks as they become free, follows the state in the ledger, stops safely."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from twice.engine.run import Runtime
     from twice.model.steps import Step
 
-# How often the ledger is asked for the wishes of others.
+# How often the ledger is polled for a pause, a cancel or another parallelism.
 _POLL = 1.0
 # How long abandoned chunks get to leave nothing behind; what they leave, the next claim recovers.
 _PATIENCE = 60.0
@@ -91,8 +91,8 @@ class Executor:
         return "interrupted" if interrupted else status
 
     def _look_ahead(self) -> None:
-        """Count what the remaining steps have to make, where no plan has counted it."""
-        with contextlib.suppress(TwiceError):  # for people only: the turn of a step tells what is wrong
+        """Count what the remaining steps have to build, where no plan has counted it."""
+        with contextlib.suppress(TwiceError):  # for display only: an error is raised when the step's turn comes
             if self._plan is None:
                 step_index = self._backfills.state(self._id)[2]
                 self._meter.expect(self._planner.expected(self._planner.steps[step_index:]))
@@ -106,7 +106,7 @@ class Executor:
                 self._changed.wait(_POLL)
 
     def _turn(self) -> bool:
-        """Do what can be done now, then wait for news; False at the end."""
+        """Do what can be done now, then wait for a change; return False at the end."""
         while self._owed:
             self._chunks.put_back(self._owed[0], wait=timedelta(seconds=1))
             self._owed.pop(0)
@@ -131,7 +131,7 @@ class Executor:
         return True
 
     def _fill(self, step_index: int) -> None:
-        """Start chunks for as long as there are some and the ledger lets us."""
+        """Start chunks while some are left and the ledger allows it."""
         note = self._note(step_index)
         step = self._planner.steps[step_index - 1]
         check, in_order = note["check"], note["in_order"]
@@ -139,7 +139,7 @@ class Executor:
             self._emit("chunk started", chunk=chunk)
             self._running.add(chunk.id)
             if len(self._running) > self._threads:
-                # Threads are kept: each has a connection to the JVM of its own.
+                # Threads are reused: each has its own connection to the JVM.
                 self._threads += 1
                 threading.Thread(target=self._serve, name=f"twice-chunks-{self._threads}", daemon=True).start()
             self._queue.put((chunk, note))
@@ -152,7 +152,7 @@ class Executor:
         outcome = Outcome("failed")
         try:
             outcome = self._worker.run(chunk, check=note["check"], skip_fresh=note["skip_fresh"])
-        except LedgerError as error:  # nothing can be noted now: the chunk is put back once it can
+        except LedgerError as error:  # nothing can be recorded now: the chunk is put back once it can
             outcome = Outcome("waiting", error.message)
             self._owed.append(chunk)
         finally:
@@ -176,7 +176,7 @@ class Executor:
         ]
         facts = {name: value for name, value in planned.to_json().items() if name != "chunks"}
         self._meter.expect({step.name: planned.partitions})
-        # Whoever watches from elsewhere knows only what is noted here.
+        # Another process that watches the backfill sees only what is recorded here.
         to_come = self._meter.to_come([later.name for later in self._planner.steps[step_index + 1 :]])
         note = {**facts, **planned.batching.to_json(), "chunks": len(planned.chunks), "to_come": to_come}
         if self._chunks.lay_out(self._id, step_index + 1, step.name, wanted, note):
@@ -184,7 +184,7 @@ class Executor:
             self._emit("laid out", step=step.name, text=text if planned.chunks else "nothing to do", data=note)
 
     def _judged(self, step: Step, step_index: int) -> StepPlan:
-        # A step whose code changed on the way is cut again; what was made of it stays.
+        # A step whose code changed meanwhile is cut again; the partitions that were built stay.
         made = (
             chunk.scope.window for chunk in self._chunks.list(self._id, step_index=step_index + 1, states=("done",))
         )
@@ -197,7 +197,7 @@ class Executor:
         return self._notes[step_index]
 
     def unmade(self) -> dict[str, list[Window]]:
-        """Return what the steps so far could not make."""
+        """Return what the steps so far could not build."""
         found: dict[str, list[Window]] = {}
         for chunk in self._chunks.list(self._id):
             assert chunk.scope.window is not None  # noqa: S101 - a chunk has a window
@@ -261,7 +261,7 @@ class Executor:
             step, span = chunk.step, span_of(self._planner.pipeline, chunk.scope)
         try:
             progress = self._meter.read(self._chunks.tallies(self._id))
-        except LedgerError:  # progress is for people: it may miss a line
+        except LedgerError:  # progress is for display only: a line may be missing
             progress = None
         self._report_note(BackfillEvent(kind, self._id, step, span, text, progress, data or {}))
 

@@ -1,4 +1,4 @@
-"""How many rows a planned step would read, from what its tables say of themselves: no Spark job is needed."""
+"""How many rows a planned step would read, from the metadata of its tables: no Spark job is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether what was merged of a unit still is what its inputs say: the planner's view of tables without partitions."""
+"""Whether the merged rows of a unit still match its inputs: the planner's view of tables without partitions."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Now:
         return self._held[table.name]
 
     def _live(self, record: str, read: Read, dimensions: Dimensions) -> Mapping[str, str]:
-        """Ask a source once for all that the units of the span may have read of it."""
+        """Ask a source once for everything that the units of the span may have read from it."""
         cut = read.cut(self._span, self._step.writes.lateness, self._pipeline.zone).partitions
         if self._sources is None or cut is None:
             return {}
@@ -109,5 +109,5 @@ class Now:
 
 
 def _text(dimensions: Dimensions) -> str:
-    """Spell dimensions as the ledger does."""
+    """Write dimensions as the ledger does."""
     return json.dumps(dict(dimensions), sort_keys=True, separators=(",", ":"))

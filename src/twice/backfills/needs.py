@@ -1,4 +1,4 @@
-"""Which units of a step need work, and why: the planner's view of what `status` says."""
+"""Which units of a step need work, and why: the planner's view of what `status` reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from twice.model.pipelines import Pipeline
     from twice.model.steps import Step
 
-# From the one that decides most to the one that decides least.
+# In order of precedence: the first state that any partition has is the unit's.
 _WORST = ("failed", "running", "missing", "stale", "done")
 
 

@@ -33,18 +33,18 @@ Estimate = Callable[[PlannedStep], float | None]
 
 @dataclass(frozen=True)
 class StepPlan:
-    """One step of a backfill: what is there, what is to be made and in which jobs."""
+    """One step of a backfill: what exists, what is to be built, and in which jobs."""
 
     step: Step
     units: tuple[Unit, ...]
     needed: tuple[Unit, ...]
     chunks: tuple[PlannedStep, ...]
     batching: Batching
-    # Units whose input was not made, with the reason.
+    # Units whose input was not built, with the reason.
     blocked: tuple[tuple[Unit, str], ...] = ()
     # Landed raw data that is not fetched again.
     reused: int = 0
-    # Fresh units that may need work once the steps before have run.
+    # Fresh units that may need work once the earlier steps have run.
     perhaps: int = 0
     # Executor seconds, from earlier runs.
     seconds: float | None = None
@@ -59,7 +59,7 @@ class StepPlan:
 
     @property
     def partitions(self) -> int:
-        """How many partitions are to be made."""
+        """How many partitions are to be built."""
         return sum(unit.partitions for unit in self.needed)
 
     def to_json(self) -> dict[str, object]:
@@ -88,7 +88,7 @@ class Plan:
 
     @property
     def nothing_to_do(self) -> bool:
-        """Whether every partition is as it was asked for."""
+        """Whether every partition is already as requested."""
         return not any(step.needed or step.blocked for step in self.steps)
 
     def to_json(self) -> dict[str, object]:
@@ -102,7 +102,7 @@ class Plan:
 
 @dataclass
 class Planner:
-    """Plans one backfill; `judge` and `estimate` ask Spark, `live` and `sources` the tables, where there are such."""
+    """Plans one backfill; `judge` and `estimate` ask Spark, `live` and `sources` the tables, if given."""
 
     ledger: Ledger | None
     pipeline: Pipeline
@@ -139,14 +139,14 @@ class Planner:
         return Plan(self.pipeline, self.request, tuple(steps))
 
     def turn(self, step: Step, unmade: Mapping[str, Sequence[Window]], kept: Sequence[Window] = ()) -> StepPlan:
-        """Plan one step when its turn comes; `unmade` is what the steps before could not make.
+        """Plan one step when its turn comes; `unmade` is what the earlier steps could not build.
 
-        What is `kept` was made by this very backfill, and is not made again.
+        The `kept` windows were built by this backfill, and are not rebuilt.
         """
         return self._step(step, self._status(), unmade, kept, early=False)
 
     def expected(self, steps: Sequence[Step]) -> dict[str, int]:
-        """Count what some steps have to make as things stand now, without asking how."""
+        """Count what some steps have to build as things stand now, without cutting it into chunks."""
         found = self._status()
         wanted = {step.name: self._wanted(step, self._units(step, found))[0] for step in steps}
         return {name: sum(unit.partitions for unit in units) for name, units in wanted.items()}
@@ -195,21 +195,21 @@ class Planner:
         return units_of(self.ledger, self.pipeline, step, found[step.name], self.windows, run, self.sources)
 
     def _wanted(self, step: Step, units: Sequence[Unit]) -> tuple[list[Unit], int]:
-        """Choose what was asked for; count the landed raw data that is not fetched again."""
+        """Choose what was requested; count the landed raw data that is not fetched again."""
         wanted, reused = [], 0
         for unit in units:
             if self._is_reused(step, unit):
                 reused += unit.partitions
-            # What another run seems to be at work on may have been left behind by a process that is gone.
+            # A partition that another run seems to work on may have been left by a process that died.
             elif unit.state in self.request.wanted or (unit.state == "running" and "failed" in self.request.wanted):
                 wanted.append(unit)
         if step.depends_on_past and wanted:
-            # What is built on a partition that changes is looked at again, one by one.
+            # What is built on a partition that changes is judged again, one by one.
             wanted = [unit for unit in units if unit.window.start >= wanted[0].window.start]
         return wanted, reused
 
     def _is_reused(self, step: Step, unit: Unit) -> bool:
-        """Landed raw data is fetched again only when asked for, also where the extract's code changed."""
+        """Landed raw data is fetched again only on request, also where the extract's code changed."""
         if step.kind != "extract" or self.request.refetch:
             return False
         return unit.state == "done" or unit.code_only
@@ -218,7 +218,7 @@ class Planner:
         return "" if self.request.accept_late else unit.late
 
     def _unmade(self, step: Step, unit: Unit, unmade: Mapping[str, Sequence[Window]]) -> str:
-        """Name the step before that did not make what a unit reads."""
+        """Return why a unit cannot be built: an earlier step did not build what it reads."""
         for producer in producers(self.pipeline, step):
             if producer.name in unmade and _reads(self.pipeline, step, producer, unit, unmade[producer.name]):
                 return f"step {producer.name} did not make its input"

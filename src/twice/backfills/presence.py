@@ -41,7 +41,7 @@ def beginning(runtime: Runtime, backfill: str) -> Iterator[None]:
         with plain_interrupts(), worker_heartbeat(runtime, backfill):
             yield
     except BaseException as error:
-        with contextlib.suppress(LedgerError):  # then its silence tells
+        with contextlib.suppress(LedgerError):  # then the missing heartbeat shows it
             runtime.ledger.backfills.leave(backfill, interrupted=True)
         if isinstance(error, KeyboardInterrupt):
             raise Interrupted(

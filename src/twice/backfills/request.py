@@ -1,4 +1,4 @@
-"""What a backfill was asked to do: checked once, kept in the ledger, read back by `resume`."""
+"""The request of a backfill: checked once, kept in the ledger, read back by `resume`."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ class Request:
     only: tuple[str, ...] = ONLY
     order: str = "forward"
     parallel: int = 2
-    # How many partitions a job computes; None: as many as suit.
+    # How many partitions a job computes; None: chosen from rows and durations.
     chunk: int | None = None
     pool: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     refetch: bool = False
     # Rebuild closed partitions of tables with on_late="fail", too.
     accept_late: bool = False
-    # Build everything where no reader looks, to be swapped in or dropped.
+    # Build everything out of sight of readers, to be swapped in or dropped.
     shadow: bool = False
     # Send the effects of what is published, too; else they are recorded as suppressed.
     effects: bool = False
 
     def __post_init__(self) -> None:
         if self.parallel < 1:
-            raise UsageError(f"--parallel {self.parallel}: at least one chunk runs at a time")
+            raise UsageError(f"--parallel must be 1 or more, got {self.parallel}")
         if self.chunk is not None and self.chunk < 1:
-            raise UsageError(f"--chunk {self.chunk}: a job computes at least one partition")
+            raise UsageError(f"--chunk must be auto, or 1 or more, got {self.chunk}")
         if self.order not in {"forward", "backward"}:
             raise UsageError(f"--order {self.order}: choose forward or backward")
         if unknown := sorted(set(self.only) - {*ONLY, "all"}):
@@ -62,11 +62,11 @@ class Request:
         if self.shadow and self.effects:
             raise UsageError("--effects cannot be combined with --shadow: what no reader sees is not sent")
         if "backfill" in self.tags:
-            raise UsageError("--tag backfill=…: this tag holds the backfill's id")
+            raise UsageError("--tag backfill=…: this tag is reserved for the backfill's id")
 
     @property
     def wanted(self) -> frozenset[str]:
-        """The states of partitions that are to be made."""
+        """The states of partitions that are to be built."""
         return frozenset(self.only) if "all" not in self.only else frozenset({*ONLY, "done"})
 
     @property
@@ -114,7 +114,7 @@ class Request:
 
     @property
     def again(self) -> Request:
-        """The same for what failed meanwhile, whatever it was before."""
+        """Return the request for what failed meanwhile, whatever its state was before."""
         tries_again = {"all", "failed"} & set(self.only)
         return self if tries_again else replace(self, only=(*self.only, "failed"))
 
@@ -184,9 +184,9 @@ def check(pipeline: Pipeline, request: Request, ledger: Ledger | None = None) ->
 
     With a ledger, a range that another backfill works on is refused too.
     """
-    list(pipeline.grain.partitions(request.window, pipeline.zone))  # a range off the grain
+    list(pipeline.grain.partitions(request.window, pipeline.zone))  # raises for a range off the grain
     tables = {step.writes.name for step in chosen(pipeline, request)}
-    if ledger is None or request.shadow:  # a shadow keeps no other run waiting until it is swapped in
+    if ledger is None or request.shadow:  # a shadow blocks no other run until it is swapped in
         return
     for info in ledger.backfills.list():
         if info.workers and tables & set(info.tables) and info.scope.overlaps(request.scope):
@@ -221,7 +221,7 @@ def chosen(pipeline: Pipeline, request: Request) -> list[Step]:
 
 
 def around(pipeline: Pipeline, steps: Sequence[str], *, downstream: bool, upstream: bool) -> tuple[str, ...]:
-    """Widen a choice of steps to all that are made from them, or that they are made from; no choice stays none."""
+    """Widen a choice of steps to those that read from them, or that they read from; an empty choice stays empty."""
     if (downstream or upstream) and not steps:
         raise UsageError("--downstream and --upstream widen a choice: give --step too")
     if not steps:

@@ -75,7 +75,7 @@ class ShadowOf:
             raise UsageError(
                 f"pipeline {self.pipeline.name} no longer writes {gone[0]}, which backfill {self.info.id} has built",
                 unchanged="nothing was changed",
-                next_step=f"take up the code that it was built with, or twice backfill drop {self.info.id}",
+                next_step=f"check out the code that it was built with, or twice backfill drop {self.info.id}",
             )
         made = shadows_of(self.runtime.stores, steps, self.info.id)
         names = {name: table for table, name in shadow.tables.items()}
@@ -108,7 +108,7 @@ class ShadowOf:
         try:
             self._remove()
         except ScopeHeld as held:
-            report(f"{held.message}: what the shadow held is left")
+            report(f"{held.message}: the shadow's rows are not removed yet")
         return done
 
     def _swap_all(self, shadow: Shadow, *, force: bool, report: Callable[[str], None]) -> list[Swapped]:
@@ -142,13 +142,13 @@ class ShadowOf:
         return done
 
     def _suppress(self, wanted: Swap, run: str, report: Callable[[str], None]) -> None:
-        """Record the effects of what is published now as suppressed: a person may send them."""
+        """Record the effects of what is published now as suppressed: `twice effects send` can send them."""
         for result in pay(self.runtime, self.pipeline, wanted.planned, run, suppress="all"):
             for error in result.errors:
                 report(f"effect {result.effect}, {result.scope}: {error.message}")
 
     def _swap(self, wanted: Swap, run: str, *, force: bool) -> Swapped:
-        """Swap one table; one that readers see a later state of than the range has nothing to be swapped."""
+        """Swap one table; a table that already shows a later state than the range has nothing to swap."""
         table = wanted.step.writes.name
         if superseded(self.runtime, wanted):
             return Swapped(table, "superseded", 0, "")
@@ -180,7 +180,7 @@ class ShadowOf:
         if shadow.begun_at is None or table.name in shadow.swapped:
             return
         newer = self.runtime.ledger.outputs.changed_since(table.name, target.scope.window, shadow.begun_at)
-        # A swap that was killed before it could say so has published its own rows.
+        # A swap that was killed before it was recorded has published its own rows.
         mine = {output.scope: output.digest for output in built(self.runtime, wanted).values()}
         newer = [each for each in newer if each.scope.overlaps(target.scope) and mine.get(each.scope) != each.digest]
         changed = {target.name(each.scope): f"by run {each.run}" for each in newer}
@@ -201,7 +201,7 @@ class ShadowOf:
 
 
 def _nothing() -> None:
-    """Look at nothing again."""
+    """Check nothing again."""
 
 
 def _shadow(info: BackfillInfo) -> Shadow:
@@ -220,13 +220,13 @@ def _shadow(info: BackfillInfo) -> Shadow:
 
 
 def require_comparable(info: BackfillInfo) -> None:
-    """Refuse to compare what is no longer there."""
+    """Refuse to compare a shadow that no longer exists."""
     if (state := _shadow(info).state) in ("swapped", "dropping", "dropped"):
         raise UsageError(f"the shadow of backfill {info.id} is {state}: nothing to compare")
 
 
 def require_droppable(info: BackfillInfo, *, force: bool = False) -> None:
-    """Refuse to drop a shadow that a process works on, that is gone, or that readers see in part."""
+    """Refuse to drop a shadow that a process works on, that no longer exists, or that is partly swapped in."""
     shadow = _shadow(info)
     if shadow.removed:
         raise UsageError(f"the shadow of backfill {info.id} is already {shadow.state}", unchanged="nothing was changed")
@@ -247,7 +247,7 @@ def require_droppable(info: BackfillInfo, *, force: bool = False) -> None:
 
 
 def require_finished(info: BackfillInfo) -> None:
-    """Refuse to swap in a shadow that is not built, or not there any more."""
+    """Refuse to swap in a shadow that is not built, or no longer exists."""
     shadow = _shadow(info)
     if shadow.removed or shadow.state in ("dropping", "dropped"):
         raise UsageError(f"the shadow of backfill {info.id} is already {shadow.state}", unchanged="nothing was changed")

@@ -14,16 +14,16 @@ from typing import TypeVar
 
 MOST = 200
 ROWS = 2_000_000
-# Without any idea of the rows a first chunk this small tells more.
+# Without an estimate of the rows, the first chunk is this small, to measure one.
 PROBE = 7
-# A chunk that ends sooner is mostly overhead; one that takes longer is lost for long when it fails.
+# A chunk that ends sooner is mostly overhead; one that takes longer loses much work when it fails.
 SHORT, LONG = 5.0, 120.0
 
 Item = TypeVar("Item")
 
 
 def fitting(rows_each: float | None) -> int:
-    """Return how many partitions of so many rows make a good job.
+    """Return how many partitions of this many rows make a good job.
 
     >>> fitting(1_000), fitting(33_000), fitting(5_000_000), fitting(None)
     (200, 60, 1, 7)
@@ -47,7 +47,7 @@ def adapted(size: int, seconds: float) -> int:
 
 
 def cut(items: Sequence[Item], size: int, parallel: int = 1) -> list[list[Item]]:
-    """Cut neighbours into pieces of about the same size, so many that all hands have the same to do.
+    """Cut neighbours into pieces of about the same size, as many as give all workers the same amount of work.
 
     >>> [len(piece) for piece in cut(range(90), 18, 2)]
     [15, 15, 15, 15, 15, 15]

@@ -24,7 +24,7 @@ _EXIT = {"done": 0, "nothing to do": 0, "interrupted": 130}
 
 @dataclass(frozen=True)
 class Failure:
-    """Partitions that were not made, and why."""
+    """Partitions that were not built, and why."""
 
     step: str
     span: str
@@ -48,7 +48,7 @@ class BackfillResult:
 
     @classmethod
     def of_nothing(cls, plan: Plan) -> BackfillResult:
-        """Sum up a range in which everything is as it was asked for."""
+        """Sum up a range in which everything is already as requested."""
         return cls(plan.pipeline.name, "nothing to do")
 
     def __repr__(self) -> str:
@@ -69,7 +69,7 @@ class BackfillResult:
 
     @property
     def exit_code(self) -> int:
-        """What the command line exits with: 3 where something was not made."""
+        """The exit code of the command line: 3 if anything was not built."""
         return _EXIT.get(self.status, 3)
 
     @property
@@ -101,7 +101,7 @@ class BackfillResult:
         return f"{first.step} {first.span}: {first.reason}{more}"
 
     def raise_failures(self) -> None:
-        """Raise if anything was not made: what was made stays published."""
+        """Raise if anything was not built; what was built stays published."""
         if not self.exit_code:
             return
         text = "\n".join(line for line in self.lines if line != f"  next: {self.next_step}")
@@ -158,7 +158,7 @@ def _next_of_shadow(backfill: str, status: str) -> str:
 
 
 def _unmade(pipeline: Pipeline, chunk: Chunk) -> Iterator[tuple[str, Window, str]]:
-    """Name what a chunk did not make."""
+    """Return what a chunk did not build."""
     window = chunk.scope.window
     assert window is not None  # noqa: S101 - a chunk has a window
     if not chunk.refused:

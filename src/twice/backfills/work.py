@@ -1,4 +1,4 @@
-"""One chunk: run it as a run of its own, and decide what becomes of it."""
+"""One chunk: run it as its own run, and decide how it ends."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from twice.engine.run import Runtime
     from twice.model.steps import Step
 
-# What may be wrong with one partition only: a chunk that raises it is halved until that one is alone.
+# Errors that may come from a single partition: the chunk is halved until that partition is alone.
 _OF_ONE = (
     StepFailed,
     OutOfScope,
@@ -55,14 +55,14 @@ _OF_ONE = (
 # With this many partitions failed alone and none done, the step itself is broken.
 _BROKEN = 5
 _HELD_WAIT, _HELD_TRIES = 5.0, 60
-# After so many tries the partition that somebody holds is looked for, so that the others need not wait.
+# After this many tries, the partition that another run holds is isolated, so that the rest need not wait.
 _HELD_TOGETHER = 2
 _LOST_TRIES = 3
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a chunk."""
+    """How a chunk ended."""
 
     kind: str
     text: str = ""
@@ -81,15 +81,15 @@ class Worker:
     # Runs at work, by chunk: what a cancel cancels.
     runs: dict[int, str] = field(default_factory=dict)
     abandoned: Callable[[], bool] = lambda: False
-    # What all runs of this process are made with.
+    # The environment that is recorded with all runs of this process.
     environment: Mapping[str, object] = field(default_factory=dict)
-    # By step: one partition computed alone speaks for all chunks at work here.
+    # By step: one spot check is valid for all chunks of this process.
     spot_checks: dict[int, SpotCheck] = field(default_factory=dict)
     # How long a chunk whose scope is held waits until it is tried again.
     pause: timedelta = timedelta(seconds=2)
 
     def run(self, chunk: Chunk, *, check: bool, skip_fresh: bool) -> Outcome:
-        """Run one chunk to its end, whatever that is."""
+        """Run one chunk to its end, successful or not."""
         ledger, pipeline, request = self.runtime.ledger, self.planner.pipeline, self.planner.request
         step = pipeline.find(chunk.step)
         one_by_one = self._is_one_by_one(chunk)
@@ -119,7 +119,7 @@ class Worker:
                     spot_check=self.spot_checks.setdefault(chunk.step_index, SpotCheck()),
                     pool=request.pool,
                 ),
-                # What the ledger has of these partitions may be what they were together.
+                # The ledger may hold the contents that these partitions had when they were computed together.
                 rebuild_after_wait=one_by_one,
                 accept_late=request.accept_late,
                 abandoned=self.abandoned,
@@ -127,7 +127,7 @@ class Worker:
             effects = self._effects(planned, run) if result.status != "superseded" else []
         except TwiceError as error:
             return self._failed(chunk, step, run, error)
-        except Exception as error:  # noqa: BLE001 - a thread has nobody above it: whatever it is, the chunk failed
+        except Exception as error:  # noqa: BLE001 - nothing above a thread catches it: the chunk failed
             surprise = PermanentError(f"an unexpected error occurred: {type(error).__name__}: {error}")
             return self._failed(chunk, step, run, surprise, of_one=True)
         finally:
@@ -148,7 +148,7 @@ class Worker:
         )
 
     def planned(self, chunk: Chunk) -> PlannedStep:
-        """Return the planned step that a chunk is."""
+        """Return the planned step of a chunk."""
         assert chunk.scope.window is not None  # noqa: S101 - a chunk has a window
         return self.planner.planned(self.planner.pipeline.find(chunk.step), [chunk.scope.window])
 
@@ -167,7 +167,7 @@ class Worker:
         )
         if not done and len(units) > 1 and self._is_one_by_one(chunk):
             return Outcome("split", "one partition per job from here on: another process found that they differ alone")
-        # The time of a comparison tells nothing of the next chunk.
+        # A chunk that was compared takes longer: its duration says nothing about the next one.
         if check and not (chunk.spot_check and result.rows and len(units) > 1):
             self._adapt(chunk, result.seconds)
         text = f"{len(result.refused)} refused: {first}" if result.refused else result.status
@@ -256,7 +256,7 @@ class Worker:
 
 
 def _may_be_of_one(error: TwiceError) -> bool:
-    """Return whether a smaller chunk could do better; a ledger out of reach is out of reach for all."""
+    """Return whether a smaller chunk could succeed; a ledger that cannot be reached fails every chunk."""
     return isinstance(error, _OF_ONE) and not isinstance(error.__cause__, LedgerError)
 
 

@@ -45,7 +45,7 @@ COMMANDS = {
     "doctor": "twice.cli.doctor:doctor",
 }
 
-# Set once SIGTERM came: it often reaches Spark's JVM too, and whatever fails after that is its echo.
+# Set once SIGTERM came: it often reaches Spark's JVM too, and an error after that is its consequence.
 _terminated = threading.Event()
 
 
@@ -88,7 +88,7 @@ def cli(
     Run a day, and again:   twice run sales --for 2026-04-25
     What would happen:      twice run sales --for 2026-04-25 --explain
     What is done or stale:  twice status
-    A quarter, again:       twice backfill sales --from 2026-01-01 --to 2026-04-01
+    Rebuild a quarter:      twice backfill sales --from 2026-01-01 --to 2026-04-01
     Prove that it is safe:  twice verify sales --for 2026-04-25
     Audit existing jobs:    twice audit jobs/
     Diagnose a problem:     twice doctor
@@ -119,7 +119,7 @@ def run_command(arguments: Sequence[str]) -> int:
     except TwiceError as error:
         return report_error(settings, error)
     except BrokenPipeError:
-        # The reader of our output is gone (`twice runs | head`), so nobody is left to tell.
+        # The reader of our output is gone (`twice runs | head`), so no error is reported.
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -134,7 +134,7 @@ def main() -> NoReturn:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    """Treat SIGTERM, the word of every orchestrator, like Ctrl-C."""
+    """Treat SIGTERM, which every orchestrator sends, like Ctrl-C."""
     _terminated.set()
     raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""`twice audit`: what in other people's jobs breaks when they run twice."""
+"""`twice audit`: find what breaks in existing jobs when they run twice."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def _parts(given: tuple[Path, ...], file: Path | None, baseline: Path | None, *,
 
 
 def _shown_from(form: str) -> Path:
-    """Paths are shown from where the user stands; code hosts count from the top of the repository."""
+    """Return the folder that paths are shown relative to: the current one, or the repository's root for code hosts."""
     from twice.audit.files import below_git
 
     here = Path.cwd()

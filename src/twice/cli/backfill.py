@@ -222,7 +222,7 @@ for _command in (list_, show, watch, pause, cancel, set_, diff, swap, drop):
 
 
 def _details(settings: Settings, *, as_json: bool) -> Listener | None:
-    """Listen to every step of the publish protocol, if that is asked for."""
+    """Return a listener for every step of the publish protocol, if the options request one."""
     from twice.cli.progress import json_line, text_line
 
     if settings.verbosity < 1:

@@ -1,4 +1,4 @@
-"""`twice cost`: executor time and bytes, added up by whose runs they were."""
+"""`twice cost`: executor time and bytes, added up by pipeline, step, backfill or tag."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def cost(settings: Settings, pipeline: str | None, by: str, since: str | None, a
     twice cost --by project --since 7d
     """
     if not by.strip():
-        raise UsageError("--by needs a word", next_step="--by pipeline, step, backfill, or the name of a tag")
+        raise UsageError("--by needs a value", next_step="--by pipeline, step, backfill, or the name of a tag")
     name = find_pipeline(settings.config, pipeline).name if pipeline else None
     within = span(since, "--since") if since else None
     ledger = settings.ledger_if_any()
@@ -56,7 +56,7 @@ def cost(settings: Settings, pipeline: str | None, by: str, since: str | None, a
 
 
 def _check(ledger: Ledger, by: str) -> None:
-    """Refuse a word that no run has as a tag; before the first run any word may become one."""
+    """Refuse a tag name that no run has; before the first run any name may become one."""
     if by in _WORDS or not ledger.attempts.any():
         return
     tags = ledger.runs.tag_names()

@@ -77,7 +77,7 @@ def _warm(settings: Settings) -> None:
 
 
 def _config(settings: Settings, findings: list[Finding]) -> Config:
-    """Read the configuration; a broken one is a finding, and the rest is looked at without it."""
+    """Read the configuration; a broken one is a finding, and the rest is checked without it."""
     from pathlib import Path
 
     from twice.engine.doctor import Finding

@@ -1,4 +1,4 @@
-"""A group whose commands are imported when they are asked for, so that `twice` starts at once."""
+"""A group whose commands are imported when they are called, so that `twice` starts at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class LazyGroup(click.Group):
         self.places = dict(places or {})
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """List the commands in the order in which one needs them."""
+        """List the commands in the order in which a user needs them."""
         return [*self.places, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -32,7 +32,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; a misspelt one is answered with the nearest."""
+        """Find the command; for a misspelt one, suggest the nearest."""
         if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
             hint = f" Did you mean {near[0]}?" if near else ""

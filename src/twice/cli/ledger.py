@@ -74,10 +74,10 @@ def backup(settings: Settings, file: Path, as_json: bool) -> None:
 @json_option
 @pass_settings
 def migrate(settings: Settings, check: bool, as_json: bool) -> None:
-    """Create the ledger's tables, or bring them to what this twice knows.
+    """Create the ledger's tables, or migrate them to the schema of this version of twice.
 
-    Every run does so by itself. Do it here first where runs have no right to change tables, or to see whether they
-    would.
+    Every run migrates the ledger automatically. Use this command where runs have no right to change tables, or to
+    check beforehand.
 
     \b
     twice ledger migrate --check
@@ -93,12 +93,12 @@ def migrate(settings: Settings, check: bool, as_json: bool) -> None:
     elif before.up_to_date:
         print_text(f"the ledger {after.url} is up to date ({after.newest})")
     elif check:
-        state = f"is at {before.found}, not at {before.newest}" if before.found else "is not there yet"
+        state = f"is at {before.found}, not at {before.newest}" if before.found else "does not exist yet"
         print_text(f"the ledger {after.url} {state}; next: twice ledger migrate")
     elif before.found:
-        print_text(f"brought the ledger {after.url} from {before.found} to {after.found}")
+        print_text(f"migrated the ledger {after.url} from {before.found} to {after.found}")
     else:
-        print_text(f"made the ledger {after.url} ({after.found})")
+        print_text(f"created the ledger {after.url} ({after.found})")
     if not after.up_to_date:
         raise click.exceptions.Exit(1)
 
@@ -154,7 +154,7 @@ def import_(settings: Settings, file: Path, as_json: bool) -> None:
 
 @contextmanager
 def _progress(settings: Settings, verb: str) -> Iterator[Progress]:
-    """Show how far a long command is, to a human who looks at standard error."""
+    """Show the progress of a long command, if standard error is a terminal."""
     if settings.json_logs or settings.verbosity < 0 or not sys.stderr.isatty():
         yield lambda _done, _all: None
         return

@@ -25,7 +25,7 @@ def log_line(fields: Mapping[str, object]) -> None:
 
 
 class LogHandler(logging.Handler):
-    """Writes log records through click, so that they end where everything else does."""
+    """Writes log records through click, so that they go where all other output goes."""
 
     def __init__(self, *, json_lines: bool) -> None:
         super().__init__()

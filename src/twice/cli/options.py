@@ -25,7 +25,7 @@ def span(text: str, option: str) -> timedelta:
     try:
         return timedelta(**{_UNITS[match[2]]: int(match[1])})
     except OverflowError:
-        raise UsageError(f"{option} {text!r} is longer than anything could be kept") from None
+        raise UsageError(f"{option} {text!r} is too long") from None
 
 
 def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
@@ -67,7 +67,7 @@ def units(pipeline: Pipeline, for_: str | None, from_: str | None, to: str | Non
 
 
 def example(pipeline: Pipeline) -> str:
-    """Return a unit of the pipeline's grain as one would write it."""
+    """Return a unit of the pipeline's grain as a user would write it."""
     return {"15 minutes": "2026-04-25T13:45", "hour": "2026-04-25T13:00", "week": "2026-W17", "month": "2026-04"}.get(
         pipeline.grain.name, "2026-04-25"
     )

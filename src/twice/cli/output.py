@@ -16,7 +16,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON doc
 
 
 def print_json(value: object, *, long: bool = False) -> None:
-    """Print a JSON document, and nothing else may be printed beside it; a long one without line breaks."""
+    """Print a JSON document, which must be the only output; a long one without line breaks."""
     # Python's encoder is ten times slower where it has to indent.
     click.echo(without_passwords(json.dumps(value, indent=None if long else 2, ensure_ascii=False, default=str)))
 

@@ -1,4 +1,4 @@
-"""A run as it goes, on standard error: a live table for a terminal, else one line per change of state."""
+"""The progress of a run, on standard error: a live table for a terminal, else one line per change of state."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from twice.engine.events import Event, Listener
 
 _ENDS = ("published", "built", "unchanged", "fresh", "superseded", "skipped", "failed", "same", "differs", "cannot")
-# Interesting to whoever looks for a problem; noise to everybody else.
+# Useful when debugging; noise otherwise.
 _DETAILS = ("claimed", "pinning", "staged", "gated")
-# So often Spark is asked for its tasks.
+# How often Spark is asked for its tasks.
 _LOOK_SECONDS = 1.0
 
 
 @contextmanager
 def progress(settings: Settings, steps: Sequence[str]) -> Iterator[Listener]:
-    """Yield the listener that suits the place where standard error goes."""
+    """Yield the listener that suits standard error: a terminal, a file or JSON lines."""
     if settings.json_logs:
         yield json_line
     elif settings.verbosity < 0:
@@ -103,7 +103,7 @@ class Board:
         self._reset()
 
     def listen(self, event: Event) -> None:
-        """Take in one event."""
+        """Handle one event."""
         if not event.step:
             if event.state == "planned":
                 self._title = f"{event.pipeline}  {event.scope}"

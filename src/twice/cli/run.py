@@ -32,7 +32,7 @@ log = logging.getLogger("twice")
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for: everything is read and planned before anything starts."""
+    """The request: everything is read and planned before anything starts."""
 
     settings: Settings
     place: str
@@ -228,7 +228,7 @@ def _accepted(step: StepResult) -> str:
 
 
 def _held(request: Request, results: list[RunResult]) -> TwiceError | None:
-    """Look whether another run holds what the first unit needs: an answer that need not wait for Spark to start."""
+    """Check whether another run holds what the first unit needs, before Spark is started."""
     from twice.engine.held_run import find_held
 
     if request.wait:

@@ -1,4 +1,4 @@
-"""What the global options say, and what commands open with them."""
+"""The global options, and what commands open with them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Settings:
         log.setLevel(levels.get(self.verbosity, logging.DEBUG))
 
     def ledger(self) -> Ledger:
-        """Open the ledger, which must be there."""
+        """Open the ledger, which must exist."""
         from twice.ledger import open_ledger
 
         return open_ledger(self.config.ledger, create=False)
@@ -100,19 +100,19 @@ class Settings:
 
 
 def require_pyspark() -> None:
-    """Refuse what needs Spark where there is none."""
+    """Refuse a command that needs Spark if PySpark is not installed."""
     try:
-        import pyspark  # noqa: F401 - only whether it is there
+        import pyspark  # noqa: F401 - only to see that it is installed
     except ImportError:
         raise EnvironmentProblem(
             "PySpark is not installed",
             unchanged="nothing was run",
-            next_step="pip install 'twice[spark]', or run where Spark is",
+            next_step="pip install 'twice[spark]', or run where Spark is installed",
         ) from None
 
 
 def is_terminal() -> bool:
-    """Return whether a human looks at standard output."""
+    """Return whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 

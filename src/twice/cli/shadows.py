@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def diff(settings: Settings, backfill_id: str, as_json: bool) -> None:
     """Compare the tables with their shadows, old against new, partition by partition.
 
-    Shown are the partitions that differ: rows, keys that come, go or change, and the sums of numeric columns.
+    Shows the partitions that differ: rows, keys that are added, removed or changed, and the sums of numeric columns.
 
     \b
     twice backfill diff 06ksm4
@@ -51,7 +51,7 @@ def diff(settings: Settings, backfill_id: str, as_json: bool) -> None:
 @json_option
 @pass_settings
 def swap(settings: Settings, backfill_id: str, force: bool, as_json: bool) -> None:
-    """Let readers see what a shadow holds: each table in one commit, after those that it is made from.
+    """Show a shadow's rows to readers: each table in one commit, after the tables that it is made from.
 
     A swap that was killed between two tables continues when it is called again; `twice backfill show` lists the
     tables that show the new rows.

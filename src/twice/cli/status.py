@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from twice.model.pipelines import Pipeline
 
 
-# More partitions than anybody reads.
+# With more partitions than this, JSON is printed without line breaks.
 _LONG = 5_000
 _FEW = 20
 
 
 @click.command(short_help="Show what is done, failed, running, missing or stale.")
 @click.argument("pipeline", required=False)
-@click.option("--from", "from_", metavar="A", help="The first unit to look at.")
-@click.option("--to", metavar="B", help="Where to stop; B itself is not looked at.")
+@click.option("--from", "from_", metavar="A", help="The first unit to show.")
+@click.option("--to", metavar="B", help="Where to stop; B itself is not shown.")
 @click.option("--stale", "only_stale", is_flag=True, help="Only what is stale.")
 @click.option("--live", is_flag=True, help="Look at tables and inputs too (may start Spark).")
 @json_option
@@ -44,8 +44,8 @@ def status(
     """Show for each step and partition: done, failed, running, missing or stale, and why.
 
     Without a range, everything between the first and the last known partition. A partition is
-    stale when the content of an input changed or the step's code did, and open while rows of it
-    may still come. --live also finds tables that were changed by hand and sources that changed.
+    stale when the content of an input changed or the step's code did, and open while rows for it
+    may still arrive. --live also finds tables that were changed by hand and sources that changed.
     Exit code 1: an effect is unknown, dead or outdated, and a person has to look.
 
     \b

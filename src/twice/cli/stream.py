@@ -68,7 +68,7 @@ def run(
     found = find_pipeline(settings.config, pipeline)
     wanted = found.find_stream(name)
     kept_tags = tags_of(tags, settings.secrets)
-    # PySpark takes Ctrl-C for itself when Spark starts, so it is asked for after that.
+    # PySpark installs its own handler for Ctrl-C when Spark starts, so ours is installed after that.
     with _reporting(settings, as_json=as_json) as report, settings.runtime() as shop, stopping() as stop:
         from twice.streams.control import Request, run_stream
 
@@ -120,7 +120,7 @@ def status(settings: Settings, pipeline: str | None, name: str | None, as_json: 
 @click.argument("pipeline")
 @click.argument("name", metavar="[STREAM]", required=False)
 @click.option("--wait", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
-              help="Wait that long for its end; exit code 1 if it still runs then.")  # fmt: skip
+              help="Wait up to this long for it to end; exit code 1 if it still runs.")  # fmt: skip
 @json_option
 @pass_settings
 def stop(settings: Settings, pipeline: str, name: str | None, wait: float, as_json: bool) -> int:
@@ -265,7 +265,7 @@ def _row(info: StreamInfo, state: str, recent: Sequence[BatchInfo]) -> list[obje
 
 @contextmanager
 def _reporting(settings: Settings, *, as_json: bool) -> Iterator[Callable[[Progress], None]]:
-    """Yield the listener that suits the place: JSON lines, a line that changes on a terminal, else one line a batch."""
+    """Yield the listener that suits standard error: JSON lines, a line redrawn on a terminal, else a line per batch."""
     if as_json:
         yield lambda progress: print_json(progress.to_json(), long=True)
         return

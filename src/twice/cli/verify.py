@@ -37,7 +37,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 @dataclass(frozen=True)
 class Order:
-    """What was asked for: everything is read and refused before Spark starts."""
+    """The request: everything is read, and refused if it cannot run, before Spark starts."""
 
     settings: Settings
     # As it was typed.
@@ -73,7 +73,7 @@ class Order:
 
 @dataclass
 class Done:
-    """What came of it so far."""
+    """The results so far."""
 
     report: Report
     trial: Trial | None = None
@@ -163,7 +163,7 @@ def _list(*, as_json: bool) -> None:
 
 
 def _docs(check: Check) -> str:
-    """Return what a check says about itself, as one paragraph for each of its own."""
+    """Return the documentation of a check, one text per paragraph."""
     parts = (type(check).__doc__ or "").strip().split("\n\n")
     return "\n\n".join(" ".join(part.split()) for part in parts)
 
@@ -180,7 +180,7 @@ def _window(pipeline: Pipeline, for_: str | None) -> Window:
 
 
 def _refuse(order: Order) -> None:
-    """Refuse before Spark starts what could not end well."""
+    """Refuse, before Spark starts, a verification that could not succeed."""
     from twice.verify.sandbox import refuse_production
 
     plan(order.pipeline, order.window, steps=order.steps or None)
@@ -195,7 +195,7 @@ def _refuse(order: Order) -> None:
 
 
 def verify_all(order: Order, *, as_json: bool, runtime: Runtime | None = None) -> int:
-    """Verify, print what was found, write the files that were asked for; return the exit code."""
+    """Verify, print what was found, write the requested files; return the exit code."""
     from twice.verify.running import Report
 
     done = Done(Report(order.pipeline.name, order.unit, order.seed))
@@ -218,7 +218,7 @@ def verify_all(order: Order, *, as_json: bool, runtime: Runtime | None = None) -
             print_json(done.report.to_json() | failure)
         return report_error(order.settings, problem.error)
     except Exception:
-        if done.report.outcomes:  # what is known is worth having, whatever stopped the rest
+        if done.report.outcomes:  # what is known is reported, whatever stopped the rest
             _write_files(order, done)
             _print(order, done, as_json=as_json)
         raise
@@ -228,7 +228,7 @@ def verify_all(order: Order, *, as_json: bool, runtime: Runtime | None = None) -
 
 
 class _CannotRun(Exception):
-    """The pipeline cannot run at all: said once, not once for each check."""
+    """The pipeline cannot run at all: reported once, not once for each check."""
 
     def __init__(self, error: TwiceError) -> None:
         super().__init__(str(error))
@@ -266,7 +266,7 @@ def _verify(order: Order, done: Done, watcher: Watcher, runtime: Runtime | None)
 
 @contextlib.contextmanager
 def _opened(order: Order, runtime: Runtime | None) -> Iterator[Runtime]:
-    """Start Spark as the project says; production's ledger is neither read nor created."""
+    """Start Spark as the project configures it; production's ledger is neither read nor created."""
     if runtime is not None:
         yield runtime
         return
@@ -284,7 +284,7 @@ def _opened(order: Order, runtime: Runtime | None) -> Iterator[Runtime]:
 
 
 def _new_folder(within: Path | None) -> Path | None:
-    """Make a folder of this verification's own: what an earlier one left must not be found."""
+    """Create a new folder for this verification, so that it does not find files of an earlier one."""
     if within is None:
         return None
     number = 1

@@ -1,4 +1,4 @@
-"""A verification as it goes, on standard error: a live table for a terminal, else one line per check."""
+"""The progress of a verification, on standard error: a live table for a terminal, else one line per check."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 class Watcher:
-    """Takes in what a verification does; this one shows nothing."""
+    """Follows a verification; this one shows nothing."""
 
     def report(self, text: str) -> None:
-        """Take in what is done now: a phase, or the name of a check."""
+        """Handle the start of a phase, or of a check, by its name."""
 
     def seen(self, outcome: Outcome) -> None:
-        """Take in what came of a check."""
+        """Handle the outcome of a check."""
 
 
 @contextmanager
 def watching(settings: Settings, checks: Sequence[str]) -> Iterator[Watcher]:
-    """Yield the watcher that suits the place where standard error goes."""
+    """Yield the watcher that suits standard error: a terminal, a file or JSON lines."""
     if settings.json_logs:
         yield JsonLines(checks)
     elif settings.verbosity < 0:
@@ -72,7 +72,7 @@ class JsonLines(Watcher):
         self._checks = checks
 
     def report(self, text: str) -> None:
-        """Write what is done now."""
+        """Write the phase that starts."""
         log_line({"state": "checking", "check": text} if text in self._checks else {"state": text})
 
     def seen(self, outcome: Outcome) -> None:
@@ -91,11 +91,11 @@ class Board(Watcher):
         self._outcomes: dict[str, Outcome] = {}
 
     def report(self, text: str) -> None:
-        """Take in what is done now."""
+        """Handle the start of a phase."""
         self._doing, self._started = text, time.monotonic()
 
     def seen(self, outcome: Outcome) -> None:
-        """Take in how a check ended."""
+        """Handle the end of a check."""
         self._outcomes[outcome.check] = outcome
 
     def draw(self) -> Any:

@@ -1,4 +1,4 @@
-"""A backfill that other processes work on, as it goes: on standard output, from what the ledger says."""
+"""The progress of a backfill that other processes work on: on standard output, from the ledger."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Watch:
         return self._meter.read(info.tallies)
 
     def changes(self, info: BackfillInfo, progress: Progress) -> Iterator[BackfillEvent]:
-        """Report which chunks started and which ended since the last look."""
+        """Report which chunks started and which ended since the last poll."""
         running = {chunk.id: chunk for chunk in self._backfills.chunks.list(self._id, states=("running",))}
         gone = {number: chunk for number, chunk in self._running.items() if number not in running}
         ended = (

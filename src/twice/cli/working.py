@@ -1,4 +1,4 @@
-"""A backfill as it goes, on standard error: a bar for a terminal, else one line per change."""
+"""The progress of a backfill, on standard error: a bar for a terminal, else one line per change."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from twice.backfills.events import BackfillEvent, Report
     from twice.cli.settings import Settings
 
-# Interesting to whoever looks for a problem; noise to everybody else.
+# Useful when debugging; noise otherwise.
 _DETAILS = ("chunk started", "tick", "waiting")
 
 
 @contextmanager
 def reporting(settings: Settings, *, as_json: bool = False) -> Iterator[Report]:
-    """Yield the listener that suits the place where standard error goes."""
+    """Yield the listener that suits standard error: a terminal, a file or JSON lines."""
     if settings.json_logs or (as_json and settings.verbosity >= 0):
         yield json_line
     elif settings.verbosity < 0:
@@ -39,7 +39,7 @@ def reporting(settings: Settings, *, as_json: bool = False) -> Iterator[Report]:
 
 
 def json_line(note: BackfillEvent) -> None:
-    """Write a note as one JSON object."""
+    """Write an event as one JSON object."""
     if note.kind == "tick":
         return
     progress = note.progress.to_json() if note.progress else None
@@ -48,7 +48,7 @@ def json_line(note: BackfillEvent) -> None:
 
 
 def line(note: BackfillEvent) -> str:
-    """Show a note as one line: backfill, step, partitions, what happened, how far it is."""
+    """Show an event as one line: backfill, step, partitions, what happened, the progress."""
     parts = [note.backfill, *(part for part in (note.step, note.span) if part), note.kind]
     if rows := note.data.get("rows"):
         parts.append(f"{rows} rows")
@@ -62,7 +62,7 @@ def line(note: BackfillEvent) -> str:
 
 
 class Board:
-    """The live view: a bar, what is at work, and the last words."""
+    """The live view: a bar, the chunks at work, and the last messages."""
 
     def __init__(self) -> None:
         self._last: BackfillEvent | None = None
@@ -71,7 +71,7 @@ class Board:
         self._lines: list[str] = []
 
     def listen(self, note: BackfillEvent) -> None:
-        """Take in one note."""
+        """Handle one event."""
         self._last = note
         self._progress = note.progress or self._progress
         key = (note.step, note.span)

@@ -13,7 +13,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 @dataclass(frozen=True)
 class File:
-    """What a reader asks of a file; names are those of its module."""
+    """What readers of the code need from a file; names are those of its module."""
 
     name: str
     imports: dict[str, str] = field(default_factory=dict)

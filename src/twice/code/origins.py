@@ -1,4 +1,4 @@
-"""Names of the Python world whose answer differs from run to run."""
+"""Python names whose result differs from run to run."""
 
 from __future__ import annotations
 

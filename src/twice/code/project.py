@@ -1,4 +1,4 @@
-"""What belongs to the user's project, and what a decorated thing really is."""
+"""What belongs to the user's project, and what a decorated object wraps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def is_ours(file: str | None) -> bool:
 
 
 def layers(thing: Any) -> Iterator[Any]:
-    """Yield a thing and what it says that it wraps: decorators, partials, Spark's user-defined functions."""
+    """Yield an object and what it declares to wrap: decorators, partials, Spark's user-defined functions."""
     for _ in range(20):
         yield thing
         inner = getattr(thing, "__wrapped__", None) or getattr(thing, "func", None)
@@ -33,6 +33,6 @@ def layers(thing: Any) -> Iterator[Any]:
 
 
 def unwrapped(thing: Any) -> Any:
-    """Return the innermost of what a thing wraps."""
+    """Return the innermost object that another one wraps."""
     *_, innermost = layers(thing)
     return innermost

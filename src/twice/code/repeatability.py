@@ -1,4 +1,4 @@
-"""What the code of a step asks that no rerun can repeat: the clock, chance, the environment of its process.
+"""What the code of a step reads that no rerun can repeat: the clock, random sources, the environment of its process.
 
 The function is read, and what it refers to in its own project: functions, lambdas, user-defined functions, methods,
 and constants of modules. Nothing is called, and installed packages are not read.
@@ -24,7 +24,7 @@ from twice.code.project import is_ours, layers
 _WHY = {"clock": "reads the clock", "random": "is random", "environment": "depends on the process that runs it"}
 _AT_IMPORT = frozenset({"clock", "random"})
 _ENVIRONMENT = frozenset({"os.environ", "os.environb", "os.getenv"})
-# What is called when an instance is made.
+# What is called when an instance is created.
 _MAKING = frozenset({"__init__", "__new__", "__post_init__"})
 # Random unless they are given a seed.
 _SEEDED = frozenset({"random.Random", "numpy.random.default_rng", "numpy.random.RandomState"})
@@ -32,7 +32,7 @@ _SEEDED = frozenset({"random.Random", "numpy.random.default_rng", "numpy.random.
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """One line that asks something which differs from run to run."""
+    """One line that reads something that differs from run to run."""
 
     file: str
     line: int
@@ -56,7 +56,7 @@ class Reading:
 
 @lru_cache(maxsize=1024)
 def read_code(function: Callable[..., Any], *, environment: bool) -> Reading:
-    """Read a function; `environment` says whether it may look at the environment while it runs."""
+    """Read a function; `environment`: whether it may read the environment while it runs."""
     reader = _Reader(function, _AT_IMPORT if environment else frozenset(_WHY))
     reader.read(function)
     return Reading(tuple(sorted(reader.found)), tuple(sorted(reader.unread)))
@@ -221,7 +221,7 @@ class _Reader:
             inner = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
             inner = inner.func if isinstance(inner, cached_property) else inner
             made = [thing for thing in layers(inner) if isinstance(thing, types.FunctionType)]
-            # What dataclass and its like write has no file.
+            # Code that dataclass and the like generate has no file.
             if not any(thing.__code__.co_filename == "<string>" for thing in made):
                 yield from filter(self._is_mine, made)
 
@@ -238,7 +238,7 @@ class _Reader:
 
 
 def _kind(name: str, call: ast.Call | None) -> str | None:
-    """Return what kind of question a name is; a function that is only mentioned may be called with anything."""
+    """Return what kind of origin a name is; a function that is only mentioned may be called with any arguments."""
     arguments = len(call.args) + len(call.keywords) if call else 2
     first = call.args[0].value if call and call.args and isinstance(call.args[0], ast.Constant) else ""
     parts = name.split(".")
@@ -279,7 +279,7 @@ def _read_parts(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _bound(node: Function) -> Iterator[str]:
-    """Yield the names that a function gives a meaning of its own: arguments, variables, inner functions."""
+    """Yield the names that a function binds: arguments, variables, inner functions."""
     for each in ast.walk(node):
         if isinstance(each, ast.arg):
             yield each.arg

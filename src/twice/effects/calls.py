@@ -61,7 +61,7 @@ class Ended:
 
 
 def call(function: Callable[[], Any]) -> Ended:
-    """Make a call and judge what it raised; only Ctrl-C and its like come through."""
+    """Make a call and classify what it raised; only Ctrl-C and the like are raised again."""
     try:
         answer = function()
     except Exception as error:  # noqa: BLE001 - whatever the user's code raises is judged here
@@ -75,12 +75,12 @@ def made(answer: object) -> Ended:
     response = answer.response if isinstance(answer, Answer) else answer
     try:
         return Ended("made", response_text(response), note=note)
-    except UsageError as error:  # it was made all the same: only its answer is lost
+    except UsageError as error:  # the call was made: only its answer is lost
         return Ended("made", json.dumps(None), note=f"{note}; {error.message}".removeprefix("; "))
 
 
 def judge(error: Exception) -> Ended:
-    """Return what an error says about the call."""
+    """Return what an error means for the call."""
     text = str(error).strip() or type(error).__name__
     if isinstance(error, KeyUsed):
         return Ended("key_used", error=text, note=text)
@@ -97,7 +97,7 @@ def judge(error: Exception) -> Ended:
 
 
 def without_text(error: Exception) -> TwiceError:
-    """Return an error that says the same about the call, and nothing that the receiver said."""
+    """Return an error that means the same for the call, without any text of the receiver."""
     ended, status = judge(error), http_status(error)
     text = f"HTTP {status}" if status is not None else type(error).__name__
     if ended.kind == "key_used":
@@ -108,7 +108,7 @@ def without_text(error: Exception) -> TwiceError:
 
 
 def _never_left(error: BaseException) -> bool:
-    """Return whether no connection was made: nothing can have happened. What an error was raised after says nothing."""
+    """Return whether no connection was made: nothing can have happened. The context of an error does not count."""
     link: object = error
     for _ in range(10):
         if isinstance(link, ConnectionRefusedError | socket.gaierror) or type(link).__name__ in _NAMES:

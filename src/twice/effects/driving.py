@@ -46,7 +46,7 @@ class Due:
 
 @dataclass(frozen=True)
 class Paid:
-    """How an effect stands after it was looked at: `why` it was left, or how the call ended."""
+    """The state of an effect after it was checked: `why` it was left, or how the call ended."""
 
     record: EffectRecord
     why: str
@@ -70,7 +70,7 @@ def drive(
     pace: Callable[[], None] = lambda: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Paid]:
-    """Pay effects, batch by batch; yield how each one stands."""
+    """Pay effects, batch by batch; yield the state of each one."""
     # Where a lost call cannot be repeated, no more are at stake than run at the same time.
     size = max(_WITH_KEYS, parallel) if isinstance(policy.on_unknown, Retry) else parallel
     source = iter(due)
@@ -231,7 +231,7 @@ class Turn:
         return self.ended.kind in ("unknown", "not_sent") and self._may_retry()
 
     def _asked(self) -> Ended:
-        """Ask the provider: made, not sent, or unknown where it does not say."""
+        """Ask the provider: made, not sent, or unknown where it gives no answer."""
         assert self.policy.reconcile is not None  # noqa: S101 - asked for by the policy
         try:
             found = self.policy.reconcile(self.claimed.record.key, self.claimed.record.payload)

@@ -29,7 +29,7 @@ _NAME = "once"
 class Call:
     """The call of a `with once(…)` block: make it if it is `owed`, with `key` as the provider's idempotency key.
 
-    What is assigned to `result` is stored, and is here again when the call is not owed any more.
+    What is assigned to `result` is stored, and is returned as `result` when the call is no longer owed.
     """
 
     key: str
@@ -151,7 +151,7 @@ class _Guard:
         return Turn(self._ledger, claimed, self._policy)
 
     def answer(self) -> Any:
-        """Return the answer of then, or raise what stands in the way."""
+        """Return the recorded answer, or raise the error of a call that is not settled."""
         taken_over = self._why == "lost" and not isinstance(self._policy.on_unknown, Retry)
         if self.record.state == CONFIRMED and self._why != "changed" and not taken_over:
             return self.record.response
@@ -160,7 +160,7 @@ class _Guard:
         raise problem(self._what, self.record, self._why)
 
     def settle(self, turn: Turn, *, quiet: bool = False) -> Any:
-        """Record how the call ended; raise if nothing certain came of it, unless an error is on its way."""
+        """Record how the call ended; raise if its outcome is not certain, unless an error is already being raised."""
         fail_point("effect.answered")
         settled = self._ledger.effects.settle(turn.token, [turn.outcome()])
         fail_point("effect.recorded")
@@ -188,7 +188,7 @@ def problem(what: str, record: EffectRecord, why: str) -> TwiceError:
         )
     if why == "changed":
         return Rejected(
-            f"{what} was sent with another payload, and on_change says fail",
+            f'{what} was sent with another payload, and on_change="fail" does not send a changed one',
             unchanged="nothing was sent",
             next_step=f"{look}; {_send(record)} --again sends the new one",
         )

@@ -158,7 +158,7 @@ class _Paying:
         return result
 
     def _reported(self, paid: Iterator[Paid], result: EffectResult) -> Iterator[Paid]:
-        """Report now and then how far it is, and at the end if something was called."""
+        """Report the progress at intervals, and at the end if something was called."""
         reported = time.monotonic()
         for each in paid:
             yield each
@@ -197,7 +197,7 @@ class _Paying:
             yield batch
 
     def _count(self, paid: Paid, result: EffectResult) -> bool:
-        """Count an effect; return whether nothing is owed and no person is asked."""
+        """Count an effect; return whether nothing is owed and no person has to decide."""
         record = paid.record
         result.states[record.state] += 1
         result.called += paid.called
@@ -239,7 +239,7 @@ class _Paying:
         for business_key, rows_of_key in self._groups():
             if self.keys and business_key not in self.keys:
                 continue
-            # In an order of their own: Spark's differs from run to run.
+            # In a fixed order: Spark's differs from run to run.
             listed = sorted((_plain(row.asDict(recursive=True)) for row in rows_of_key), key=payload_text)
             if (due := self._one(self._subject(business_key), listed, listed, business_key)) is not None:
                 yield due
@@ -275,7 +275,7 @@ class _Paying:
                 yield shown[0] if len(shown) == 1 else json.dumps(shown), group
 
     def _one(self, subject: Subject, rows: object, about: object, business_key: str = "") -> Due | None:
-        """Describe one effect; None if its function says that there is nothing to send."""
+        """Describe one effect; None if its function has nothing to send."""
         effect = self.effect
         offered = {"rows": rows, "window": self._window(), "business_key": business_key}
         if effect.to is None:

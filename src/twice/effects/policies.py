@@ -47,7 +47,7 @@ class Policy:
         return now + timedelta(seconds=self.timeout) <= until
 
     def decide(self, record: EffectRecord | None, wanted: Wanted, now: datetime) -> Verdict:
-        """Decide about one effect; the ledger writes down what comes of it."""
+        """Decide about one effect; the ledger records the verdict."""
         if record is None:
             return Verdict("call", "new")
         if record.is_held:
@@ -81,7 +81,7 @@ class Policy:
         return Verdict("call", f"was {record.state}", start | ({"attempts": 1} if asked else {}))
 
     def _unknown(self, record: EffectRecord, now: datetime) -> Verdict:
-        # What was sent, if it was, is the payload of then: it stays, and a later one counts as a change.
+        # What was sent, if it was, is the earlier payload: it stays, and a later one counts as a change.
         if self.may_retry(record, now) and not record.error.startswith(STORED_ERROR):
             return Verdict("call", "unknown")
         if self.reconcile is not None:

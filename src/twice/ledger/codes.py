@@ -14,10 +14,10 @@ from twice.ledger.db.schema import codes
 
 
 class Codes(LedgerPart):
-    """The part of the ledger that knows the parts of a code."""
+    """The part of the ledger that keeps what code fingerprints are made of."""
 
     def keep(self, code: str, parts: Mapping[str, str]) -> None:
-        """Remember what a code is made of; the first word counts."""
+        """Record what a code is made of; the first record counts."""
         with self._write() as connection:
             insert_missing(connection, codes, [{"id": code, "parts": to_text(dict(parts))}])
 

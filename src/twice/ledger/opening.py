@@ -83,7 +83,7 @@ def database_of(url: str, busy_seconds: float = BUSY_SECONDS) -> Database:
     """Choose the kind of database that a URL names; refuse what cannot hold a ledger, without showing a password."""
     try:
         parsed = sa.make_url(url)
-    except (sa.exc.ArgumentError, ValueError):  # a port that is none, for example: the text may hold a password
+    except (sa.exc.ArgumentError, ValueError):  # a port that is not a number, for example: the text may hold a password
         raise UsageError("the ledger's URL cannot be read", next_step=_WRITE) from None
     if "@" in (parsed.host or ""):
         raise UsageError("the ledger's URL has one @ too many", next_step="write an @ in the password as %40")
@@ -91,7 +91,7 @@ def database_of(url: str, busy_seconds: float = BUSY_SECONDS) -> Database:
     if kind in ("postgres", "postgresql"):
         return PostgresDatabase(parsed, busy_seconds)
     if kind != "sqlite":
-        raise UsageError(f"a ledger cannot live in {kind!r}", next_step=_WRITE)
+        raise UsageError(f"a ledger cannot be kept in {kind!r}", next_step=_WRITE)
     if parsed.host or parsed.query or not parsed.database or parsed.database.startswith((":", "file:")):
         raise UsageError(
             "a SQLite ledger needs a file of its own: sqlite:///relative/path or sqlite:////absolute/path",

@@ -25,7 +25,7 @@ class Owner:
 
     @classmethod
     def here(cls) -> Owner:
-        """Return this very process: a process id means something on one machine, since its start, in one container."""
+        """Return this process: a process id is unique on one machine, since its boot, in one container."""
         pid = os.getpid()
         return cls(_host(pid), pid)
 
@@ -63,7 +63,7 @@ def _host(_pid: int) -> str:
 
 @dataclass(frozen=True)
 class Abandoned:
-    """An earlier claim that ended without settling: whether it landed is for the store to say."""
+    """An earlier claim that ended without settling: only the store can show whether it landed."""
 
     table: str
     token: int

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Literal
 
 Kind = Literal["digest", "files", "seen", "version", "run", "unknown"]
-# How the fingerprint of files begins that a source cannot compare; what follows never comes twice.
+# The prefix of a fingerprint of files that a source cannot compare; the rest is unique.
 INCOMPARABLE = "unknown:"
 
 
@@ -44,7 +44,7 @@ class Content:
 
     @staticmethod
     def is_digest(text: str, digest: str) -> bool:
-        """Return whether a text of the ledger is of this digest: asked so often that no value is made for it."""
+        """Return whether a text of the ledger is of this digest: called so often that no object is created for it."""
         return text == f"digest:{digest}"
 
     @cached_property
@@ -70,7 +70,7 @@ class Content:
         return 0 if self.kind == "files" and not self.value else None
 
     def may_be(self, now: Content) -> bool:
-        """Return whether nothing shows that it is another now: what no source can compare may be the same."""
+        """Return whether nothing shows that it differs now: what no source can compare may be the same."""
         return self == now or not (self.is_known or now.is_known)
 
     def differs_from(self, rows: int, digest: str) -> bool:

@@ -1,4 +1,4 @@
-"""What the declaration of a step is given: inputs by name or in a list, a query in a file, and what is refused."""
+"""The arguments that declare a step: inputs by name or in a list, a query in a file, and what is refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from twice.model.steps import Step
 from twice.model.tables import Read, Table
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-# By the name that the step has for each; or a list, where each is called as its table.
+# By the name that the step has for each; or a list, where each is named like its table.
 Inputs = Mapping[str, Table | Read] | Sequence[Table | Read]
 
 
@@ -78,7 +78,7 @@ def read_query(step: str, path: Path, folder: Path) -> str:
 
 
 def _by_table(reads: Inputs) -> Mapping[str, Table | Read]:
-    """Return inputs by name; those of a list are called as the last part of their tables' names."""
+    """Return inputs by name; those of a list are named like the last part of their tables' names."""
     if isinstance(reads, Mapping):
         return reads
     listed: object = reads

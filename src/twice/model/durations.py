@@ -1,4 +1,4 @@
-"""Lengths of time as people say them: calendar days follow the time zone, hours do not."""
+"""Lengths of time as people write them: calendar days follow the time zone, hours do not."""
 
 from __future__ import annotations
 

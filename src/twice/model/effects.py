@@ -19,7 +19,7 @@ _CHANGES = ("keep", "resend", "fail")
 
 
 class Target(Protocol):
-    """A receiver: `honours_keys` says whether it takes a repeated key as the same call."""
+    """A receiver: `honours_keys` is whether it takes a repeated key as the same call."""
 
     honours_keys: bool
 
@@ -28,7 +28,7 @@ class Target(Protocol):
 
 
 # Asks the provider about a call: called with the key and the payload, it returns the provider's answer if the call
-# was made, and None if it was not. It raises if the provider does not say.
+# was made, and None if it was not. It raises if the provider gives no answer.
 Reconcile = Callable[..., Any]
 
 

@@ -87,7 +87,7 @@ class RowCountChange:
 
     Usual is what the partition held at its last publish, or, for a new partition, the median of
     up to `history` published partitions before it. With fewer than three of those nothing is
-    judged, and the run says so.
+    judged, and the run reports it.
     """
 
     ratio: float

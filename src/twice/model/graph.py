@@ -1,4 +1,4 @@
-"""The graph of a pipeline: which step writes a table, in which order steps run, and what may not be drawn."""
+"""The graph of a pipeline: which step writes a table, in which order steps run, and which graphs are refused."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def _encode(value: object) -> bytes:
 
 
 def _canonical(value: object) -> tuple[str, bytes]:
-    # bool is an int and datetime is a date: the narrower kind is asked first.
+    # bool is an int and datetime is a date: the narrower kind is checked first.
     if isinstance(value, str):
         return "s", _utf8(value)
     if isinstance(value, bool):

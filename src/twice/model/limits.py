@@ -1,4 +1,4 @@
-"""Numbers that say how calls to the outside world are made."""
+"""Limits for calls to the outside world."""
 
 from __future__ import annotations
 

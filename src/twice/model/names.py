@@ -9,7 +9,7 @@ from hashlib import sha256
 from twice.errors import DefinitionError
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Postgres cuts longer names off, without a word.
+# Postgres cuts longer names off silently.
 _NAME_BYTES = 63
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
@@ -48,12 +48,12 @@ class TableName:
     """A table's full name: store, namespace(s), table."""
 
     parts: tuple[str, ...]
-    # The backfill that rebuilds the table where no reader looks; empty for the table itself.
+    # The backfill that rebuilds the table out of sight of readers; empty for the table itself.
     shadow: str = ""
 
     @classmethod
     def parse(cls, text: str) -> TableName:
-        """Read a dotted name; a part with odd characters stands in backticks."""
+        """Read a dotted name; a part with odd characters is in backticks."""
         if not isinstance(text, str):
             raise DefinitionError(f"{text!r} is not a table name: write store.namespace.table")
         parts, position = [], 0
@@ -94,7 +94,7 @@ class TableName:
         return self.parts[1:-1]
 
     def beside(self, mark: str) -> TableName:
-        """Name a table of its own beside this one, within what any database takes as a name."""
+        """Name a table of its own beside this one, within the length of name that every database accepts."""
         last = f"{self.parts[-1]}__{mark}"
         if len(last.encode()) > _NAME_BYTES:
             known = f"_{sha256(self.parts[-1].encode()).hexdigest()[:10]}__{mark}"
@@ -112,7 +112,7 @@ class TableName:
 
 
 def check_identifier(name: str, what: str) -> None:
-    """Refuse names that no engine can hold."""
+    """Refuse names that some engine cannot store."""
     if not isinstance(name, str):
         raise DefinitionError(f"{what} must be a text, not {name!r}")
     if not name or name != name.strip():

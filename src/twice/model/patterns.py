@@ -10,7 +10,7 @@ from twice.errors import DefinitionError
 
 @dataclass(frozen=True)
 class Overwrite:
-    """Replace the scope as a whole: old rows of the scope go, the new ones come."""
+    """Replace the scope as a whole: its old rows are removed, the new ones added."""
 
     @property
     def text(self) -> str:
@@ -23,9 +23,9 @@ class Merge:
     """Upsert on the business key; the highest `version` wins.
 
     `tombstone` names a boolean column that marks deleted rows: they are kept, so that an older
-    version cannot bring them back. `created` names the column that says when the thing itself came
-    into being, on the version's clock: a row that was created after its key was deleted is another
-    thing under a used key, and is refused.
+    version cannot bring them back. `created` names the column with the time at which the entity was
+    created, on the version's clock: a row that was created after its key was deleted is another
+    entity under a reused key, and is refused.
     """
 
     version: str
@@ -49,7 +49,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class InsertOnly:
-    """Write a key once: equal content again is skipped.
+    """Write a key once: repeated equal content is skipped.
 
     Other content for a known key fails the run, or is left out and counted with
     `on_conflict="keep"`.

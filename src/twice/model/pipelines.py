@@ -70,7 +70,7 @@ class Pipeline:
         """Declare a function from DataFrames to one DataFrame as a step; it stays a plain function.
 
         `reads={"orders": lake_orders}` names the input of each argument. With `reads=[orders, customers]` each input
-        is called as its table, so the arguments are named like the last part of the tables' names.
+        is named after its table, so the arguments have the last part of the tables' names.
         """
 
         def declare(function: Function) -> Function:
@@ -153,9 +153,9 @@ class Pipeline:
         """Declare a SQL query as a step: a text, or a file such as `query=Path("revenue.sql")`.
 
         Inputs are views under their names, or with `reads=[orders]` under the last part of their tables' names; the
-        window comes as the parameter markers `:window_start` and `:window_end`. A relative path is relative to the
-        file that declares the step, and in a notebook to the working directory. The file is read now: to change the
-        query is to change the step's code.
+        window is given as the parameter markers `:window_start` and `:window_end`. A relative path is relative to the
+        file that declares the step, and in a notebook to the working directory. The file is read now: changing the
+        query changes the step's code.
         """
         if isinstance(query, Path):
             query = read_query(name, query, folder_of(inspect.currentframe()))
@@ -204,9 +204,9 @@ class Pipeline:
         """Declare a call to the outside world that is owed once the scope of a table is published.
 
         With `to=` the function returns what is sent there, or None for nothing; without it the function makes the
-        call itself, with `key` as the provider's idempotency key, and its answer is stored. It takes what it needs of
-        `rows`, `window`, `key` and `business_key`. One call per partition; per value of the columns in `key=` if
-        given, `parallel` at the same time, at most at `rate="5/s"`.
+        call itself, with `key` as the provider's idempotency key, and its answer is stored. It takes any of `rows`,
+        `window`, `key` and `business_key`. It is called once per partition, or once per value of the columns in `key=`:
+        up to `parallel` calls at the same time, and no faster than `rate="5/s"`.
         """
 
         def declare(function: Function) -> Function:
@@ -247,7 +247,7 @@ class Pipeline:
     ) -> Callable[[Function], Function]:
         """Declare a function from a batch's events to the rows of a table as a stream; `dedup` keeps repeats out.
 
-        `options` go to Spark's reader; `every` is the least time between the starts of two batches.
+        `options` go to Spark's reader; `every` is the minimum time between the starts of two batches.
         """
 
         def declare(function: Function) -> Function:
@@ -321,7 +321,7 @@ class Pipeline:
         check_name("step", step.name)
         if step.name in self.steps:
             raise DefinitionError(
-                f"pipeline {self.name} has a step {step.name} already; give one of them another name="
+                f"pipeline {self.name} already has a step {step.name}; give one of them another name="
             )
         check_declared(step)
         self._require_one_producer(step.name, step.writes)
@@ -334,7 +334,7 @@ class Pipeline:
         check_name("stream", stream.name)
         if stream.name in self.streams or stream.name in self.steps:
             kind = "stream" if stream.name in self.streams else "step"
-            raise DefinitionError(f"pipeline {self.name} has a {kind} {stream.name} already; give one another name=")
+            raise DefinitionError(f"pipeline {self.name} already has a {kind} {stream.name}; give one another name=")
         self._require_one_producer(stream.name, stream.writes)
         self.streams[stream.name] = stream
 
@@ -362,7 +362,7 @@ class Pipeline:
     def _add_effect(self, effect: Effect) -> None:
         check_name("effect", effect.name)
         if effect.name in self.effects:
-            raise DefinitionError(f"pipeline {self.name} has an effect {effect.name} already; give one another name=")
+            raise DefinitionError(f"pipeline {self.name} already has an effect {effect.name}; give one another name=")
         if self.producer(effect.after) is None:
             raise DefinitionError(
                 f"effect {effect.name}: no step of {self.name} writes {effect.after.name}: declare the effect after "

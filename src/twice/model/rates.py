@@ -14,7 +14,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 @dataclass(frozen=True)
 class Rate:
-    """So many calls per second, minute or hour.
+    """A number of calls per second, minute or hour.
 
     >>> Rate.parse("5/s").apart
     datetime.timedelta(microseconds=200000)

@@ -29,7 +29,7 @@ class Retry:
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
-            raise DefinitionError(f"Retry(attempts={self.attempts}): a step is tried at least once")
+            raise DefinitionError(f"Retry(attempts={self.attempts}) must be 1 or more")
         if min(self.wait_initial, self.wait_max, self.deadline) < 0:
             raise DefinitionError(f"{self}: times are seconds, 0 or more")
 
@@ -74,7 +74,7 @@ class Step:
 
 
 def check_named_after_tables(name: str, function: Callable[..., Any], reads: Mapping[str, Read]) -> None:
-    """Refuse a function whose arguments are not called as the tables of a list of inputs."""
+    """Refuse a function whose arguments are not named after the tables of a list of inputs."""
     if not inspect.isfunction(function):
         return  # refused with the signature
     parameters = inspect.signature(function).parameters
@@ -86,7 +86,7 @@ def check_named_after_tables(name: str, function: Callable[..., Any], reads: Map
             tables = ", ".join(f"{one} ({read.table.name})" for one, read in reads.items()) or "none"
             raise DefinitionError(
                 f"step {name}: reads= lists no table called {each}, which is an argument of the function; it lists "
-                f"{tables}{did_you_mean(each, reads) or '.'} An argument is called as the last part of a table's name, "
+                f"{tables}{did_you_mean(each, reads) or '.'} An argument has the last part of a table's name, "
                 f'or the inputs are named: reads={{"{each}": …}}'
             )
     for each, read in reads.items():

@@ -185,7 +185,7 @@ StreamSource = Table | KafkaSource | RateSource
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """A guarded Structured Streaming query: one source, one table, no doubles."""
+    """A guarded Structured Streaming query: one source, one table, no duplicates."""
 
     name: str
     pipeline: str

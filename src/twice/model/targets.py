@@ -17,7 +17,7 @@ from twice.model.tables import Table
 class Target:
     """One table, one scope, its partitions in order, and the zone that names them.
 
-    `by_key`: rows are added by their keys alone, so what else the scope holds is not looked at.
+    `by_key`: rows are added by their keys alone, so what else the scope holds is not read.
     """
 
     table: Table
@@ -54,7 +54,7 @@ class Target:
         return grain.value(window.start, self.zone), grain.value(window.end, self.zone)
 
     def partition_of(self, value: object, dimensions: Sequence[object]) -> Scope | None:
-        """Return the partition that a row's partition values belong to; None if it is none of ours."""
+        """Return the partition that a row's partition values belong to; None if it is not one of the target's."""
         wanted = dict(self.scope.dimensions)
         for name, found in zip(self.table.dimensions, dimensions, strict=True):
             if found is None or (name in wanted and str(found) != wanted[name]):
@@ -66,7 +66,7 @@ class Target:
         return self._by_value.get(value)
 
     def place(self, values: Mapping[str, object]) -> Scope | None:
-        """Return the partition that a file belongs to by its partition values; None if it is none of ours."""
+        """Return the partition that a file belongs to by its partition values; None if it is not one of ours."""
         if set(self.table.partition_columns) - set(values):
             return None
         value = values[self.table.partition.column] if self.table.partition else None

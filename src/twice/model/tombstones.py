@@ -32,7 +32,7 @@ class Tombstones:
 
     @classmethod
     def read(cls, text: str | None) -> Tombstones:
-        """Read what a table's property says; what is not ours says nothing."""
+        """Read a table's property; a text that twice did not write counts as empty."""
         try:
             found = json.loads(text or "{}")
             spans = {

@@ -62,6 +62,6 @@ class Window:
 
 
 def _text(instant: datetime) -> str:
-    """Show an instant as briefly as it can be without losing anything."""
+    """Show an instant as briefly as possible without losing precision."""
     text = instant.replace(tzinfo=None).isoformat(timespec="microseconds").rstrip("0").rstrip(".")
     return text.removesuffix(":00").removesuffix("T00:00") + ("" if text.endswith("T00:00:00") else "Z")

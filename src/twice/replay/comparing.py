@@ -57,7 +57,7 @@ def compare(task: Task, recorded: Recorded, rows: DataFrame, *, limit: int) -> S
     if published is not None and (inexact := order_sensitive(rebuilt.rows.schema)):
         chosen = _any_of(task, wrong, rebuilt.rows), _any_of(task, wrong, published)
         if nearly_same(*chosen, inexact):
-            alike = f"{', '.join(inexact)}: equal but for the last digits (relative 1e-9); decimal has none to lose"
+            alike = f"{', '.join(inexact)}: equal except for the last digits (relative 1e-9); decimal is exact"
             return replace(found, remarks=[alike])
     return _differs(task, found, rebuilt, published, wrong, limit)
 
@@ -101,7 +101,7 @@ def _schema(task: Task, published: DataFrame | None, rows: DataFrame, expected: 
 
 
 def _held(task: Task, rows: DataFrame, schema: StructType, expected: Mapping[Scope, Digest]) -> Rebuilt:
-    """Let Spark hold the rows, so that all questions are about the same ones."""
+    """Let Spark hold the rows, so that every comparison reads the same ones."""
     kept = shaped(rows, schema).where(scope_filter(task.target)).localCheckpoint()
     found = profiled(task, kept, key=())
     # What a gate refused of a chunk was not published, and is not compared.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def task_of(runtime: Runtime, recorded: Recorded) -> tuple[Task, list[str]]:
-    """Return the job of a recorded step, and the settings of its run that cannot be put back."""
+    """Return the task of a recorded step, and the settings of its run that cannot be put back."""
     run, step, pipeline = recorded.run, recorded.step, recorded.pipeline
     session = fresh(runtime.spark, pipeline.zone.key)
     refused = put_back(session, run.environment)
@@ -36,7 +36,7 @@ def task_of(runtime: Runtime, recorded: Recorded) -> tuple[Task, list[str]]:
         step=step,
         scope=run.scope,
         target=Target.of(step.writes, run.scope, pipeline.zone),
-        # Its Spark jobs are no jobs of the run, which may share this Spark.
+        # Its Spark jobs do not belong to the run, which may share this Spark.
         run=f"replay-{run.id}",
         code=recorded.attempt.code,
         session=session,
@@ -70,7 +70,7 @@ def _require_base(task: Task, recorded: Recorded) -> None:
     why = "is gone" if abilities.history else f"is not kept: a {abilities.kind} store has no earlier versions"
     raise StoreRefused(
         f"its rows were merged into version {base} of {table.name}, which {why}",
-        next_step="twice maintain --keep says how long versions stay readable" if abilities.history else "",
+        next_step="twice maintain --keep sets how long versions stay readable" if abilities.history else "",
     )
 
 

@@ -53,7 +53,7 @@ class Plan:
 
 
 def plan_replay(ledger: Ledger, pipelines: Iterable[Pipeline], run_id: str, *, steps: Sequence[str] = ()) -> Plan:
-    """Look up a run, and say for each of its steps whether it can be tried; or only for some `steps`."""
+    """Look up a run, and decide for each of its steps whether it can be tried; or only for some `steps`."""
     info = ledger.runs.get(run_id)
     pipeline = next((each for each in pipelines if each.name == info.pipeline), None)
     attempts = _last_attempts(info, pipeline)
@@ -77,7 +77,7 @@ def _last_attempts(info: RunInfo, pipeline: Pipeline | None) -> list[AttemptInfo
 
 
 def _not_reached(info: RunInfo, pipeline: Pipeline | None, attempts: Sequence[AttemptInfo], name: str) -> StepReplay:
-    """Return why a run has no attempt of a step that was asked for; a step that never was is refused."""
+    """Return why a run has no attempt of a requested step; an unknown step is refused."""
     declared: Mapping[str, Step] = pipeline.steps if pipeline else {}
     if name not in declared:
         known = list(dict.fromkeys([*(attempt.step for attempt in attempts), *declared]))
@@ -87,7 +87,7 @@ def _not_reached(info: RunInfo, pipeline: Pipeline | None, attempts: Sequence[At
             next_step=f"twice show {info.id}",
         )
     table = declared[name].writes
-    ended = {"running": "the run is still running and has not come to it", "done": "the run did not include it"}
+    ended = {"running": "the run is still running and has not reached it", "done": "the run did not include it"}
     why = ended.get(info.status, f"the run ended before it: it is {info.status}")
     return StepReplay(name, table.name, str(table.scope(info.scope)), "cannot", why, f"twice show {info.id}")
 
@@ -111,7 +111,7 @@ def _judged(ledger: Ledger, info: RunInfo, pipeline: Pipeline | None, attempt: A
 def _no_pipeline(info: RunInfo) -> tuple[str, str]:
     name, at, backfill = info.pipeline.partition("@")
     if at:
-        return f"the run built a shadow of {name} for backfill {backfill}, and that shadow does not exist any more", ""
+        return f"the run built a shadow of {name} for backfill {backfill}, and that shadow no longer exists", ""
     return (
         f"the pipeline {name} is not configured here",
         f"add it to [pipelines] in twice.toml, or check out the code that had it{_commit(info, ': git checkout ')}",
@@ -156,7 +156,7 @@ def _no_computation(info: RunInfo, step: Step, attempt: AttemptInfo) -> tuple[st
         return f"the run rebuilt {attempt.table} from all its windows; only runs of one scope can be rebuilt", ""
     if step.kind == "extract":
         return (
-            "it is an extract: what the outside gave then has no versions",
+            "it is an extract: what its source returned then has no versions",
             "replay the steps that read what it landed: that is kept by version",
         )
     return None

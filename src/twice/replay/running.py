@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from twice.engine.run import Runtime
     from twice.replay.recorded import Plan
 
-_UNRECORDED = "the run did not record its versions and settings: those of now were used"
+_UNRECORDED = "the run did not record its versions and settings: the current ones were used"
 
 
 def replay(runtime: Runtime, plan: Plan, *, rows: int = LIMIT) -> Report:

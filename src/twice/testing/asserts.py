@@ -38,8 +38,8 @@ def assert_idempotent(
     """Assert that a unit that is run twice has the same rows, and no new version.
 
     `inputs` are rows by table or by the name under which a step reads them: DataFrames, or literals for a table that
-    declares its schema. `stores={"serving": "sqlite"}` says what a store is that no twice.toml names; others are
-    Iceberg. A single step takes `grain=` and `time_zone=`, as it does not know its pipeline. What a run refuses is
+    declares its schema. `stores={"serving": "sqlite"}` gives the type of a store that no twice.toml names; the default
+    is Iceberg. A single step takes `grain=` and `time_zone=`, as it does not know its pipeline. What a run refuses is
     raised as in a run.
     """
     __tracebackhide__ = True
@@ -143,7 +143,7 @@ def _outcome(
     config: Config | None,
     spark: SparkSession | None,
 ) -> Outcome:
-    """Make one check; one that cannot be made is an error, so that it is never taken for passed."""
+    """Run one check; one that cannot run is an error, so that it never counts as passed."""
     pipeline = pipeline_of(thing, grain, time_zone)
     configured = config_for(pipeline, stores, config or project_config())
     session = spark or _session_of(inputs or {}) or running_or_started(configured)

@@ -36,11 +36,11 @@ def check(
     config: Config | None = None,
     raise_on_failure: bool = False,
 ) -> Report:
-    """Make checks of `twice verify` on rows that the test holds: by table, its columns as DDL and its rows.
+    """Run checks of `twice verify` on rows that the test holds: by table, its columns as DDL and its rows.
 
-    Without names, all checks are made. The tables of a sandbox are written, and no others; Spark is started as the
-    project's configuration says, if none runs yet. With `raise_on_failure`, what a check finds is an AssertionError,
-    and so is a check that cannot be made.
+    Without names, all checks run. Only the tables of a sandbox are written; Spark is started with the project's
+    configuration, if none runs yet. With `raise_on_failure`, what a check finds is an AssertionError, and so is a
+    check that cannot run.
     """
     wanted = chosen(checks, quick=False)
     found = config or _config(pipeline)
@@ -58,7 +58,7 @@ def check(
 
 
 def require_passed(report: Report) -> None:
-    """Raise an AssertionError that says what checks found, or why one was not made."""
+    """Raise an AssertionError with what checks found, or why one was not run."""
     texts = ["\n".join(finding.lines()) for finding in report.findings]
     texts += [f"{each.check} was not run: {each.summary}" for each in report.outcomes if each.status == "not run"]
     if texts:

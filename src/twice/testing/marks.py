@@ -1,4 +1,4 @@
-"""What `@pytest.mark.twice(…)` means: which checks of which units, made on copies that they share."""
+"""What `@pytest.mark.twice(…)` means: which checks of which units, run on copies that they share."""
 
 from __future__ import annotations
 
@@ -95,14 +95,14 @@ class Trials:
     _stack: ExitStack = field(default_factory=ExitStack, repr=False)
     _unit: tuple[object, ...] | None = None
     _trial: Trial | None = None
-    # Units that no run is possible for: reported by one test, not by each of their checks.
+    # Units that cannot be run: reported by one test, not by each of their checks.
     _broken: dict[tuple[object, ...], str] = field(default_factory=dict)
 
     def judge(self, test: Asked) -> None:
-        """Make a check: a finding fails the test with its text, a check that cannot be made skips it."""
+        """Run a check: a finding fails the test with its text, a check that cannot run skips it."""
         __tracebackhide__ = True
         if test.unit in self._broken:
-            pytest.skip(f"{test.check} was not made: {self._broken[test.unit]}")
+            pytest.skip(f"{test.check} was not run: {self._broken[test.unit]}")
         try:
             trial = self._of(test)
         except TwiceError as error:
@@ -111,7 +111,7 @@ class Trials:
             pytest.fail(str(error), pytrace=False)
         outcome = make(chosen([test.check], quick=False)[0], trial)
         if outcome.status == "not run":
-            pytest.skip(f"{test.check} was not made: {outcome.summary}")
+            pytest.skip(f"{test.check} was not run: {outcome.summary}")
         if outcome.status == "failed":
             pytest.fail(failure(outcome, repeat=bool(trial.command)), pytrace=False)
 

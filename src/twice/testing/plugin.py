@@ -29,8 +29,8 @@ _CHECK = "_twice_check"
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the plugin's options."""
     group = parser.getgroup("twice", "twice: pipelines that are safe to run twice")
-    group.addoption("--twice-quick", action="store_true", help="of the marker twice, make only the quick checks")
-    parser.addini("twice_config", "the twice.toml of the tests, seen from the rootdir; else it is looked for there")
+    group.addoption("--twice-quick", action="store_true", help="of the marker twice, run only the quick checks")
+    parser.addini("twice_config", "the twice.toml of the tests, relative to the rootdir; searched for there by default")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -68,7 +68,7 @@ def _parameters(item: pytest.Function) -> Mapping[str, object]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
-    """Make the check of a marked test; its own code runs after a check that passed."""
+    """Run the check of a marked test; its own code runs after a check that passed."""
     __tracebackhide__ = True
     check = pyfuncitem.funcargs.get(_CHECK)
     if callable(check):
@@ -105,7 +105,7 @@ def twice_sandbox(twice_spark: SparkSession, twice_project: Config) -> Iterator[
 
 @pytest.fixture(scope="module")
 def twice_inputs() -> dict[str, Any] | None:
-    """What the pipelines of a module's marked tests read; None: production, as twice.toml says where it is.
+    """What the pipelines of a module's marked tests read; None: production, as twice.toml defines it.
 
     Override it, in the module or in conftest.py, with rows by table: DataFrames or literals.
     """
@@ -126,5 +126,5 @@ def _twice_trials(
 
 @pytest.fixture
 def _twice_check(request: pytest.FixtureRequest, _twice_trials: Trials) -> Callable[[], None]:
-    """The check of a marked test, still to be made."""
+    """The check of a marked test, still to be run."""
     return lambda: _twice_trials.judge(request.param)

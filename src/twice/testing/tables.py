@@ -141,14 +141,14 @@ def _bytes(_: T.DataType, value: Any, __: ZoneInfo) -> Any:
 
 
 def _only(value: Any, kind: type) -> Any:
-    # A datetime is a date to Python; for a column of dates it is a mistake.
+    # To Python a datetime is a date; for a column of dates it is a mistake.
     if not isinstance(value, kind) or (kind is date and isinstance(value, datetime)):
         raise TypeError(value)
     return value
 
 
 def _decimal(kind: T.DataType, value: Any, _: ZoneInfo) -> Decimal:
-    assert isinstance(kind, T.DecimalType)  # noqa: S101 - as the list of readers says
+    assert isinstance(kind, T.DecimalType)  # noqa: S101 - as the list of readers defines
     if isinstance(value, bool):
         raise TypeError(value)
     found = Decimal(str(value))

@@ -132,7 +132,7 @@ def import_path(pipeline: Pipeline) -> str:
 
 
 def failure(outcome: Outcome, *, repeat: bool = False) -> str:
-    """Return what a check found; `repeat`: with the command that makes it again."""
+    """Return what a check found; `repeat`: with the command that runs it again."""
     lines = [f"{outcome.check}: {outcome.promise}; this does not hold"]
     for finding in outcome.findings:
         lines += [line for line in finding.lines() if repeat or not line.startswith("  repeat: ")]

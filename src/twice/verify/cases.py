@@ -1,4 +1,4 @@
-"""One case: the pipeline on tables of its own, run as often and in whatever way a check wants."""
+"""One case: the pipeline on tables of its own, run as often and in the way that a check needs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a child process of a check does: join the running Spark, import the pipeline again, run windows of a case.
 
 It reads its order from its standard input, and writes what happens as lines of JSON to the order's report. A step may
-print whatever it likes.
+print anything.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Order:
     workers: Mapping[str, str] = field(default_factory=dict)
     # By how much the clock is moved, for the pipeline's own code.
     seconds: float = 0.0
-    # Whether a step that asks the environment gets other answers.
+    # Whether a step that reads the environment gets other values.
     other_answers: bool = False
 
 
@@ -98,12 +98,12 @@ def _carry_out(order: Order, say: Callable[..., None]) -> int:
     asked: set[str] = set()
     try:
         case = _reopened(order, spark, asked)
-    except ConfigError as error:  # the pipeline's own code fails where it is imported: that is for the check
+    except ConfigError as error:  # the pipeline's own code fails where it is imported: the check reports it
         say(status="failed", problem=error.message, steps=[])
         return error.exit_code
     os.environ["TWICE_FAILPOINT"] = order.fail_point
     say(state="ready")
-    sys.stdin.buffer.readline()  # the parent says when
+    sys.stdin.buffer.readline()  # the parent gives the signal
     with active(spark), watched(lambda point: say(point=point)):
         code = _run(order, case, say)
     say(asked=sorted(asked))

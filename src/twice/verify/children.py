@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from twice.verify.cases import Case
     from twice.verify.trial import Trial
 
-# A child that takes longer than that hangs.
+# A child that takes longer than this counts as hung.
 _PATIENCE = 600.0
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a child ended: its exit code, and how each of its runs did; `broken` says why it could not run at all."""
+    """How a child ended: its exit code, and how each of its runs did; `broken` is why it could not run at all."""
 
     code: int
     runs: Sequence[Mapping[str, Any]]
     broken: str = ""
-    # The variables that steps asked for, where the child was to give other answers.
+    # The variables that steps read, where the child was to return other values.
     asked: Sequence[str] = ()
-    # The last fail point that it came to.
+    # The last fail point that it reached.
     point: str = ""
 
     @property
@@ -126,7 +126,7 @@ class Child:
 
     def _send(self, data: bytes) -> None:
         assert self._process.stdin is not None  # noqa: S101 - it was started with a pipe
-        with suppress(OSError):  # it has ended already: `end` says how
+        with suppress(OSError):  # it has already ended: `end` reports how
             self._process.stdin.write(data)
             self._process.stdin.flush()
 

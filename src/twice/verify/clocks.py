@@ -1,4 +1,4 @@
-"""A clock of Python that is moved, for code of the user's alone: ledgers, leases and heartbeats keep theirs."""
+"""A moved Python clock, for the user's code alone: ledgers, leases and heartbeats keep theirs."""
 
 from __future__ import annotations
 

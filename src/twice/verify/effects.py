@@ -26,7 +26,7 @@ class Call:
 
 @dataclass
 class Recorder:
-    """The calls of a case, in the order in which they came; with a file each is a line there, too."""
+    """The calls of a case, in their order; with a file, each is also written to it as a line."""
 
     calls: list[Call] = field(default_factory=list)
     file: Path | None = None
@@ -80,7 +80,7 @@ def recorded(effect: Effect, after: Table, recorder: Recorder) -> Effect:
         recorder.take(Call(effect.name, key, "corrected"))
         return "recorded"
 
-    # A declared refusal of a changed payload is no fault of the pipeline, and stops no check.
+    # A declared refusal of a changed payload is not a fault of the pipeline, and stops no check.
     on_change = correct if callable(effect.on_change) else "keep" if effect.on_change == "fail" else effect.on_change
     target = RecordingTarget(effect.name, recorder, effect.to.honours_keys if effect.to is not None else False)
     function = effect.function if effect.to is not None else _silent

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _CELLS = 20
 _KEPT = 2_000
 _ROWS = 5
-# As many differing rows are looked at to tell which kinds of difference there are.
+# This many differing rows are read to classify the differences.
 _LOOKED_AT = 200
 _COPY = "_twice_copy"
 _NOISE = 1e-9
@@ -46,7 +46,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What differs between two tables; `left` and `right` say which they are."""
+    """What differs between two tables; `left` and `right` name them."""
 
     left: str
     right: str
@@ -62,7 +62,7 @@ class Evidence:
     columns: tuple[str, ...] = ()
     # Both types of the columns that have another one on each side.
     types: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    # Of the changed rows, those that were looked at for kinds and cells.
+    # Of the changed rows, those that were read for kinds and cells.
     looked_at: int = 0
 
     @property

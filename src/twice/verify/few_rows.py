@@ -1,14 +1,14 @@
 """Spark's settings for a few rows.
 
-A verification makes many short queries, each on tables of its own: to compile code for a query takes longer than to
-compute a few rows without. `deterministic` compares the two.
+A verification runs many short queries, each on tables of its own: compiling code for a query takes longer than
+computing a few rows without it. `deterministic` compares the two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-# Up to so many copied rows, queries are interpreted.
+# Up to this many copied rows, queries are interpreted.
 FEW = 100_000
 INTERPRETED = {
     "spark.sql.adaptive.enabled": "false",

@@ -25,7 +25,7 @@ _PLAIN = (T.StringType, T.BooleanType, T.IntegralType)
 
 
 class NoLiteral(Exception):
-    """A value that cannot be written as a Python literal; its message says of which type."""
+    """A value that cannot be written as a Python literal; its message names the type."""
 
 
 def ddl(schema: T.StructType) -> str:
@@ -94,7 +94,7 @@ class Writer:
         raise NoLiteral(f"a value of type {kind.simpleString()} has no Python literal")
 
     def _moment(self, value: datetime, *, zoned: bool) -> str:
-        """Write a moment with its zone; Spark hands it out in the zone of this process, without saying so."""
+        """Write a moment with its zone; Spark returns it in the zone of this process, without the zone."""
         if zoned:
             value = value.astimezone(timezone.utc)
             self.uses.add("timezone")

@@ -38,17 +38,17 @@ if TYPE_CHECKING:
 
 _OFFERED = 3
 _LOOKED_AT = 1000
-# More extracted units than that are not fetched for one verification.
+# At most this many extracted units are fetched for one verification.
 _MOST_UNITS = 40
 
 
 @dataclass
 class Inputs:
-    """The copies, by the tables' names in production, and what is to be said about them."""
+    """The copies, by the tables' names in production, and remarks about them."""
 
     folders: dict[str, str] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
-    # Tables that no production row was found for and that the sandbox made.
+    # Tables without rows in production, which the sandbox built.
     made: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     # Changed copies that checks have made, by the name of the change and the table.
@@ -109,7 +109,7 @@ class Preparing:
         table = reads[0][1].table
         producer = self.pipeline.producer(table)
         rows = self._production(reads)
-        # An extract or a step may still have to make the rows; a table of others is what it is.
+        # An extract or a step may still have to build the rows; a table of another writer is taken as it is.
         if rows is not None and (producer is None or not rows.isEmpty()):
             self._keep(table, rows)
             return

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from twice.content.digest import Digest
     from twice.verify.cases import Case
 
-# As long as a publish waits for the reader at each of its points.
+# How long a publish waits for the reader at each of its points.
 _PATIENCE = 20.0
 _TRIES = 3
-# Between two reads that no publish waits for.
+# The pause between two reads that no publish waits for.
 _PAUSE = 0.2
 _NUMBER = "_twice_number"
 CAUSE = "the step changes what readers see before twice publishes: it removes files or rows by itself"
@@ -28,7 +28,7 @@ FIX = "let the step only return rows; twice replaces the old ones in one commit"
 
 
 class ReaderLoop:
-    """A thread that reads the tables of a case, again and again: the one in focus, and the others in turn."""
+    """A thread that reads the tables of a case in a loop: the one in focus, and the rest in turn."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
@@ -99,7 +99,7 @@ class ReaderLoop:
         for _ in range(_TRIES):
             try:
                 found = self._case.digest(name)
-            except Exception as error:  # noqa: BLE001 - whatever a reader gets to see is what the check is about
+            except Exception as error:  # noqa: BLE001 - the check is about everything that a reader can see
                 failed = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
             else:
                 self.seen.setdefault(name, []).append(found)

@@ -1,4 +1,4 @@
-"""A verification: copy the inputs, make a clean run, then one check after the other."""
+"""A verification: copy the inputs, do a clean run, then one check after the other."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class Request:
     command: tuple[str, ...] = ()
     place: str = ""
     report: Callable[[str], None] = lambda _: None
-    # Called after each check, with what it was made on.
+    # Called after each check, with the trial that it was run on.
     seen: Callable[[Trial, Outcome], None] = lambda _trial, _outcome: None
 
 
 @dataclass
 class Report:
-    """What came of a verification."""
+    """The results of a verification."""
 
     pipeline: str
     unit: str
@@ -74,7 +74,7 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """What the command line exits with: where no check could be made, nothing was shown to hold."""
+        """The exit code of the command line: if no check could run, nothing was shown to hold."""
         return 0 if not self.failed and any(outcome.status == "passed" for outcome in self.outcomes) else 1
 
     def to_json(self) -> dict[str, object]:
@@ -91,7 +91,7 @@ class Report:
 
 
 def verify(production: Runtime, sandbox: Sandbox, pipeline: Pipeline, request: Request) -> Report:
-    """Make the checks; a pipeline that cannot run at all is reported once, by raising what stops it."""
+    """Run the checks; a pipeline that cannot run at all is reported once, by raising what stops it."""
     started = time.monotonic()
     checks = chosen(request.checks, quick=request.quick)
     report = make_all(checks, prepared(production, sandbox, pipeline, request), request)
@@ -100,7 +100,7 @@ def verify(production: Runtime, sandbox: Sandbox, pipeline: Pipeline, request: R
 
 
 def make_all(checks: Sequence[Check], trial: Trial, request: Request) -> Report:
-    """Make a clean run, then one check after the other."""
+    """Do a clean run, then one check after the other."""
     started = time.monotonic()
     label = trial.pipeline.grain.label(trial.unit.start, trial.pipeline.zone)
     report = Report(trial.pipeline.name, label, trial.seed)
@@ -134,7 +134,7 @@ def on_copies(sandbox: Sandbox, pipeline: Pipeline, request: Request, inputs: In
 
 
 def make(check: Check, trial: Trial) -> Outcome:
-    """Make one check; what it cannot do is reported as not run, never as passed."""
+    """Run one check; what it cannot do is reported as not run, never as passed."""
     started = time.monotonic()
 
     def not_run(reason: str) -> Outcome:
@@ -148,7 +148,7 @@ def make(check: Check, trial: Trial) -> Outcome:
         raise
     except TwiceError as error:
         if isinstance(error, TransientError | RetriesExhausted | EnvironmentProblem | ConfigError | DefinitionError):
-            return not_run(f"it could not be made here: {error.message}")
+            return not_run(f"it could not be run here: {error.message}")
         finding = trial.finding(
             check,
             trial.step_of(error),
@@ -157,7 +157,7 @@ def make(check: Check, trial: Trial) -> Outcome:
             fix=error.next_step or "see the message",
         )
         return Outcome(check.name, check.promise, "failed", finding.what, (finding,), time.monotonic() - started)
-    except Exception as error:  # noqa: BLE001 - one check that cannot be made must not keep the others from it
+    except Exception as error:  # noqa: BLE001 - a check that cannot run must not stop the rest
         message = (str(error).splitlines() or [""])[0]
         return not_run(f"it ended with {type(error).__name__}: {message}")
     status = "failed" if seen.findings else "passed"
@@ -166,12 +166,12 @@ def make(check: Check, trial: Trial) -> Outcome:
 
 
 def _steps(pipeline: Pipeline, names: Sequence[str]) -> tuple[Step, ...]:
-    """Return the steps to verify; extracts read the outside and are only run where their rows are missing."""
+    """Return the steps to verify; extracts read from outside and are only run where their rows are missing."""
     wanted = {pipeline.find(name).name for name in names} if names else set(pipeline.steps)
     found = tuple(step for step in pipeline.ordered() if step.name in wanted and step.kind != "extract")
     if not found:
         raise UsageError(
-            f"nothing of {pipeline.name} can be verified: an extract reads the outside, which no sandbox holds still",
+            f"nothing of {pipeline.name} can be verified: an extract reads from outside, which no sandbox can pin",
             unchanged="nothing was run",
             next_step="verify a step that reads what it extracts",
         )

@@ -50,7 +50,7 @@ class Sandbox:
     spark: SparkSession
     folder: Path
     count: int = 0
-    # Tells the cases of this sandbox from those of others in a place that both are given.
+    # Tells the cases of this sandbox from those of another one in a shared place.
     token: str = field(default_factory=lambda: secrets.token_hex(3))
     _namespaces: dict[tuple[str, str], Namespacing] = field(default_factory=dict, repr=False)
     _template: Path | None = field(default=None, repr=False)
@@ -90,7 +90,7 @@ class Sandbox:
             yield
 
     def case(self, pipeline: Pipeline, folders: Mapping[str, str], steps: frozenset[str]) -> Case:
-        """Make a case: the chosen steps of a pipeline on empty tables, reading copies of their inputs."""
+        """Create a case: the chosen steps of a pipeline on empty tables, reading copies of their inputs."""
         self.count += 1
         mark = f"c{self.count}x{self.token}"
         self._new_ledger(mark)
@@ -171,7 +171,7 @@ class Sandbox:
         return {twin.name: twin for twin in twins if twin is not None}
 
     def _shared_twin(self, store: StoreConfig) -> StoreConfig | None:
-        """Return where tables of a store are written instead; None if nothing says where."""
+        """Return where tables of a store are written instead; None if no place is configured or known."""
         name = f"{_PREFIX}{store.name}"
         if store.name in self.config.verify_stores:
             return replace(self.config.verify_stores[store.name], name=name)
@@ -214,7 +214,7 @@ class Sandbox:
         return self.folder / f"ledger-{mark}.db"
 
     def _new_ledger(self, mark: str) -> None:
-        """Copy an empty ledger: to create one takes longer than many a step."""
+        """Copy an empty ledger: creating one takes longer than many steps."""
         if self._template is None:
             self._template = self.folder / "empty.db"
             open_ledger(f"sqlite:///{self._template}")
@@ -228,7 +228,7 @@ class _Moved:
 
 
 def refuse_production(config: Config, folder: Path) -> None:
-    """Refuse a sandbox that holds production tables or lies among them, and stores of it that are production's."""
+    """Refuse a sandbox that holds production tables or is among them, and stores of it that are production's."""
     inside = folder.resolve()
     places = [("the ledger", config.ledger)]
     for store in config.stores.values():
@@ -266,7 +266,7 @@ def refuse_production(config: Config, folder: Path) -> None:
 
 
 def _normal(root: Path, text: str) -> str:
-    """Return a place in one way: a path from the root of the disk, a database by machine, port and name."""
+    """Return a place in one form: a path from the root of the disk, a database by machine, port and name."""
     if text.startswith(("postgresql", "postgres:")):
         url = sa.make_url(text)
         host = "127.0.0.1" if url.host in (None, "localhost", "::1") else url.host

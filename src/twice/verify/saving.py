@@ -18,13 +18,13 @@ from twice.verify.stand_ins import StandIns
 if TYPE_CHECKING:
     from twice.verify.trial import Check, Finding, Trial
 
-# A case with more rows is not written: nobody would read it.
+# A case with more rows is not written: it would be too long to read.
 _MOST_ROWS = 200
 
 
 @dataclass(frozen=True)
 class Saved:
-    """What came of saving a finding: a file, or why there is none."""
+    """The outcome of saving a finding: a file, or why there is none."""
 
     check: str
     step: str
@@ -99,7 +99,7 @@ def _personal(trial: Trial) -> frozenset[str]:
 
 
 def _still_fails(check: Check, shrunk: Shrunk, case: _Case) -> bool:
-    """Make the check on the rows as the file has them."""
+    """Run the check on the rows as the file has them."""
     trial = shrunk.trial
     folder = Path(tempfile.mkdtemp(prefix="saved-", dir=trial.sandbox.folder))
     inputs = write_copies(fresh(trial.sandbox.spark, trial.pipeline.zone.key), folder, case.tables)

@@ -16,7 +16,7 @@ _KEPT = "spark.twice.verify.settings"
 class SandboxSession(SparkSession):
     """A session whose new sessions have the settings of the sandbox: Spark gives them those that it was started with.
 
-    They stand in the settings of the application, where a child process finds them, too.
+    They are in the settings of the application, where a child process finds them, too.
     """
 
     def newSession(self) -> SparkSession:  # noqa: N802 - the name is Spark's
@@ -36,7 +36,7 @@ def sandboxed(spark: SparkSession) -> SandboxSession:
 def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
     """Let sessions that are opened from now on have these settings, until the end of the block."""
     conf = jvm.context(spark).conf()
-    # Of catalogs, which Spark knows nothing of before they are asked for, a new session reads the application's.
+    # Spark loads catalogs on first use: a new session reads their settings from the application's.
     own = {name: value for name, value in wanted.items() if spark.conf.isModifiable(name)}
     asked = {**wanted, _KEPT: json.dumps({**json.loads(conf.get(_KEPT, "{}")), **own})}
     before = {name: conf.get(name) if conf.contains(name) else None for name in asked}

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 GOAL = 20
 _TRIES = 25
 _SECONDS = 60.0
-# A table is cut into that many parts at most; finer cuts cost more runs than they save rows.
+# A table is cut into at most this many parts; finer cuts cost more runs than they save rows.
 _FINEST = 8
 _ROW = "_twice_row"
-# So many differing rows are followed back to the inputs, and so many input rows are looked up for them.
+# How many differing rows are traced to the inputs, and how many input rows are looked up for them.
 _FOLLOWED = 3
 _LOOKED_UP = 1_000
 
@@ -66,7 +66,7 @@ class Shrunk:
 def shrink(
     trial: Trial, check: Check, finding: Finding, *, goal: int = GOAL, tries: int = _TRIES, seconds: float = _SECONDS
 ) -> Shrunk:
-    """Make the check on fewer and fewer rows, as long as it finds the same; stop at the goal or at a bound."""
+    """Run the check on fewer and fewer rows, as long as it finds the same; stop at the goal or at a bound."""
     work = _Shrinking(trial, check, finding, goal, tries, time.monotonic() + seconds)
     return work.shrink()
 
@@ -156,7 +156,7 @@ class _Shrinking:
         return self.tries < self.most and time.monotonic() < self.until
 
     def _try(self, kept: dict[str, Rows]) -> bool:
-        """Make the check on some of the rows; keep to them if it finds the same."""
+        """Run the check on some of the rows; keep only those if it finds the same."""
         if not 0 < sum(map(_count, kept.values())) < self.size or not self._may_try():
             return False
         self.tries += 1
@@ -192,7 +192,7 @@ class _Shrinking:
             found = make(self.check, smaller)
         except Interrupted:
             raise
-        except Exception:  # noqa: BLE001 - whatever stops it on fewer rows, it is not the fault that is looked for
+        except Exception:  # noqa: BLE001 - an error on fewer rows is not the fault that is shrunk
             return None
         return next((each for each in found.findings if same(self.finding, each)), None)
 

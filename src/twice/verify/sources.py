@@ -1,4 +1,4 @@
-"""Copies of a pipeline's inputs: the same rows for every case, whatever becomes of the tables themselves."""
+"""Copies of a pipeline's inputs: the same rows for every case, even if the tables themselves change."""
 
 from __future__ import annotations
 

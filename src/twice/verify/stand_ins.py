@@ -19,13 +19,13 @@ class StandIns:
 
     def __init__(self, hidden: frozenset[str]) -> None:
         self._hidden = hidden
-        # The personal columns that were met.
+        # The personal columns that were found.
         self.columns: set[str] = set()
         self._values: dict[type, set[Any]] = {}
         self._numbers: dict[tuple[type, Any], int] = {}
 
     def learn(self, rows: Sequence[Sequence[Any]], schema: T.StructType) -> None:
-        """Take in the personal values of a table, before the first is replaced."""
+        """Collect the personal values of a table, before the first is replaced."""
         for index, each in enumerate(schema.fields):
             if each.name.lower() in self._hidden:
                 self.columns.add(each.name)

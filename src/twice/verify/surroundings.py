@@ -1,4 +1,4 @@
-"""An environment that answers otherwise, for code of the user's project alone: Spark and libraries keep theirs."""
+"""An environment with other values, for code of the user's project alone: Spark and libraries keep theirs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from twice.code.project import is_ours
 
-# What programs and libraries cannot do without, and what the other process has another value of anyway.
+# Variables that programs and libraries need, and those that already have another value in the other process.
 _KEPT = (
     "HADOOP", "HOME", "HOSTNAME", "JAVA", "LANG", "LC_", "LD_", "LOGNAME", "PATH", "PYSPARK", "PYTHON", "SPARK",
     "TMPDIR", "TWICE", "TZ", "USER",
@@ -35,7 +35,7 @@ class _OtherAnswers(os._Environ):  # type: ignore[type-arg]  # noqa: SLF001 - wh
 
 @contextmanager
 def other_answers(asked: set[str]) -> Iterator[None]:
-    """Answer the project's own code with another value for every variable, set or not; note which it asks for."""
+    """Give the project's own code another value for every variable, set or not; record which it reads."""
     environment, before = os.environ, type(os.environ)
     environment.__class__ = _OtherAnswers
     environment.asked = asked  # type: ignore[attr-defined]

@@ -32,12 +32,12 @@ Change = Callable[["DataFrame"], "DataFrame"]
 
 
 class NotRun(Exception):
-    """The check cannot be made here; the reason is its message."""
+    """The check cannot run here; the reason is its message."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A promise that does not hold, with the evidence and the way out."""
+    """A promise that does not hold, with the evidence and the fix."""
 
     check: str
     step: str
@@ -78,7 +78,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one check: passed with a summary of what was seen, failed with findings, or not run and why."""
+    """The outcome of one check: passed with a summary of what was seen, failed with findings, or not run and why."""
 
     check: str
     promise: str
@@ -115,7 +115,7 @@ class Check(Protocol):
     quick: bool
 
     def __call__(self, trial: Trial) -> Seen:
-        """Make the check; raise `NotRun` where it cannot be made."""
+        """Run the check; raise `NotRun` where it cannot run."""
 
 
 @dataclass
@@ -140,7 +140,7 @@ class Trial:
         return frozenset(step.name for step in self.steps)
 
     def case(self, changed: Mapping[str, str] | None = None, *, steps: Iterable[Step] | None = None) -> Case:
-        """Make a case on empty tables; `changed` are inputs that differ from the copied ones."""
+        """Create a case on empty tables; `changed` are inputs that differ from the copied ones."""
         names = self.names if steps is None else frozenset(step.name for step in steps)
         return self.sandbox.case(self.pipeline, {**self.inputs.folders, **(changed or {})}, names)
 
@@ -185,7 +185,7 @@ class Trial:
         return self._final(self.unit)
 
     def take_alone(self) -> Case:
-        """Return a case in which only the unit was run, and which no other check looks at any more."""
+        """Return a case in which only the unit was run, and which no other check uses any more."""
         case = self.alone
         del self.alone
         case.final = None
@@ -214,7 +214,7 @@ class Trial:
     def run_on_clean(self, window: Window) -> tuple[Case, bool]:
         """Run a window once more after the clean run; return the case, and whether it still holds the same.
 
-        If it does not, the next check makes a clean run of its own.
+        If it does not, the next check does a clean run of its own.
         """
         case, versions, same = self.clean, self.clean.versions(), False
         try:
@@ -280,7 +280,7 @@ class Trial:
         return tuple(found)
 
     def repeat(self, check: str) -> str:
-        """Return the command that makes just this check, with the same seed."""
+        """Return the command that runs just this check, with the same seed."""
         return shlex.join(["twice", "verify", *self.command, "--check", check, "--seed", str(self.seed)])
 
     def differences(
@@ -339,7 +339,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Why:
-    """What a check says about a difference that it finds."""
+    """What a check reports about a difference that it finds."""
 
     what: str = ""
     cause: str = ""

@@ -54,7 +54,7 @@ class Inbox:
         )
 
     def is_new(self, connection: Any, message: str) -> bool:
-        """Mark a message as applied; False if it was before. Another consumer of the same message is waited for."""
+        """Mark a message as applied; False if it already was. Waits while another consumer applies the same message."""
         given: object = message
         if not isinstance(given, str) or not 0 < len(given) <= _MOST:
             raise UsageError(f"a message's id must be a text of up to {_MOST} characters, got {message!r}")

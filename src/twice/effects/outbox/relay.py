@@ -105,7 +105,7 @@ class Relay:
         found: list[Delivered] = []
         try:
             with self._database.settled() as connection:
-                # A relay that was stopped in its sleep must not hold its messages for ever.
+                # A suspended relay must not hold its messages forever.
                 limit = int(self._how.timeout + 60) * 1000
                 connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {limit}")
                 due = [self._message(row) for row in connection.execute(self._due())]
@@ -119,7 +119,7 @@ class Relay:
         except TransientError:
             if not found:
                 raise
-            # The calls took longer than the connection lived: what was answered is worth a second try.
+            # The connection was closed during the calls: try once more to record the answers.
             with self._database.settled() as connection:
                 self._record(connection, found)
         return found
@@ -193,7 +193,7 @@ class Relay:
         return Delivered(message, PENDING if waits else DEAD, ended.error, ended.note, min(pause, _LONGEST_WAIT))
 
     def _record(self, connection: sa.Connection, found: Sequence[Delivered]) -> None:
-        """Write how messages ended, unless another relay has been at them."""
+        """Write how messages ended, unless another relay has handled them meanwhile."""
         rows, now = self._rows, sa.func.clock_timestamp()
         update = (
             sa.update(rows)
@@ -244,7 +244,7 @@ class Relay:
 def run(relays: Sequence[Relay], *, drain: bool = False, stop: threading.Event | None = None) -> Iterator[Delivered]:
     """Send until `stop` is set, which lets the calls under way end; `drain`: until nothing is due.
 
-    Each table has a thread of its own: a slow receiver holds up no other. An error is raised once all have ended.
+    Each table has its own thread: a slow receiver delays no other. An error is raised once all have ended.
     """
     stop = stop or threading.Event()
     done: queue.Queue[Delivered | BaseException | None] = queue.Queue()
@@ -272,7 +272,7 @@ def run(relays: Sequence[Relay], *, drain: bool = False, stop: threading.Event |
 def _serve(
     relay: Relay, *, drain: bool, stop: threading.Event, done: queue.Queue[Delivered | BaseException | None]
 ) -> None:
-    """Send the messages of one table; a database that is away is waited for, unless `drain`."""
+    """Send the messages of one table; wait for a database that cannot be reached, unless `drain`."""
     pruned = 0.0
     try:
         while not stop.is_set():
@@ -298,7 +298,7 @@ def _serve(
 
 
 def _clean(text: str) -> str:
-    """Make a text one that Postgres takes."""
+    """Return a text in a form that Postgres accepts."""
     return text.replace("\x00", "").encode(errors="replace").decode()[:_LONGEST_TEXT]
 
 

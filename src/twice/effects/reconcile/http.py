@@ -28,7 +28,7 @@ def http_get(url: str, *, headers: Mapping[str, str] | None = None, timeout: flo
 def http_head(
     url: str, *, headers: Mapping[str, str] | None = None, timeout: float = 10.0
 ) -> Callable[[str, Any], Any]:
-    """Return a reconcile function: HEAD of an object whose URL has {key} in it; 404 says that it was not written."""
+    """Return a reconcile function: HEAD of an object whose URL has {key} in it; 404 means that it was not written."""
     _require_key(url, "http_head")
 
     def look(key: str, _payload: Any) -> Any:
@@ -43,7 +43,7 @@ def http_contains(
 ) -> Callable[[str, Any], Any]:
     """Return a reconcile function: GET of a list of messages, such as a channel's history, that carry their key.
 
-    A list without the key says that the call was not made, so it must reach back far enough.
+    A list without the key means that the call was not made, so it must reach back far enough.
     """
     if not url.startswith(("http://", "https://")):
         raise DefinitionError(f"http_contains({url!r}) must begin with http:// or https://")

@@ -11,7 +11,7 @@ from twice.errors import DefinitionError
 
 
 def sql_lookup(url: str, query: str) -> Callable[[str, Any], Any]:
-    """Return a reconcile function: a query with `:key` in it; no row says that the call was not made."""
+    """Return a reconcile function: a query with `:key` in it; no row means that the call was not made."""
     if ":key" not in query:
         raise DefinitionError(f"sql_lookup(query={query!r}) must have :key in it")
 

@@ -1,4 +1,4 @@
-"""HTTP with an idempotency key: the same key on every try, and what the provider says about it."""
+"""HTTP with an idempotency key: the same key on every try, and what the provider reports about it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _REPLAYED = ("Idempotent-Replayed", "Idempotent-Response", "X-Idempotent-Replaye
 class Http:
     """A provider that takes JSON by POST and honours a key in a header.
 
-    `in_flight` and `mismatch` are the answers with which it says that a call with the same key is under way, and that
-    the key came with another body.
+    `in_flight` and `mismatch` are the status codes that mean that a call with the same key is under way, and that the
+    key came with another body.
     """
 
     url: str
@@ -36,7 +36,7 @@ class Http:
             raise DefinitionError(f"Http(url={self.url!r}) must begin with http:// or https://")
 
     def send(self, payload: Any, *, key: str, timeout: float) -> Answer:
-        """Send a payload; an error says whether it was carried out."""
+        """Send a payload; the type of an error shows whether it was carried out."""
         request = urllib.request.Request(  # noqa: S310 - the scheme was checked
             self.url,
             data=json.dumps(payload).encode(),

@@ -26,7 +26,7 @@ _LOGGER.addHandler(logging.NullHandler())
 class Kafka:
     """A topic. The header `id` of a message is its idempotency key; its body is the payload as JSON.
 
-    A broker drops no message because it knows its id: `honours_keys=True` says that every consumer does, by `Inbox`.
+    A broker drops no message because of its id: `honours_keys=True` declares that every consumer does, by `Inbox`.
     `settings` are those of librdkafka, such as the ones for TLS. The key of a row decides the partition, so that
     messages about one row stay in order.
     """
@@ -103,7 +103,7 @@ class _Ended:
         self.known.set()
 
     def answer(self) -> Answer:
-        """Return where the message lies, or raise what the error says about it."""
+        """Return where the message is stored, or raise what the error means for it."""
         if self.error is None:
             return Answer(self.place)
         # Errors of the broker about the message itself are final; a local timeout leaves it open.

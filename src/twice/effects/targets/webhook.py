@@ -31,7 +31,7 @@ class Webhook:
             raise DefinitionError("Webhook(url=…) must begin with http:// or https://")
 
     def send(self, payload: Any, *, key: str, timeout: float) -> Answer:
-        """Post a message; a text becomes {"text": …}. The key goes along in a header, for those who keep logs."""
+        """Post a message; a text becomes {"text": …}. The key is also sent in a header, for the receiver's logs."""
         message = {"text": payload} if isinstance(payload, str) else payload
         if self.marker:
             if not isinstance(message, dict) or not isinstance(message.get("text"), str):

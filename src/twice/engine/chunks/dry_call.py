@@ -1,4 +1,4 @@
-"""Calling a step only to see its plan: at the first thing that would read or change something it is stopped."""
+"""Call a step only to see its plan: it is stopped before it reads or changes anything."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class Stopped(SystemExit):
-    """Raised in a step that is only looked at: what catches every Exception does not catch it; threads end quietly."""
+    """Raised in a step that is called for its plan: `except Exception` does not catch it, and threads end quietly."""
 
 
 @contextmanager
 def watched(session: SparkSession) -> Iterator[list[str]]:
-    """Stop this thread, and those that it starts, before anything is read or changed, and note what that was."""
+    """Stop this thread, and those that it starts, before anything is read or changed, and record what that was."""
     found: list[str] = []
 
     def look(call: Call) -> None:

@@ -11,16 +11,16 @@ from twice.model.scopes import Scope
 
 
 class SpotCheck:
-    """One comparison for all chunks of a step in this process; a chunk that comes meanwhile waits for its end."""
+    """One comparison for all chunks of a step in this process; a chunk that arrives meanwhile waits for its end."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._refused: NotSeparable | None = None
-        # Whether rows were compared and found right.
+        # Whether rows were compared and found equal.
         self.passed = False
 
     def once(self, compare: Callable[[], bool]) -> None:
-        """Compare, unless another chunk did so: found right it holds for all, found wrong it holds for all, too.
+        """Compare, unless another chunk did so: its result, equal or different, holds for all chunks.
 
         A comparison that returns False had nothing to compare, and counts for no other chunk.
         """
@@ -38,7 +38,7 @@ class SpotCheck:
 
 @dataclass(frozen=True)
 class ChunkOptions:
-    """What a task that computes several partitions together is asked for.
+    """The options of a task that computes several partitions together.
 
     `partial`: the partitions that pass their gates are published, the others reported. `check_alone`: a partition
     that is computed alone and compared before anything is published, by the first of the chunks that share a

@@ -47,7 +47,7 @@ def _compare(task: Task, inputs: Sequence[Pinned], result: StageResult, verdict:
     bound = {pinned.name: bind(alone, pinned) for pinned in pin_unit(alone, inputs)}
     computed = reduce(lambda one, other: one.unionByName(other), batches(alone, bound))
     parts = {partition: digest for partition, digest in verdict.digests.items() if task.unit_of(partition) == unit}
-    # What a gate refused is not published, and its content not known.
+    # What a gate refused is not published, and its content is not known.
     passed = reduce(lambda one, other: one | other, (partition_filter(alone.target, each) for each in parts))
     whole = not any(task.unit_of(partition) == unit for partition in verdict.refused)
     rows = shaped(computed, staged_rows.schema)
@@ -68,7 +68,7 @@ def _compare(task: Task, inputs: Sequence[Pinned], result: StageResult, verdict:
 
 
 def _unit(task: Task, verdict: Verdict) -> Window:
-    """Return the unit that was asked for, or the nearest one that has rows and that no gate refused a part of."""
+    """Return the requested unit, or the nearest one that has rows and that no gate refused a part of."""
     refused = {task.unit_of(partition) for partition in verdict.refused}
     passed = {task.unit_of(partition) for partition in verdict.digests}
     # No rows alone and no rows together would prove nothing.

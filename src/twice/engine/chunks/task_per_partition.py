@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def spread(task: Task, inputs: Sequence[Pinned], bound: Mapping[str, DataFrame]) -> Iterator[None]:
-    """Read a chunk by whole partitions per task, where that pays: its partitions do not meet, so rows need not move."""
+    """Read a chunk by whole partitions per task, where that pays: rows of separate partitions need no shuffle."""
     with ExitStack() as grouped:
         for source in _sources(task, inputs, bound):
             grouped.enter_context(source.grouped(task.session))
@@ -28,7 +28,7 @@ def spread(task: Task, inputs: Sequence[Pinned], bound: Mapping[str, DataFrame])
 
 
 def _sources(task: Task, inputs: Sequence[Pinned], bound: Mapping[str, DataFrame]) -> list[Grouping]:
-    """Return the sources of a chunk that is to be read so; none if one of them cannot, or it does not pay."""
+    """Return the sources of a chunk that is to be read this way; none if one of them cannot, or it does not pay."""
     if not task.units:
         return []
     read = [pinned for pinned in inputs if pinned.read.mode == "window" and pinned.cut.partitions is not None]
@@ -43,9 +43,9 @@ def _sources(task: Task, inputs: Sequence[Pinned], bound: Mapping[str, DataFrame
 
 @contextmanager
 def staged_rows(task: Task, stage: StagedRows, *, unique: bool = False) -> Iterator[DataFrame]:
-    """Read the scope as it would be after the publish, for its keys to be counted in the block.
+    """Read the scope as it would be after the publish, so that its keys can be counted in the block.
 
-    To count by partition and key needs no shuffle where tasks hold whole partitions; `unique` keys are not counted.
+    Counting by partition and key needs no shuffle where tasks hold whole partitions; `unique` keys are not counted.
     """
     store = task.store
     with ExitStack() as grouped:

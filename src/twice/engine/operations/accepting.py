@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from twice.model.pipelines import Pipeline
     from twice.model.steps import Step
 
-# Nothing is computed under the claim: whoever holds it for longer than this is gone.
+# Nothing is computed under the claim: a process that holds it for longer than this is gone.
 _LEASE = timedelta(minutes=5)
 
 
@@ -66,7 +66,7 @@ def accept(
     command: str = "",
     dry_run: bool = False,
 ) -> tuple[str | None, list[Accepted]]:
-    """Accept the code of now for every partition that is stale by code alone; return the run, if there was one."""
+    """Accept the current code for every partition that is stale by code alone; return the run, if there was one."""
     chosen = {pipeline.find(name).name for name in steps} or set(pipeline.steps)
     found = [_sorted(step) for step in status(ledger, pipeline, start, end) if step.step in chosen]
     found = [step for step in found if step.accepted or step.refused]
@@ -81,7 +81,7 @@ def accept(
 
 
 def _sorted(step: StepStatus) -> Accepted:
-    """Part what is stale by code alone from what other reasons make stale, too."""
+    """Separate what is stale by code alone from what is stale for other reasons, too."""
     stale = [
         partition
         for partition in step.partitions
@@ -137,7 +137,7 @@ def _require_settled(claim: Claim, scope: Scope) -> None:
 
 
 def _covered(scope: Scope, others: set[Scope]) -> bool:
-    """Return whether one of the others owns all of a scope: the same window, and some of its dimensions."""
+    """Return whether one of the other scopes owns all of a scope: the same window, and some of its dimensions."""
     mine = scope.dimensions
     return any(Scope(scope.window, some) in others for count in range(len(mine)) for some in combinations(mine, count))
 

@@ -128,7 +128,7 @@ def _compact(
 def _files(
     runtime: Runtime, session: SparkSession, pipeline: Pipeline, table: Table, outputs: Sequence[Output]
 ) -> Mapping[Scope, str]:
-    """Fingerprint the files of every recorded partition, in as few looks as there are dimension values."""
+    """Fingerprint the files of every recorded partition, with one read per combination of dimension values."""
     store = runtime.stores.of(table)
     version = store.version(session, table)
     found: dict[Scope, str] = {}

@@ -1,7 +1,7 @@
 """Rebuild a merged table from its history: all its windows are computed again and replace it in one commit.
 
 A merge only adds and updates: what a corrected step no longer returns stays in the table. A rebuild computes each
-window with the code and the inputs of now, merges them in order as if the table were empty, and replaces the table
+window with the current code and inputs, merges them in order as if the table were empty, and replaces the table
 by the result. Readers see the old table until then.
 """
 
@@ -186,7 +186,7 @@ def _replayed(task: Task, windows: Iterator[tuple[Task, list[Pinned]]]) -> DataF
 
 
 def _brought(task: Task, inputs: Sequence[Pinned]) -> Iterator[DataFrame]:
-    """Compute one window; its rows say whose they are."""
+    """Compute one window; its rows are marked with it."""
     for rows in batches(task, {pinned.name: bind(task, pinned) for pinned in inputs}):
         yield replay.brought(rows, str(task.scope.window))
 

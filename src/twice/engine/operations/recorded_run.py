@@ -1,4 +1,4 @@
-"""A run in the ledger, from its start to its end: whatever ends it, that is written down."""
+"""A run in the ledger, from its start to its end, which is recorded however it comes about."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def recorded_run(
     tags: Mapping[str, str] | None = None,
     environment: Mapping[str, object] | None = None,
 ) -> Iterator[str]:
-    """Begin a run and yield its id; it is done when the block ends, and else ends as the error says."""
+    """Begin a run and yield its id; it is done when the block ends, or ends with the status of the error."""
     run = ledger.runs.start(pipeline, scope, command=command, tags=tags, environment=environment)
     try:
         yield run
@@ -35,13 +35,13 @@ def recorded_run(
 
 
 def end_failed_run(ledger: Ledger, run: str, error: BaseException) -> None:
-    """Write down what ended a run; where the ledger cannot take it, the run's silence says that it is lost."""
+    """Record what ended a run; where the ledger cannot be written, the missing heartbeat shows that the run is lost."""
     with contextlib.suppress(LedgerError):
         end_run(ledger, run, how_it_ended(error), str(error) or type(error).__name__)
 
 
 def end_run(ledger: Ledger, run: str, status: str, error: str = "") -> None:
-    """Write down how a run ended; tried twice, because Ctrl-C or a busy ledger may come in between."""
+    """Record how a run ended; tried twice, because Ctrl-C or a busy ledger may come in between."""
     try:
         ledger.runs.finish(run, status, error)
     except BaseException as problem:

@@ -67,7 +67,7 @@ def _shadow_step(step: Step, shadows: Mapping[str, Table]) -> Step:
 
 
 def begin(runtime: Runtime, pipeline: Pipeline, steps: Sequence[Step], backfill: str, scope: Scope) -> None:
-    """Let every shadow begin with what its table holds now; one that has begun stays as it is."""
+    """Create every shadow from what its table holds now; an existing one stays as it is."""
     ledger = runtime.ledger
 
     def going() -> bool:
@@ -83,7 +83,7 @@ def begin(runtime: Runtime, pipeline: Pipeline, steps: Sequence[Step], backfill:
         except ScopeHeld:
             if going():
                 raise
-            return  # somebody has ended it
+            return  # another process has ended it
 
 
 def _has_begun(runtime: Runtime, step: Step, backfill: str) -> bool:
@@ -93,7 +93,7 @@ def _has_begun(runtime: Runtime, step: Step, backfill: str) -> bool:
 
 
 def _begin(runtime: Runtime, pipeline: Pipeline, step: Step, backfill: str, scope: Scope, heartbeat: Heartbeat) -> None:
-    """Fork one table and write down what its shadow began with."""
+    """Fork one table and record what its shadow began with."""
     assert step.shadow_of is not None  # noqa: S101 - a step of a shadowed pipeline
     table, ledger = step.shadow_of.writes, runtime.ledger
     shadowing = _shadowing(runtime.stores, table)
@@ -105,7 +105,7 @@ def _begin(runtime: Runtime, pipeline: Pipeline, step: Step, backfill: str, scop
     heartbeat.require()
     try:
         _inherit(runtime, pipeline, step, known, backfill, scope)
-    except UsageError:  # dropped meanwhile, by somebody who could not see this one
+    except UsageError:  # dropped meanwhile, by a process that could not see this one
         shadowing.drop_shadow(runtime.spark, table, step.writes)
         raise
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Swap:
-    """One table whose shadow takes its place; `live_names` says which table each shadow stands for."""
+    """One table whose shadow takes its place; `live_names` maps each shadow to the table that it stands for."""
 
     pipeline: Pipeline
     step: Step
@@ -71,7 +71,7 @@ def swap(
     task = task_of(runtime, wanted.pipeline, wanted.planned, run)
     table = task.step.writes
     task.store.check(task.session, table)
-    # Not the code of the step: what a swap ends as says nothing about the partitions, and status leaves it out.
+    # Not the code of the step: how a swap ends says nothing about the partitions, and status leaves it out.
     code = f"swap:{wanted.mark}"
     with recorded_attempt(task, code) as recorded:
         finding = _swap(recorded, wanted, look_again, at_last)
@@ -89,7 +89,7 @@ def superseded(runtime: Runtime, wanted: Swap) -> bool:
 
 
 def built(runtime: Runtime, wanted: Swap) -> dict[Scope, Output]:
-    """Return what the ledger says of every partition of a shadow; one that was never made is refused."""
+    """Return what the ledger holds of every partition of a shadow; one that was never built is refused."""
     target = wanted.planned.target
     known = {output.scope: output for output in runtime.ledger.outputs.list(wanted.shadow.name, target.scope.window)}
     missing = [target.name(partition) for partition in target.partitions if partition not in known]
@@ -150,7 +150,7 @@ def _require_as_built(task: Task, result: StageResult, verdict: Verdict) -> None
         if now != digest and (now.rows or digest.rows):
             raise StoreRefused(
                 f"the shadow of {task.step.writes.name}, {task.target.name(partition)} is not as it was built: "
-                f"it had {digest.rows} rows, and holds {now.rows} (or others)",
+                f"it had {digest.rows} rows, and now holds {now.rows}, or different ones",
                 unchanged="nothing was swapped for this table",
                 next_step="drop the shadow and build it again",
             )

@@ -90,7 +90,7 @@ def undo(
     tasks = [(_task(runtime, pipeline, attempt, info.id), attempt) for attempt in published]
     tasks, left = _chosen(tasks, info.id, steps, tables)
     _require_history([task for task, _ in tasks], info.id)
-    # An undo that was killed halfway goes on where it stopped.
+    # An undo that was killed continues where it stopped.
     tasks = [(task, attempt) for task, attempt in tasks if not _undone_before(task, attempt)]
     if not tasks:
         what = f"these tables of run {info.id} have" if steps or tables else f"run {info.id} has"
@@ -108,7 +108,7 @@ def undo(
 def _chosen(
     tasks: list[tuple[Task, AttemptInfo]], run: str, steps: Sequence[str], tables: Sequence[str]
 ) -> tuple[list[tuple[Task, AttemptInfo]], list[UndoResult]]:
-    """Part what is to be undone from what stays; without a choice, all of it is."""
+    """Separate what is to be undone from what stays; without a choice, all of it is."""
     made = {"step": [task.step.name for task, _ in tasks], "table": [task.step.writes.name for task, _ in tasks]}
     for kind, names in (("step", steps), ("table", tables)):
         for name in names:
@@ -214,7 +214,7 @@ def _made_by(task: Task, attempt: AttemptInfo, partition: Scope, output: Output,
 
 
 def _before(task: Task, attempt: AttemptInfo) -> Mapping[Scope, str]:
-    """Look the earlier version up; the store refuses one that has expired."""
+    """Look up the earlier version; the store refuses one that has expired."""
     return task.store.files(task.session, task.target, attempt.base_version)
 
 
@@ -236,7 +236,7 @@ def _put_back(task: Task, attempt: AttemptInfo, run: str) -> Finding:
     with hold_lease(task) as holding:
         claim, heartbeat = holding.claim, holding.heartbeat
         recover(task, claim)
-        # Looked at before the claim, too; in between somebody may have published.
+        # Checked before the claim, too; another run may have published in between.
         _require_untouched(task, attempt, run)
         staged = task.store.open(task.session, task.target, claim.token)
         task.ledger.leases.bind(task.attempt_id, claim, base_version=staged.base, inputs=())

@@ -24,13 +24,13 @@ from pathlib import Path
 from twice.engine.spark import jars
 from twice.errors import EnvironmentProblem
 
-# An archive has some 180 MB.
+# An archive takes about 180 MB.
 _KEPT = 2
 _ABANDONED = 86_400
 _OPTIONS = "spark.driver.extraJavaOptions"
 _DEFAULT_OPTIONS = "spark.driver.defaultJavaOptions"
 _CLASS_PATH = "spark.driver.extraClassPath"
-# Who sets one of these has arranged the class path, or runs Spark elsewhere.
+# A user who sets one of these has arranged the class path, or runs Spark elsewhere.
 _THEIRS = (_CLASS_PATH, "spark.driver.userClassPathFirst", "spark.jars", "spark.jars.packages", "spark.remote")
 # Of these, twice sets some itself; the others may come from a package's store.
 _OURS = ("spark.jars", "spark.jars.packages")
@@ -55,7 +55,7 @@ class Archive:
 
     @property
     def file(self) -> Path | None:
-        """Where it lies; None before it is made, and where it cannot be read or is not as long as it was made."""
+        """Where it is; None before it is made, if it cannot be read, or if its length has changed."""
         with suppress(OSError):
             for file in folder().glob(f"{self.key}-*.jsa"):
                 if _is_whole(file):
@@ -63,7 +63,7 @@ class Archive:
         return None
 
     def using(self, file: Path) -> dict[str, str]:
-        """Return the settings of a start with this archive; whatever Java has against it, it keeps to itself."""
+        """Return the settings of a start with this archive; Java prints no warning if it does not fit."""
         return self._settings(f'"-XX:SharedArchiveFile={file}" -Xshare:auto -Xlog:cds*=off -Xlog:class+path=off')
 
     def making(self, file: Path) -> dict[str, str]:
@@ -81,14 +81,14 @@ def folder() -> Path:
 
 
 def obstacle(settings: Mapping[str, str], given: Mapping[str, str], spark_home: Path) -> str:
-    """Return why a start takes no archive; empty if it takes one. `given` are the settings that the profile names."""
+    """Return why a start uses no archive; empty if it uses one. `given` are the settings that the profile names."""
     return next(_obstacles(settings, given, spark_home), "")
 
 
 def _obstacles(settings: Mapping[str, str], given: Mapping[str, str], spark_home: Path) -> Iterator[str]:
     master = settings.get("spark.master", "")
     if not _LOCAL.fullmatch(master):
-        yield f"Spark runs on {master}" if master else "spark-submit says where Spark runs"
+        yield f"Spark runs on {master}" if master else "spark-submit decides where Spark runs"
     yield from (f"{name} is set" for name in _THEIRS if name in given or (name in settings and name not in _OURS))
     yield from (f"{name} is set" for name in _THEIR_ENVIRONMENT if _is_set(name))
     if os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell").strip() != "pyspark-shell":
@@ -130,14 +130,14 @@ def archive(settings: Mapping[str, str], java: Path, spark_home: Path) -> Archiv
 
 
 def replaced(settings: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return settings with those of an archive, whose class path holds the jars already."""
+    """Return settings with those of an archive, whose class path already holds the jars."""
     kept = {name: value for name, value in settings.items() if name != "spark.jars" or _CLASS_PATH not in chosen}
     return {**kept, **chosen}
 
 
 @contextmanager
 def workplace() -> Iterator[Path]:
-    """Open a folder to write an archive in, and remove it afterwards: a Java that ends too late finds no place."""
+    """Open a folder to write an archive in, and remove it afterwards: a Java that ends too late cannot write there."""
     folder().mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix=".making-", dir=folder()))
     try:
@@ -147,9 +147,9 @@ def workplace() -> Iterator[Path]:
 
 
 def keep(found: Archive, written: Path) -> Path:
-    """Give a whole archive its name, and remove those of other times; a Java that reads one keeps it."""
+    """Give a complete archive its name, and remove older ones; a Java that has one open keeps it."""
     file = folder() / f"{found.key}-{written.stat().st_size}.jsa"
-    # Of an archive with a hole in it, which a power failure may leave, Java dies.
+    # Java crashes on an archive with a hole in it, which a power failure may leave.
     _flush(written)
     written.chmod(0o444)
     written.replace(file)
@@ -175,7 +175,7 @@ def discard(file: Path) -> bool:
 
 
 def _is_whole(file: Path) -> bool:
-    """Return whether a file can be read and is as long as it was made; Java loses its own with one that is not."""
+    """Return whether a file can be read and still has its full length."""
     try:
         with file.open("rb") as opened:
             return os.fstat(opened.fileno()).st_size == int(file.stem.rpartition("-")[2])
@@ -217,12 +217,12 @@ def _all_options(settings: Mapping[str, str]) -> str:
 def _words(options: str) -> list[str]:
     try:
         return shlex.split(options)
-    except ValueError:  # an open quote: Spark itself will say so
+    except ValueError:  # an open quote: Spark itself reports it
         return options.split()
 
 
 def _stamp(file: Path) -> str:
-    """Return what Java compares of a jar, and so do we: its name, length and time, of which images keep the seconds."""
+    """Return what Java compares of a jar: its name, length and time, of which container images keep the seconds."""
     try:
         found = file.stat()
     except OSError:
@@ -233,7 +233,7 @@ def _stamp(file: Path) -> str:
 def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8", errors="replace")
-    except OSError:  # not every Java says what it is in a file
+    except OSError:  # not every Java has a file with its version
         return ""
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from twice.engine.run import Runtime
     from twice.model.pipelines import Pipeline
 
-# What user-defined functions compute with, as a rule.
+# Packages that user-defined functions usually compute with.
 _PACKAGES = ("numpy", "pandas", "pyarrow")
 _ZONE = "spark.sql.session.timeZone"
 _SETTINGS = (
@@ -42,7 +42,7 @@ _SETTINGS = (
     "spark.sql.timestampType",  # whether a timestamp without a zone is an instant
     _ZONE,  # the day of an instant
 )
-# Each of them brings back what an earlier Spark computed.
+# Each of them restores a behaviour of an earlier Spark.
 _LEGACY = "spark.sql.legacy."
 _known: dict[tuple[str, str], dict[str, object]] = {}
 
@@ -108,13 +108,13 @@ def _changed_versions(recorded: Mapping[str, object], now: Mapping[str, object])
     before, after = (cast("Mapping[str, str]", each.get("versions", {})) for each in (recorded, now))
     for name, version in before.items():
         if after.get(name) != version:
-            yield f"{name} was {version} and is {after.get(name) or 'not there'}"
+            yield f"{name} was {version} and is {after.get(name) or 'not installed'}"
 
 
 def _changed_jars(recorded: Mapping[str, object], now: Mapping[str, object]) -> Iterator[str]:
     before, after = (set(cast("list[str]", each.get("jars", []))) for each in (recorded, now))
     if gone := sorted(before - after):
-        yield f"the jar{'s' if len(gone) > 1 else ''} {', '.join(gone)} {'are' if len(gone) > 1 else 'is'} not there"
+        yield f"the jar{'s' if len(gone) > 1 else ''} {', '.join(gone)} {'are' if len(gone) > 1 else 'is'} missing"
 
 
 def _settings_of(recorded: Mapping[str, object]) -> dict[str, str]:
@@ -158,7 +158,7 @@ def _jars(session: SparkSession) -> list[str]:
 
 
 def _folder(pipeline: Pipeline) -> Path:
-    """Return where the code of a pipeline lies: beside its first function, else where the process runs."""
+    """Return the folder of a pipeline's code: beside its first function, else where the process runs."""
     functions = (unwrapped(step.function) for step in pipeline.steps.values() if step.function is not None)
     files = (getattr(getattr(function, "__code__", None), "co_filename", "") for function in functions)
     return next((Path(file).parent for file in files if Path(file).is_file()), Path.cwd())

@@ -29,7 +29,7 @@ def plain_interrupts() -> Iterator[None]:
 
 
 def apart(*actions: Callable[[], None]) -> None:
-    """Do things one after the other on a thread of its own, and wait for it."""
+    """Run actions one after the other on a separate thread, and wait for it."""
 
     def work() -> None:
         for action in actions:

@@ -35,7 +35,7 @@ def grouped(task: Task) -> Iterator[None]:
         interrupted = True
         raise
     finally:
-        if not interrupted:  # else the thread's connection to Spark still owes the answer to another question
+        if not interrupted:  # else the thread's connection to Spark still owes the answer to an earlier call
             _restore(context, before)
 
 

@@ -1,4 +1,4 @@
-"""What the engine, and what stands on it, asks of Spark's JVM."""
+"""Calls into Spark's JVM by the engine and the packages above it."""
 
 from __future__ import annotations
 

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from twice.engine.attempt.outputs import Finding
     from twice.engine.attempt.task import Task
 
-# Spark counts what ran a moment after the fact.
+# Spark updates its metrics a moment after a job has ended.
 _PATIENCE = 500
 
 
 def priced(task: Task, finding: Finding) -> Finding:
-    """Add to a finding what it took to make it."""
+    """Add to a finding what it cost."""
     cost = measured(task)
     return replace(finding, details={**finding.details, "cost": cost}) if cost else finding
 
@@ -51,7 +51,7 @@ def sum_metrics(session: SparkSession, group: str) -> dict[str, float]:
     store = spark.statusStore()
     stages: dict[int, Any] = {}
     for number in session.sparkContext.statusTracker().getJobIdsForGroup(group):
-        with contextlib.suppress(Py4JError):  # long ago: forgotten
+        with contextlib.suppress(Py4JError):  # too old: Spark has dropped it
             for stage in items_of(store.job(number).stageIds()):
                 stages.setdefault(stage, None)
     if not stages:

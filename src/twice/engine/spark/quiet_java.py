@@ -1,4 +1,4 @@
-"""Java without the lines that say nothing to a user: each start of Spark begins with one about modules of Java."""
+"""Java without output that means nothing to a user: each start of Spark prints a line about modules of Java."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def without_noise(to: int = _STANDARD_ERROR) -> Iterator[int]:
         started = True
     finally:
         os.close(errors)
-        if not started:  # why is to be read before what follows from it
+        if not started:  # the cause must be printed before what follows from it
             thread.join(_PATIENCE)
 
 

@@ -1,4 +1,4 @@
-"""Starting Spark as a profile says."""
+"""Start Spark with the settings of a profile."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def settings(config: Config) -> dict[str, str]:
     if config.pools:
         found |= {"spark.scheduler.mode": "FAIR", "spark.scheduler.allocation.file": pools_file(config).as_uri()}
     if _submitted() and "spark.master" not in config.spark:
-        del found["spark.master"]  # spark-submit has said where to run
+        del found["spark.master"]  # spark-submit has set where to run
     return found | dict(config.spark)
 
 
 def _java_settings(config: Config) -> dict[str, str]:
-    """Return what decides how Java is started; to ask for it writes nothing."""
+    """Return what decides how Java is started; calling this writes nothing."""
     import pyspark
 
     master = config.spark.get("spark.master", _DEFAULTS["spark.master"])
@@ -115,12 +115,12 @@ def _submitted() -> bool:
 
 
 def check(config: Config) -> None:
-    """Refuse to start where it could not end well, before anything is opened or written."""
+    """Refuse a start that could not succeed, before anything is opened or written."""
     try:
         from pyspark.sql import SparkSession
     except ImportError:
         raise EnvironmentProblem(
-            "PySpark is not installed", next_step="pip install 'twice[spark]', or run where Spark is"
+            "PySpark is not installed", next_step="pip install 'twice[spark]', or run where Spark is installed"
         ) from None
     if not _submitted():
         check_ledger(config, config.spark.get("spark.master", _DEFAULTS["spark.master"]))
@@ -187,7 +187,7 @@ def _begin(chosen: Mapping[str, str]) -> SparkSession:
 
 
 def _begin_with(archive: Path, chosen: Mapping[str, str], wanted: Mapping[str, str]) -> SparkSession:
-    """Start Spark with an archive; where Java dies of it, start without it and remove it."""
+    """Start Spark with an archive; if Java crashes with it, start without it and remove it."""
     from pyspark.errors import PySparkException
 
     try:
@@ -195,7 +195,7 @@ def _begin_with(archive: Path, chosen: Mapping[str, str], wanted: Mapping[str, s
     except (PySparkException, RuntimeError):
         if jvm.is_running():
             raise
-    found = _begin(wanted)  # where this fails, too, the archive is not to blame
+    found = _begin(wanted)  # if this fails, too, the archive is not the cause
     removed = "was removed" if classes.discard(archive) else "cannot be removed by this user"
     log.warning(
         "Java did not start with the class-data archive %s and started without it; the archive %s. "
@@ -210,7 +210,7 @@ def _with_classes(
     config: Config, wanted: Mapping[str, str], archive_to: Path | None
 ) -> tuple[Mapping[str, str], Path | None]:
     """Return the settings of a start, and the class-data archive that they name if there is one for it."""
-    if jvm.is_running():  # its class path is what it is
+    if jvm.is_running():  # its class path can no longer change
         return wanted, None
     found = class_archive(config, wanted)
     if isinstance(found, str):
@@ -233,7 +233,7 @@ def class_archive(config: Config, wanted: Mapping[str, str] | None = None) -> Ar
 
 
 def refusal(config: Config, archive: Archive, file: Path) -> str:
-    """Return why Java would not take its classes from a file as the profile starts it; empty if it would."""
+    """Return why Java, as the profile starts it, would not accept an archive file; empty if it would."""
     from pyspark.find_spark_home import _find_spark_home
 
     java = _java()
@@ -301,7 +301,7 @@ def _java() -> Path | None:
 
 
 def require_java() -> None:
-    """Refuse to start without Java 17 or newer, and say what to install."""
+    """Refuse to start without Java 17 or newer, with what to install."""
     found = java_version()
     if found is None:
         raise EnvironmentProblem(

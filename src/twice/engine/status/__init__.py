@@ -1,6 +1,6 @@
 """What is done, failed, running, missing or stale, step by step and partition by partition.
 
-All of it comes from the ledger; with `live` and `sources` the tables are asked too.
+All of it comes from the ledger; with `live` and `sources` the tables are read too.
 """
 
 from __future__ import annotations

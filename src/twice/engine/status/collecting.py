@@ -27,7 +27,7 @@ def collect(
     only_stale: bool = False,
     live: TableState | PeekedState | None = None,
 ) -> Status:
-    """Return the status of several pipelines; with `live`, their tables and inputs are looked at too.
+    """Return the status of several pipelines; with `live`, their tables and inputs are checked too.
 
     A project that never ran has no ledger.
     """
@@ -45,7 +45,7 @@ def collect(
 def collect_without_spark(
     config: Config, ledger: Ledger | None, pipelines: Sequence[Pipeline], *ends: str | None, only_stale: bool = False
 ) -> Status | None:
-    """Return the status with a look at tables and inputs; None where it takes Spark to look."""
+    """Return the status, with tables and inputs checked; None where only Spark can check them."""
     state = PeekedState.of(config, (table for pipeline in pipelines for table in pipeline.tables()))
     try:
         return collect(ledger, pipelines, *ends, only_stale=only_stale, live=state) if state else None

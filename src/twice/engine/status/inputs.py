@@ -49,7 +49,7 @@ class Change:
 class Inputs:
     """What the input tables hold now, as far as `twice` wrote them; with `sources`, all of them.
 
-    Partitions that were made in one attempt may share their list of inputs: each list is looked at once.
+    Partitions that were made in one attempt may share their list of inputs: each list is checked once.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ def _read_by(pipeline: Pipeline, record: Record, table: Table) -> Window | None:
 
 
 def has_changed(recorded: Content, mine: Holding | None, all_of_it: Holding | None, live: str | None) -> bool:
-    """Return whether a partition of an input holds something else; `live` fingerprints it, None: not asked for."""
+    """Return whether a partition of an input holds something else; `live` is its fingerprint, None: not requested."""
     if live is not None and _by_files(recorded, mine, live):
         return recorded.has_other_files(live)
     now = mine or all_of_it

@@ -54,7 +54,7 @@ def status(
 
 @contextmanager
 def _no_search_for_cycles() -> Iterator[None]:
-    """Keep Python from searching the long lists for cycles: a quarter of the time, and there are none."""
+    """Pause Python's garbage collector: it takes a quarter of the time, and the long lists hold no cycles."""
     searched = gc.isenabled()
     gc.disable()
     try:
@@ -132,7 +132,7 @@ class _Judge:
         rows = holding.rows if holding else None
         if attempt and attempt.status == "running":
             return PartitionStatus(name, scope, "running", (), rows, attempt.run)
-        # Whoever interrupts work means no verdict on what it was to replace.
+        # An interrupted attempt says nothing about the partition that it was to replace.
         if attempt and (attempt.status in ("failed", "lost") or (attempt.status == "interrupted" and not holding)):
             return PartitionStatus(name, scope, "failed", (_failure(attempt),), rows, attempt.run)
         if holding is None:
@@ -229,7 +229,7 @@ def _later(one: LastAttempt | None, other: LastAttempt | None) -> LastAttempt | 
 
 def _failure(attempt: LastAttempt) -> Reason:
     if attempt.status == "lost":
-        text = "its process ended without a word"
+        text = "its process died before it recorded an end"
     elif attempt.status == "interrupted":
         text = "interrupted"
     else:

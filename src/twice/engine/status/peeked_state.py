@@ -27,7 +27,7 @@ Found = TypeVar("Found")
 # With one of these, a path without a scheme may be one of the cluster's file system.
 _CLUSTER = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _FILE_SYSTEM = ("spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name")
-# A profile's own setting of a catalog comes before what the store says.
+# A profile's own setting of a catalog takes precedence over the store's.
 _CATALOG = "spark.sql.catalog."
 # spark-submit has settings of its own.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
@@ -38,7 +38,7 @@ class NeedsSpark(Exception):
 
 
 class PeekedState:
-    """The written tables and the inputs as their metadata says; each answer may raise NeedsSpark."""
+    """The written tables and the inputs as their metadata shows them; each method may raise NeedsSpark."""
 
     def __init__(self, stores: Stores) -> None:
         self._stores = stores

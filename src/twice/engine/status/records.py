@@ -29,7 +29,7 @@ ANY = "{}"
 _EVER = Window(datetime(1, 1, 2, tzinfo=timezone.utc), datetime(9999, 12, 30, tzinfo=timezone.utc))
 
 
-# Without the look for blanks around the text: there are as many texts as partitions.
+# Without stripping blanks around the text: there are as many texts as partitions.
 _decode = json.JSONDecoder().raw_decode
 
 

@@ -44,7 +44,7 @@ class Admin(LedgerPart):
             raise not_written(path, "backup", str(error)) from None
 
     def check(self) -> Health:
-        """Try a write, all of it undone: disk, rights and locks have their say."""
+        """Try a write and roll it back, to find problems with the disk, rights or locks."""
         with self._write() as connection:
             connection.execute(sa.insert(tokens).values(table_name="twice doctor", highest=0))
             here = SystemClock().now()

@@ -13,7 +13,7 @@ from twice.errors import LedgerError, UsageError
 
 @contextmanager
 def new_file(path: Path, what: str) -> Iterator[Path]:
-    """Yield the path to write to; what is there at the end gets its name, unless something else has it."""
+    """Yield a temporary path to write to; at the end the file gets its name, unless another file has it."""
     path = path.absolute()
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:

@@ -29,7 +29,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class MoveReport:
-    """How many rows of each table were written or read; `changed` is False where all of them were there already."""
+    """How many rows of each table were written or read; `changed` is False where all of them already existed."""
 
     file: Path
     rows: Mapping[str, int]
@@ -100,7 +100,7 @@ def _compare(connection: sa.Connection, database: Database, export: _Export, the
 
 
 class _Export:
-    """The lines of a file that `export_ledger` wrote, each looked at before it is believed."""
+    """The lines of a file that `export_ledger` wrote, each checked before it is used."""
 
     def __init__(self, path: Path, file: IO[str]) -> None:
         self.path = path
@@ -115,7 +115,7 @@ class _Export:
             )
         if header.get("revision") != REVISIONS[-1]:
             raise UsageError(
-                f"{path} was written for tables at {header.get('revision')}, this twice has {REVISIONS[-1]}",
+                f"{path} was written for tables at {header.get('revision')}, this version of twice has {REVISIONS[-1]}",
                 unchanged="nothing was changed",
                 next_step="bring the ledger that it came from up to date with `twice ledger migrate`, and export again",
             )

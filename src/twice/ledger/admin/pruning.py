@@ -42,7 +42,7 @@ def prune(database: Database, before: datetime, *, dry_run: bool, batch: int) ->
         "batches": (stream_batches, _old_batches(before)),
     }
     if dry_run:
-        # The same statements, all undone: what is shown is what would happen.
+        # The same statements, rolled back: what is shown is what would happen.
         with database.write() as connection:
             database.lock(connection, input_sets)
             for name, (table, ids) in doomed.items():

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 @dataclass(frozen=True)
 class Health:
-    """What a ledger that can be written is kept by, and how far its clock is ahead of this machine's."""
+    """The database software of a ledger that can be written, and how far its clock is ahead of this machine's."""
 
     software: str
     ahead: timedelta

@@ -23,7 +23,7 @@ from twice.model.windows import Window
 
 # Attempts that computed something.
 _GOOD = ("published", "unchanged")
-# Ends that say something about a window that is merged: all but `held`, which began nothing.
+# Ends that decide about a window that is merged: all but `held`, which began nothing.
 _MERGE_ENDS = tuple(sorted(ATTEMPT_ENDS - {"held"}))
 
 
@@ -69,7 +69,7 @@ class Attempts(LedgerPart):
     def add_failures(
         self, run: str, step: str, table: str, number: int, failures: Mapping[Scope, str], *, code: str
     ) -> None:
-        """Note scopes that failed inside an attempt that did the others, each as an attempt of its own."""
+        """Record scopes that failed inside an attempt that built the rest, each as an attempt of its own."""
         with self._write() as connection:
             now = self._now(connection)
             pipeline = known_run(connection, self.database, run)

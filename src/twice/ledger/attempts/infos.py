@@ -11,7 +11,7 @@ from twice.ledger.values import InputRecord
 from twice.model.scopes import Scope
 from twice.model.windows import Window
 
-# What marks an attempt that was no work of its own.
+# Marks an attempt that did no work of its own.
 PART = "inside"
 # What an attempt's gates found and its run let through: gate, partition, found, because.
 ACCEPTED_GATES = "accepted_gates"
@@ -19,7 +19,7 @@ ACCEPTED_GATES = "accepted_gates"
 
 @dataclass(frozen=True)
 class AttemptInfo:
-    """One try of one step; `status` is `lost` where the process died without a word."""
+    """One try of one step; `status` is `lost` where the process died before it recorded an end."""
 
     id: int
     run: str

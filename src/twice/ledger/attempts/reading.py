@@ -14,7 +14,7 @@ from twice.ledger.db.schema import LIVE, SETTLED, TAKEN, attempts, claims, runs
 from twice.ledger.inputs import load_inputs
 from twice.ledger.values import Owner
 
-# A run without a live lease counts as lost when nothing was heard of it for this long.
+# A run without a live lease counts as lost when it sent no heartbeat for this long.
 SILENCE = timedelta(seconds=60)
 
 _WITH_CLAIM = (

@@ -53,7 +53,7 @@ def end_attempt(
 
 
 def add_details(connection: sa.Connection, attempt: int, details: Mapping[str, object]) -> None:
-    """Keep something about an attempt, beside what is kept already."""
+    """Add details to an attempt, beside those that it already has."""
     before = connection.scalar(sa.select(attempts.c.details).where(attempts.c.id == attempt))
     text = details_text({**json.loads(before or "{}"), **details})
     connection.execute(sa.update(attempts).where(attempts.c.id == attempt).values(details=text))

@@ -189,7 +189,7 @@ class Backfills(LedgerPart):
     def set_parallel(self, backfill: str, parallel: int) -> None:
         """Change how many chunks may run at once, across all processes."""
         if parallel < 1:
-            raise UsageError(f"--parallel {parallel}: at least one chunk runs at a time; `pause` stops them all")
+            raise UsageError(f"--parallel must be 1 or more, got {parallel}; `pause` stops all chunks")
         with self._write() as connection:
             row = _row(connection, backfill)
             if row.status not in OPEN_STATES:
@@ -197,7 +197,7 @@ class Backfills(LedgerPart):
             connection.execute(sa.update(backfills).where(backfills.c.id == backfill).values(parallel=parallel))
 
     def state(self, backfill: str) -> tuple[str, int, int]:
-        """Return status, parallelism and the number of the step at work: what its processes look at every second."""
+        """Return status, parallelism and the number of the step at work: what its processes poll every second."""
         with self._read() as connection:
             row = _row(connection, backfill)
             return row.status, row.parallel, row.step_index
@@ -248,7 +248,7 @@ def _row(connection: sa.Connection, backfill: str, *, lock: bool = False) -> Any
 
 
 def backfill_at_work(backfill: str, owners: Sequence[Owner], option: str) -> UsageError:
-    """Build the error of a wish that processes at work cannot follow."""
+    """Build the error of an option that processes at work cannot follow."""
     return UsageError(
         f"{option} cannot be used while other processes work on backfill {backfill}: "
         f"{', '.join(map(str, owners))}, with the code and the chunks that they started with",
@@ -258,13 +258,13 @@ def backfill_at_work(backfill: str, owners: Sequence[Owner], option: str) -> Usa
 
 
 def _changed(row: Any, code: Mapping[str, str] | None) -> list[str]:
-    """Name the steps whose code is another than when the backfill began."""
+    """Return the steps whose code changed since the backfill began."""
     known = json.loads(row.code)
     return [step for step, now in (code or {}).items() if known.get(step, now) != now]
 
 
 def _forget_layout(connection: sa.Connection, row: Any, changed: Sequence[str]) -> dict[str, object]:
-    """Let the step at work be cut again if its code changed: what held for the old code is not known of the new."""
+    """Let the step at work be cut again if its code changed: what held for the old code may not hold for the new."""
     plan = json.loads(row.plan)
     here = (chunks.c.backfill == row.id, chunks.c.step_index == row.step_index)
     # What is blocked waits for other steps.

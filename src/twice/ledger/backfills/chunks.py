@@ -2,7 +2,7 @@
 
 waiting ──take──▶ running ──▶ done, failed        running ──its process is gone──▶ waiting
 running ──split──▶ (gone; its parts wait)         waiting ──▶ blocked, cancelled
-done ──a partition alone was another──▶ (gone; its parts wait)
+done ──a partition differed when computed alone──▶ (gone; its parts wait)
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Chunks(LedgerPart):
             return _chunk(connection.execute(sa.select(chunks).where(chunks.c.id == found.id)).one())
 
     def name_run(self, chunk: Chunk, run: str) -> None:
-        """Remember which run works on a chunk."""
+        """Record which run works on a chunk."""
         with self._write() as connection:
             connection.execute(sa.update(chunks).where(*_mine(chunk)).values(run=run))
 
@@ -120,8 +120,8 @@ class Chunks(LedgerPart):
     ) -> bool:
         """End a chunk that is still this process's.
 
-        `compared` says that one of its step's partitions was computed alone and is the same. If another process has
-        found one that is not, a chunk of several is not done: its partitions wait for jobs of their own, `alone`.
+        `compared`: one of its step's partitions was computed alone and is equal. If another process has found one that
+        is not, a chunk of several is not done: its partitions wait for jobs of their own, `alone`.
         """
         if state not in CHUNK_ENDS:
             raise UsageError(f"a chunk does not end as {state!r}, but as one of {', '.join(sorted(CHUNK_ENDS))}")
@@ -184,15 +184,15 @@ class Chunks(LedgerPart):
                     _insert_parts(connection, found, parts)
 
     def step_note(self, backfill: str, step_index: int) -> dict[str, Any]:
-        """Return how a step of a backfill was cut, and what was learnt of it since."""
+        """Return how a step of a backfill was cut, and what has been learnt about it since."""
         with self._read() as connection:
             query = sa.select(backfills.c.plan).where(backfills.c.id == backfill)
             return note_of(connection.execute(query).one(), step_index)
 
     def recut(self, old: Sequence[Chunk], new: Sequence[NewChunk]) -> bool:
-        """Replace chunks that wait by others over the same partitions; not if one of them was taken meanwhile.
+        """Replace waiting chunks by new ones over the same partitions, unless one of them was taken meanwhile.
 
-        Nor if each partition of the step got a job of its own.
+        Nothing is replaced if each partition of the step got its own job.
         """
         ids = [chunk.id for chunk in old]
         with self._write() as connection:
@@ -265,7 +265,7 @@ def _next(
     """Find the chunk that is to be taken now, if there is one."""
     query = sa.select(chunks).where(*here, chunks.c.state == "waiting").limit(1)
     if in_order:
-        # Parts of parts have higher numbers than later parts, so only the window tells which is the first.
+        # Parts of parts have higher numbers than later parts, so only the window shows which is the first.
         found = connection.execute(query.order_by(chunks.c.window_start, chunks.c.id)).one_or_none()
         return found if found is None or found.not_before is None or found.not_before <= now else None
     ready = sa.or_(chunks.c.not_before.is_(None), chunks.c.not_before <= now)

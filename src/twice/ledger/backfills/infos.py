@@ -12,7 +12,7 @@ from twice.ledger.db.schema import instant_of, instant_text
 from twice.ledger.values import Owner
 from twice.model.scopes import Scope
 
-# States of a backfill that work can go on in.
+# States in which work on a backfill can continue.
 OPEN_STATES = ("running", "paused", "interrupted")
 BACKFILL_ENDS = frozenset({"done", "partly", "cancelled", "interrupted"})
 CHUNK_ENDS = frozenset({"done", "failed", "blocked", "cancelled"})
@@ -88,7 +88,7 @@ class Tally:
 
     @property
     def total(self) -> int:
-        """All partitions that were to be made."""
+        """All partitions that were to be built."""
         return self.done + self.running + self.waiting + self.failed + self.blocked + self.cancelled
 
     def to_json(self) -> dict[str, object]:
@@ -165,7 +165,7 @@ class BackfillInfo:
 
     @property
     def partitions(self) -> int:
-        """All partitions that it is to make."""
+        """All partitions that it is to build."""
         return sum(tally.total for tally in self.tallies) + sum(self.to_come.values())
 
     def count(self, state: str) -> int:

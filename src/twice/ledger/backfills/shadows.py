@@ -1,4 +1,4 @@
-"""Shadows: tables that a backfill builds where no reader looks, until they are swapped in or dropped.
+"""Shadows: tables that a backfill builds out of sight of readers, until they are swapped in or dropped.
 
 building ──swap──▶ swapping (table by table) ──▶ swapped        building, swapping ──drop──▶ dropping ──▶ dropped
 """
@@ -28,13 +28,13 @@ class Shadows(LedgerPart):
     """The part of the ledger that follows shadows."""
 
     def begin(self, backfill: str, tables: Mapping[str, str]) -> Shadow:
-        """Write down which shadows a backfill builds, before the first of them is begun."""
+        """Record which shadows a backfill builds, before the first of them is created."""
         with self._write() as connection:
             shadow = _read(connection, backfill) or Shadow(tables)
             return _write(connection, backfill, replace(shadow, begun_at=shadow.begun_at or self._now(connection)))
 
     def inherit(self, backfill: str, table: str, known: Sequence[Output], odd: Mapping[str, str]) -> None:
-        """Write down what a shadow began with: partitions as recorded, and those that hold something else."""
+        """Record what a shadow began with: partitions as recorded, and those that hold something else."""
         with self._write() as connection:
             shadow = _need(connection, backfill, "building")
             name = shadow.tables[table]
@@ -57,7 +57,7 @@ class Shadows(LedgerPart):
     def begin_swap(self, backfill: str, *, ttl: timedelta, owner: Owner | None = None) -> Shadow:
         """Take a shadow from built to swapping, with this process at work on it; a partly swapped one continues.
 
-        Refused while another backfill is at work on the tables: its later chunks would go over the swap.
+        Refused while another backfill is at work on the tables: its later chunks would overwrite the swap.
         """
         owner = owner or Owner.here()
         with self._write() as connection:
@@ -76,14 +76,14 @@ class Shadows(LedgerPart):
             return _write(connection, backfill, replace(shadow, state="swapping"))
 
     def show(self, backfill: str) -> None:
-        """Write down, before the first commit of a swap, that readers may see some of it from now on."""
+        """Record, before the first commit of a swap, that readers may see some of it from now on."""
         with self._write() as connection:
             shadow = _need(connection, backfill, "swapping")
             if not shadow.shown:
                 _write(connection, backfill, replace(shadow, shown=True))
 
     def leave_swap(self, backfill: str, owner: Owner | None = None) -> None:
-        """Stop swapping; a shadow of which readers have seen nothing is what it was before."""
+        """Stop swapping; a shadow that readers have not seen returns to its earlier state."""
         with self._write() as connection:
             forget_worker(connection, backfill, owner or Owner.here())
             shadow = _read(connection, backfill)
@@ -91,7 +91,7 @@ class Shadows(LedgerPart):
                 _write(connection, backfill, replace(shadow, state="building"))
 
     def table_swapped(self, backfill: str, table: str, version: str) -> Shadow:
-        """Write down that one table shows its shadow's rows; the last one ends the swap."""
+        """Record that one table shows its shadow's rows; the last one ends the swap."""
         with self._write() as connection:
             shadow = _need(connection, backfill, "swapping")
             done = {**shadow.swapped, table: version}

@@ -18,7 +18,7 @@ def live_workers(connection: sa.Connection, backfill: str, now: datetime) -> lis
 
 
 def register(connection: sa.Connection, backfill: str, owner: Owner, until: datetime) -> None:
-    """Note that a process works on a backfill, until it says so again."""
+    """Record that a process works on a backfill, until its next heartbeat is due."""
     mine = (workers.c.backfill == backfill, workers.c.host == owner.host, workers.c.pid == owner.pid)
     if not connection.execute(sa.update(workers).where(*mine).values(expires_at=until)).rowcount:
         values = {"backfill": backfill, "host": owner.host, "pid": owner.pid, "expires_at": until}
@@ -26,7 +26,7 @@ def register(connection: sa.Connection, backfill: str, owner: Owner, until: date
 
 
 def forget_worker(connection: sa.Connection, backfill: str, owner: Owner) -> None:
-    """Note that a process no longer works on a backfill."""
+    """Record that a process no longer works on a backfill."""
     connection.execute(
         sa.delete(workers).where(
             workers.c.backfill == backfill, workers.c.host == owner.host, workers.c.pid == owner.pid

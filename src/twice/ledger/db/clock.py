@@ -10,7 +10,7 @@ from typing import Protocol
 import sqlalchemy as sa
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-# As a number: no time zone setting of the server, the user or the session has a say.
+# As a number, which no time zone setting of the server, the user or the session changes.
 _MICROSECONDS = sa.text("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)")
 
 
@@ -38,7 +38,7 @@ class ServerClock:
             return self.within(connection)
 
     def within(self, connection: sa.Connection) -> datetime:
-        """Ask in a transaction that is open anyway: this very moment, not that of its beginning."""
+        """Return the current time in an open transaction, not the time at which it began."""
         return _EPOCH + timedelta(microseconds=connection.execute(_MICROSECONDS).scalar_one())
 
 
@@ -58,5 +58,5 @@ class ManualClock:
         return self._now
 
     def advance(self, by: timedelta) -> None:
-        """Move the clock on."""
+        """Advance the clock."""
         self._now += by

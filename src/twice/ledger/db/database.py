@@ -1,4 +1,4 @@
-"""What every database of a ledger offers; `sqlite` and `postgres` say how."""
+"""What every database of a ledger offers; `sqlite` and `postgres` implement it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Database(ABC):
     shown: str
     # The same, as it reads best in a message.
     place: str
-    # What a ledger shares with nothing else, and how it gets one.
+    # What a ledger shares with nothing else, and how to give it one, for messages.
     own: str
     engine: sa.Engine
 
@@ -46,7 +46,7 @@ class Database(ABC):
 
     @abstractmethod
     def snapshot(self) -> AbstractContextManager[sa.Connection]:
-        """One state of the ledger for a long read, during which others can write."""
+        """One state of the ledger for a long read, while other processes can write."""
 
     @abstractmethod
     def clock(self) -> Clock:
@@ -58,7 +58,7 @@ class Database(ABC):
 
     @abstractmethod
     def tables(self, connection: sa.Connection) -> set[str]:
-        """Name the tables beside which a ledger would live."""
+        """Return the names of the tables that are in the place of a ledger."""
 
     @abstractmethod
     def lock_for_migration(self, connection: sa.Connection) -> None:
@@ -74,7 +74,7 @@ class Database(ABC):
 
     @abstractmethod
     def explain(self, error: sa.exc.DBAPIError) -> LedgerError:
-        """Turn the database's words into ours."""
+        """Return our error for an error of the database."""
 
     @abstractmethod
     def tidy(self) -> None:

@@ -1,4 +1,4 @@
-"""Bring a ledger's tables to what this package knows, and refuse what it does not know."""
+"""Migrate a ledger's tables to the newest revision of this package, and refuse unknown ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 @dataclass(frozen=True)
 class Revision:
-    """How far a ledger's tables are, None where there are none, and how far this package would bring them."""
+    """The revision of a ledger's tables, None where there are none, and the newest one of this package."""
 
     url: str
     found: str | None
@@ -65,7 +65,7 @@ def _revision(connection: sa.Connection, database: Database) -> str | None:
     found = connection.scalar(sa.select(sa.column("version_num")).select_from(sa.table(VERSION_TABLE)))
     if found not in REVISIONS:
         raise LedgerError(
-            f"the ledger {database.place} was written by a newer twice (its tables are at {found}, "
+            f"the ledger {database.place} was written by a newer version of twice (its tables are at {found}, "
             f"this one knows {REVISIONS[-1]})",
             unchanged="the ledger was left as it is",
             next_step="pip install --upgrade twice",

@@ -1,4 +1,4 @@
-"""What every part of the ledger stands on: one database and one clock.
+"""What every part of the ledger is built on: one database and one clock.
 
 Rows are locked in one order, so that no two processes wait for each other: tokens, claims, outputs, input_sets,
 attempts, runs.
@@ -31,5 +31,5 @@ class LedgerPart:
         return self.database.write()
 
     def _now(self, connection: sa.Connection) -> datetime:
-        """Return this moment; asked after a lock was waited for, it is the moment of the lock."""
+        """Return the current time; called after waiting for a lock, it is the time at which the lock was granted."""
         return self.clock.within(connection) if isinstance(self.clock, ServerClock) else self.clock.now()

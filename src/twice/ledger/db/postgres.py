@@ -21,10 +21,10 @@ from twice.ledger.db.database import BUSY_SECONDS, Database
 from twice.ledger.db.postgres_problems import explain
 from twice.redaction import redact
 
-# Not "twice": Postgres would look there first for the tables of a user who is called so.
+# Not "twice": Postgres would look there first for the tables of a user with that name.
 SCHEMA = "twice_ledger"
 _DRIVERS = ("postgres", "postgresql", "postgresql+psycopg")
-# Seconds until a server that does not answer, or a client that fell asleep in a transaction, is given up.
+# Seconds until a server that does not answer, or a client that is idle in a transaction, is given up.
 _CONNECT_SECONDS = 10
 _SILENT_SECONDS = 30
 _IDLE_SECONDS = 20
@@ -69,7 +69,7 @@ class PostgresDatabase(Database):
         try:
             self.engine = sa.create_engine(
                 url,
-                # One connection is kept between transactions and asked whether it still lives; threads get their own.
+                # One connection is kept between transactions and checked before use; threads get their own.
                 pool_size=1,
                 max_overflow=-1,
                 pool_pre_ping=True,
@@ -116,7 +116,7 @@ class PostgresDatabase(Database):
     snapshot = read
 
     def clock(self) -> Clock:
-        """Machines disagree about the time; all of them ask the server."""
+        """Use the server's clock: the clocks of machines differ."""
         return ServerClock(self.read)
 
     def software(self, connection: sa.Connection) -> str:
@@ -126,7 +126,7 @@ class PostgresDatabase(Database):
     def tables(self, connection: sa.Connection) -> set[str]:
         may = sa.text("SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = :schema")
         if connection.scalar(may, {"schema": self.schema}) is False:
-            # Without this right the server says that the tables are not there, which would be the wrong story.
+            # Without this right the server reports that the tables do not exist, which would be misleading.
             raise explain("42501", f"permission denied for schema {self.schema}", self.shown, self.schema)
         return set(sa.inspect(connection).get_table_names(schema=self.schema))
 
@@ -178,7 +178,7 @@ def _forget_after_fork(engine: sa.Engine) -> None:
 
 
 def _secrets_of(url: sa.URL) -> list[str]:
-    """List what must never be shown, as it was meant and as it is written in a URL."""
+    """List the secrets that must never be shown, decoded and as they are written in a URL."""
     values = [url.password, *(url.query.get(name) for name in ("password", "sslpassword"))]
     texts = [value for value in values if isinstance(value, str) and value]
     return sorted({text for value in texts for text in (value, quote(value, safe=""))}, key=len, reverse=True)

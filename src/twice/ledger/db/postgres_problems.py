@@ -1,4 +1,4 @@
-"""Postgres' words turned into ours: what happened to the ledger, what is unchanged, what to do."""
+"""Errors of Postgres as errors of the ledger: what happened to it, what is unchanged, what to do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BY_CODE: tuple[tuple[tuple[str, ...], type[LedgerError], str, str, str], ...] =
         LedgerBusy,
         "the ledger {url} is busy: other processes kept it locked for too long",
         _AS_IT_WAS,
-        "run the same command again; if it stays so, find who holds it: SELECT * FROM pg_stat_activity",
+        "run the same command again; if it persists, find the process that holds it: SELECT * FROM pg_stat_activity",
     ),
     (
         ("40", "23503", "23505"),
@@ -33,7 +33,7 @@ _BY_CODE: tuple[tuple[tuple[str, ...], type[LedgerError], str, str, str], ...] =
     (
         ("25006",),
         LedgerError,
-        "the ledger {url} cannot be written: the server takes no changes (is it a standby?)",
+        "the ledger {url} cannot be written: the server accepts no changes (is it a standby?)",
         _AS_IT_WAS,
         "name the primary server in twice.toml",
     ),
@@ -67,12 +67,12 @@ _BY_CODE: tuple[tuple[tuple[str, ...], type[LedgerError], str, str, str], ...] =
     ),
 )
 
-# A refused connection carries no code, only words.
+# A refused connection has no code, only a text.
 _BY_WORDS: tuple[tuple[tuple[str, ...], type[LedgerError], str, str, str], ...] = (
     (
         ("too many", "connection slots", "no more connections", "starting up", "shutting down", "recovery mode"),
         LedgerBusy,
-        "the server of the ledger {url} takes no connection now: {reason}",
+        "the server of the ledger {url} accepts no connection now: {reason}",
         "nothing was changed",
         "run the same command again; a pooler in front of the server helps many workers",
     ),
@@ -93,7 +93,7 @@ _BY_WORDS: tuple[tuple[tuple[str, ...], type[LedgerError], str, str, str], ...] 
     (
         ("invalid uri", "invalid connection option", "invalid sslmode", "invalid integer", "bad value"),
         LedgerError,
-        "the URL of the ledger {url} says what Postgres does not understand: {reason}",
+        "the URL of the ledger {url} holds what Postgres does not understand: {reason}",
         "nothing was changed",
         "correct the URL of the ledger in twice.toml",
     ),
@@ -109,7 +109,7 @@ _BY_WORDS: tuple[tuple[tuple[str, ...], type[LedgerError], str, str, str], ...] 
 
 def explain(code: str | None, reason: str, url: str, schema: str) -> LedgerError:
     """Return the error that explains the server's code, or the driver's message."""
-    # The first line says it; the others repeat it for every address of the host.
+    # The first line has the reason; the rest repeats it for every address of the host.
     words = {"url": url, "schema": schema, "reason": (reason.splitlines() or ["no reason given"])[0].strip()}
     if code is not None:
         for codes, kind, message, unchanged, next_step in _BY_CODE:

@@ -83,7 +83,7 @@ runs = sa.Table(
     sa.Column("started_at", Instant, nullable=False),
     sa.Column("seen_at", Instant, nullable=False),
     sa.Column("finished_at", Instant),
-    # Null where a run has computed nothing, or an earlier twice recorded it.
+    # Null where a run has computed nothing, or an earlier version of twice recorded it.
     sa.Column("environment", _word(64)),
     sa.Index("runs_by_time", "started_at"),
     sa.Index("runs_by_pipeline", "pipeline", "started_at"),
@@ -121,7 +121,7 @@ attempts = sa.Table(
     sa.Column("finished_at", Instant),
     sa.Index("attempts_by_run", "run"),
     sa.Index("attempts_by_step", "pipeline", "step", "window_start"),
-    # Ids are never given twice, also not after a prune.
+    # Ids are never reused, not even after a prune.
     sqlite_autoincrement=True,
 )
 
@@ -181,7 +181,7 @@ outputs = sa.Table(
     sa.Column("state", _word(16), nullable=False),
     sa.Column("recorded_at", Instant, nullable=False),
     sa.Column("superseded_at", Instant),
-    # One truth per scope, kept by the database itself.
+    # One current output per scope, enforced by the database itself.
     sa.Index(
         "outputs_current",
         "table_name",
@@ -220,14 +220,14 @@ backfills = sa.Table(
     # How many of its steps have been cut into chunks.
     sa.Column("step_index", sa.Integer, nullable=False),
     sa.Column("error", _Text, nullable=False),
-    # Where it builds its tables unseen; empty if it works on the tables themselves.
+    # The shadows that it builds; empty if it works on the tables themselves.
     sa.Column("shadow", _Text, nullable=False),
     sa.Column("started_at", Instant, nullable=False),
     sa.Column("finished_at", Instant),
     sa.Index("backfills_by_status", "status", "started_at"),
 )
 
-# The processes that work on a backfill; one that says nothing until `expires_at` is gone.
+# The processes that work on a backfill; one without a heartbeat until `expires_at` is gone.
 workers = sa.Table(
     "workers",
     metadata,
@@ -319,7 +319,7 @@ effect_scopes = sa.Table(
     sa.Column("table_name", _Text, nullable=False),
     sa.Column("scope", _Text, nullable=False),
     *_scope(),
-    # Empty: a person said that something of it was not sent.
+    # Empty: a person recorded that something of it was not sent.
     sa.Column("content", _Text, nullable=False),
     sa.Column("keys", sa.BigInteger, nullable=False),
     # Whether all of it was sent, and nothing suppressed or skipped.
@@ -337,7 +337,7 @@ streams = sa.Table(
     sa.Column("stream", _Text, nullable=False),
     sa.Column("table_name", _Text, nullable=False),
     sa.Column("source", _Text, nullable=False),
-    # The table that is read; empty where the source is none.
+    # The table that is read; empty where the source is not a table.
     sa.Column("source_table", _Text, nullable=False),
     sa.Column("query", _word(64), nullable=False),
     sa.Column("checkpoint", _Text, nullable=False),
@@ -362,7 +362,7 @@ stream_batches = sa.Table(
     sa.Column("rows_in", sa.BigInteger),
     sa.Column("rows_out", sa.BigInteger),
     sa.Column("duplicates", sa.BigInteger),
-    # Null until the query has said how many rows were too old.
+    # Null until the query has reported how many rows were too old.
     sa.Column("late", sa.BigInteger),
     sa.Column("state_rows", sa.BigInteger),
     sa.Column("started_at", Instant, nullable=False),

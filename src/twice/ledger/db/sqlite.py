@@ -122,7 +122,7 @@ class SqliteDatabase(Database):
 
 
 def _prepare(connection: Any, _record: object) -> None:
-    # pysqlite would begin and commit when it sees fit; `_begin` says when.
+    # pysqlite would begin and commit on its own; `_begin` decides when.
     connection.isolation_level = None
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = FULL")
@@ -135,7 +135,7 @@ def _begin(connection: sa.Connection) -> None:
 
 
 def _require_room(path: Path) -> None:
-    """Refuse a place where no run could create the ledger: that it is not there does not mean that nothing ran."""
+    """Refuse a place where no run could create the ledger: a missing file does not mean that nothing ran."""
     folder = next(above for above in path.parents if above.exists())
     if not folder.is_dir():
         raise _unusable(path, f"{folder} is not a directory")

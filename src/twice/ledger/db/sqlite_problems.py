@@ -1,4 +1,4 @@
-"""SQLite's words turned into ours: what happened to the ledger, what is unchanged, what to do."""
+"""Errors of SQLite as errors of the ledger: what happened to it, what is unchanged, what to do."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from twice.redaction import redact
 
 _AS_IT_WAS = "the ledger is as it was before; nothing was recorded"
 
-# What SQLite says; then our error, its message, what is unchanged, and what to do next.
+# What SQLite's message holds; then our error, its message, what is unchanged, and what to do next.
 _KNOWN: tuple[tuple[str, type[LedgerError], str, str, str], ...] = (
     (
         "locked",
         LedgerBusy,
         "the ledger {path} is busy: other processes kept it locked for too long",
         _AS_IT_WAS,
-        "run the same command again; if it stays so, find who holds it: fuser -v {path}",
+        "run the same command again; if it persists, find the process that holds it: fuser -v {path}",
     ),
     (
         "is full",

@@ -119,11 +119,11 @@ class Effects(LedgerPart):
         return {row.key: EffectRecord.of(row, now).ended(by_key[row.key]) for row in rows}
 
     def suppress(self, wanted: Sequence[Wanted]) -> int:
-        """Record effects that are not sent, unless something is known of them; return how many were new."""
+        """Record effects that are not sent, unless something is known about them; return how many were new."""
         return self._add(wanted, {"state": SUPPRESSED})
 
     def adopt(self, wanted: Sequence[Wanted], note: str) -> int:
-        """Record effects as sent that the table knows of, unless the ledger knows something of them."""
+        """Record effects as sent that the table has recorded, unless the ledger knows something about them."""
         return self._add(wanted, {"state": CONFIRMED, "note": note})
 
     def _add(self, wanted: Sequence[Wanted], values: dict[str, object]) -> int:
@@ -152,7 +152,7 @@ class Effects(LedgerPart):
         return [EffectRecord.of(row, now) for row in rows]
 
     def resolve(self, key: str, state: str, note: str) -> EffectRecord:
-        """Write what a person found out: an unknown or dead effect was sent or was not, an outdated one may stay."""
+        """Record what a person found out: an unknown or dead effect was sent or was not, an outdated one may stay."""
         if state not in (CONFIRMED, FAILED):
             raise UsageError(f"an effect is resolved as {CONFIRMED} or {FAILED}, not {state!r}")
         record = self.generations(key)[0]
@@ -207,7 +207,7 @@ class Effects(LedgerPart):
             return [(f"{row.pipeline}.{row.effect}", scope_of(row)) for row in connection.execute(query)]
 
     def set_paid(self, subject: Subject, content: str, keys: int, *, sent: bool = True) -> None:
-        """Write that all effects of a scope are settled for a content; `sent`: none was suppressed or skipped."""
+        """Record that all effects of a scope are settled for a content; `sent`: none was suppressed or skipped."""
         named = {"pipeline": subject.pipeline, "effect": subject.effect, "scope": scope_text(subject.scope)}
         with self._write() as connection:
             values = {"content": content, "keys": keys, "sent": sent, "changed_at": self._now(connection)}
@@ -257,7 +257,7 @@ class Effects(LedgerPart):
 def _decided(
     connection: sa.Connection, wanted: Wanted, row: Any, decide: Decide, holder: dict[str, object], now: datetime
 ) -> Claimed:
-    """Decide about one effect, and write what comes of it."""
+    """Decide about one effect, and record the decision."""
     if row is not None and row.claim == holder["claim"]:
         return Claimed(wanted, EffectRecord.of(row, now), Verdict("call", "new"), row.claim)
     before = EffectRecord.of(row, now) if row is not None else None
@@ -270,7 +270,7 @@ def _decided(
         connection.execute(sa.insert(effects).values(**new))
         key = str(new["key"])
     elif verdict.action != "leave":
-        # Until an answer is recorded the outcome is unknown: an intent without an owner says so.
+        # Until an answer is recorded the outcome is unknown: an intent without an owner means that.
         state = INTENT if verdict.action == "call" else UNKNOWN
         called_at = before.called_at or now
         changes = {"state": state, "attempts": before.attempts + 1, "called_at": called_at} | changes | holder

@@ -1,4 +1,4 @@
-"""What the ledger knows of an effect: what it is about, how it stands, and what a caller may do about it."""
+"""What the ledger knows of an effect: what it is about, its state, and what a caller may do about it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Subject:
         return key_hash(*self._parts)
 
     def key(self, generation: int) -> str:
-        """Return the idempotency key of a generation: no host, run, attempt or function has a part in it."""
+        """Return the idempotency key of a generation: it does not depend on host, run, attempt or function."""
         return key_hash(*self._parts, generation)
 
     @property
@@ -176,13 +176,13 @@ Decide = Callable[["EffectRecord | None", Wanted, datetime], Verdict]
 
 @dataclass(frozen=True)
 class Claimed:
-    """The answer to one wanted effect: how it stands now, and the claim if there is something to do."""
+    """The answer to one wanted effect: its state now, and the claim if there is something to do."""
 
     wanted: Wanted
     record: EffectRecord
     verdict: Verdict
     claim: str | None
-    # How it stood before, if anything was known.
+    # Its state before, if anything was known.
     before: EffectRecord | None = None
 
 

@@ -76,7 +76,7 @@ class Leases(LedgerPart):
         return Claim(table, token, wanted, owner, run, expires_at, abandoned)
 
     def bind(self, attempt: int, claim: Claim, *, base_version: str | None, inputs: Sequence[InputRecord]) -> None:
-        """Remember which claim an attempt works under, the table version it found, and its pinned inputs."""
+        """Record which claim an attempt works under, the table version it found, and its pinned inputs."""
         with self._write() as connection:
             keep(connection, claim, attempt=attempt)
             connection.execute(
@@ -125,7 +125,7 @@ class Leases(LedgerPart):
         return _abandoned(row)
 
     def settle(self, abandoned: Abandoned, *, landed: bool, version: str | None = None) -> None:
-        """Close a taken claim: adopt what it published, or note that it was lost; twice is harmless."""
+        """Close a taken claim: adopt what it published, or record that it was lost; settling twice is harmless."""
         with self._write() as connection:
             lock_table(connection, abandoned.table)
             row = find_claim(connection, abandoned.table, abandoned.token)
@@ -192,4 +192,4 @@ def _hull(scopes: Sequence[Scope]) -> Scope:
 
 def _check_ttl(ttl: timedelta) -> None:
     if ttl <= timedelta(0):
-        raise UsageError(f"a lease must last for some time, not {ttl.total_seconds():g} seconds")
+        raise UsageError(f"a lease must last more than 0 seconds, got {ttl.total_seconds():g}")

@@ -85,7 +85,7 @@ class Outputs(LedgerPart):
             saw(connection, claim.run, now)
 
     def rerecord(self, table: str, files: Mapping[Scope, str], version: str | None) -> None:
-        """Note the new files of unchanged content, after maintenance."""
+        """Record the new files of unchanged content, after maintenance."""
         with self._write() as connection:
             lock_table(connection, table)
             for scope, fingerprint in files.items():

@@ -1,4 +1,4 @@
-"""What every partition of a table holds, read lean: for lists of a hundred thousand and more.
+"""What every partition of a table holds, read with few columns: for lists of a hundred thousand and more.
 
 Windows come as texts of whole seconds in UTC, `2026-04-25T00:00:00`: they sort, and no grain is finer.
 """

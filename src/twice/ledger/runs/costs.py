@@ -19,7 +19,7 @@ _IS_PART = f'"{PART}":'
 
 @dataclass(frozen=True)
 class Cost:
-    """One line of the bill; `unmeasured` attempts used no Spark, or ended before they could report what they used."""
+    """One line of the costs; `unmeasured` attempts used no Spark, or ended before they could report what they used."""
 
     name: str
     runs: int

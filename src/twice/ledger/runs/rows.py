@@ -25,7 +25,7 @@ _EPOCH = datetime(2020, 1, 1, tzinfo=timezone.utc)
 
 
 def new_id(now: datetime) -> str:
-    """Nine digits of time in milliseconds, three of chance."""
+    """Return an id: nine digits of time in milliseconds, three random ones."""
     number = max(0, int((now - _EPOCH).total_seconds() * 1000)) * 32**3 + secrets.randbelow(32**3)
     return "".join(_DIGITS[(number >> shift) & 31] for shift in range(55, -1, -5))
 
@@ -43,7 +43,7 @@ def known_run(connection: sa.Connection, database: Database, run: str) -> str:
 
 
 def saw(connection: sa.Connection, run: str | None, now: datetime) -> None:
-    """Note that a run's process was alive just now."""
+    """Record that a run's process was alive just now."""
     if run is not None:
         connection.execute(sa.update(runs).where(runs.c.id == run, runs.c.status == "running").values(seen_at=now))
 

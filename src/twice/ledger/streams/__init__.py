@@ -25,7 +25,7 @@ class Streams(LedgerPart):
         self.batches = Batches(database, clock)
 
     def start(self, info: Mapping[str, object]) -> None:
-        """Write that a run of a stream has begun; `info` has the columns of a stream."""
+        """Record that a run of a stream has begun; `info` has the columns of a stream."""
         named = {name: info[name] for name in ("pipeline", "stream")}
         with self._write() as connection:
             row = {**info, "stop": False, "changed_at": self._now(connection)}

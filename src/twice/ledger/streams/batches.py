@@ -47,7 +47,7 @@ class Batches(LedgerPart):
     """The part of the ledger that follows the batches of streams."""
 
     def start(self, info: StreamInfo, batch: int, offsets: str) -> BatchInfo:
-        """Write down the offsets of a batch before it is processed; a repeated batch keeps what is known of it."""
+        """Record the offsets of a batch before it is processed; a repeated batch keeps what is known of it."""
         named = {"pipeline": info.pipeline, "stream": info.stream, "query": info.query, "batch": batch}
         with self._write() as connection:
             now = self._now(connection)
@@ -64,7 +64,7 @@ class Batches(LedgerPart):
     def note(
         self, batch: BatchInfo, counts: Mapping[str, object], *, ended: bool = False, replayed: bool = False
     ) -> None:
-        """Write what came of a batch: any of its counts, and whether it is in the table."""
+        """Record the results of a batch: any of its counts, and whether it is in the table."""
         named = {name: getattr(batch, name) for name in ("pipeline", "stream", "query", "batch")}
         with self._write() as connection:
             now = self._now(connection)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _AHEAD = timedelta(days=40, hours=7)
 _ZONES = ("Pacific/Kiritimati", "America/St_Johns")
 _ZONE = "spark.sql.session.timeZone"
-# So that what Java's clock says in whole seconds differs, too.
+# So that Java's clock in whole seconds differs, too.
 _APART = 1.1
 
 

@@ -1,4 +1,4 @@
-"""`crash`: killed at every point of a publish, then run again, it is what a clean run makes."""
+"""`crash`: killed at every point of a publish, then run again, a unit has the rows of a clean run."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Crash:
 
 @dataclass
 class _Start:
-    """What a case holds before the run that is killed, and what a run makes of it that is not."""
+    """What a case holds before the run that is killed, and after a run that is not."""
 
     replaces: bool
     undisturbed: Case
@@ -114,7 +114,7 @@ def _starts(trial: Trial) -> list[_Start]:
 
 @dataclass
 class _Deaths:
-    """What was killed, and what came of it."""
+    """What was killed, and the results."""
 
     check: Crash
     trial: Trial
@@ -151,7 +151,7 @@ class _Deaths:
         if ended.killed and not ended.broken and ended.point == point:
             self.died.append((step, point))
         else:
-            self.missed.append(f"{step} at {point} ({ended.problem or 'the run did not come to it'})")
+            self.missed.append(f"{step} at {point} ({ended.problem or 'the run did not reach it'})")
 
     def _read(self, case: Case, start: _Start, name: str, point: str) -> list[Finding]:
         """Read a table after a death; report what is neither the old nor the new version."""

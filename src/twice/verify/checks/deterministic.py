@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _FILES = 7
 _OTHER = {"spark.sql.shuffle.partitions": "7", "spark.sql.adaptive.enabled": "false", "spark.default.parallelism": "3"}
-# With code that Spark generates, too, which queries on a few rows do without.
+# With generated code, too, which Spark does not use for queries on a few rows.
 _ADAPTIVE = {"spark.sql.adaptive.enabled": "true", "spark.sql.shuffle.partitions": "3", **COMPILED}
 
 
@@ -50,7 +50,7 @@ class Deterministic:
             return rows.repartition(_FILES).sortWithinPartitions(F.desc(F.xxhash64(seed, *row_hashes(rows.schema))))
 
         inputs = trial.variants(f"shuffled-{trial.seed}", shuffled)
-        # Of two rows that change places in the one, the other one leaves the order as it was, and the other way round.
+        # Any two rows change places in exactly one of the two orders.
         reverse = trial.variants(f"turned-{trial.seed}", turned)
         together: Ways = {
             "with shuffled input in 7 partitions": (inputs, _OTHER),

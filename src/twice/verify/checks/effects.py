@@ -1,4 +1,4 @@
-"""`effects`: what a unit owes to the outside is called once, and says the same."""
+"""`effects`: each effect that a unit owes is called once, with the same payload in every run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Effects:
     """Run a unit twice, and once more on empty tables; calls are recorded, and nothing leaves the sandbox.
 
-    Each key is called once, a second run calls nothing, and two clean runs say the same. The function of an effect
+    Each key is called once, a second run calls nothing, and two clean runs send the same. The function of an effect
     without `to=` makes its call itself: it is not called here, so that only its keys are checked.
     """
 
@@ -43,7 +43,7 @@ class Effects:
             if one != other and effect not in {call.effect for call in again}:
                 private = bool(trial.pipeline.effects[effect].after.personal)
                 difference = "(personal)" if private else next(iter((one - other) + (other - one)))
-                findings.append(self._finding(trial, effect, f"two clean runs say different things: {difference}"))
+                findings.append(self._finding(trial, effect, f"two clean runs send different payloads: {difference}"))
         return Seen(f"{len(first):,} calls, none of them again in a second run", findings)
 
     def _finding(self, trial: Trial, effect: str, what: str) -> Finding:

@@ -22,8 +22,8 @@ _SEED = "4242"
 class Environment:
     """Run the unit in a process with another home, user, time zone, locale, working directory and hash seed.
 
-    Spark's Python workers get the same. The project's own code that asks for any other variable while a step's function
-    runs gets another value; what it reads when it is imported, and what libraries and workers ask for, stays as it is.
+    Spark's Python workers get the same. The project's own code that reads any other variable while a step's function
+    runs gets another value; what it reads when it is imported, and what libraries and workers read, stays as it is.
     A step that looks at where it runs, or that depends on the order in which Python keeps a set of texts, fails.
     """
 
@@ -92,7 +92,7 @@ def _other(directory: Path) -> dict[str, str]:
 
 
 def _asked(ended: Ended) -> str:
-    return f"a step asks for {', '.join(ended.asked)} of the environment" if ended.asked else ""
+    return f"a step reads {', '.join(ended.asked)} from the environment" if ended.asked else ""
 
 
 def _named(other: dict[str, str]) -> list[str]:

@@ -91,13 +91,13 @@ class Gates:
                 judge(task, broken)
             except GateFailed:
                 return True
-            except Exception as error:  # noqa: BLE001 - broken rows may break the gate's own code: it has not answered
+            except Exception as error:  # noqa: BLE001 - broken rows may break the gate's own code: it has no result
                 log.debug("gate %s on a broken result: %s", gate.text, error)
         return False if tried else None
 
 
 def _with_gate(task: Task, planned: PlannedStep, gate: g.Gate) -> Task:
-    """Return the job of a table with no other gate and no key: what refuses its rows is this gate."""
+    """Return the task of a table with no other gate and no key: only this gate can refuse its rows."""
     table = copy.copy(planned.step.writes)
     object.__setattr__(table, "gates", (gate,))
     object.__setattr__(table, "key", ())

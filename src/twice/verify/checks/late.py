@@ -59,7 +59,7 @@ class Late:
             cause="the step cuts its input by arrival, or keeps what it made first",
             fix="read with event_time= and lateness=, and replace the unit: write=Overwrite()",
         )
-        # What is computed from the current state of another step's table was computed after both units here.
+        # Here, what is computed from the current state of another step's table is computed after both units.
         steps = trial.untouched_by(lambda step: trial.reads_made(step, lambda read: read.mode == "latest"))
         names = ("all rows on time", "some rows late")
         findings = trial.differences(self, case, names=names, why=why, steps=steps)

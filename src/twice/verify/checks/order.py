@@ -38,7 +38,7 @@ def _older_again(trial: Trial, steps: Sequence[Step]) -> Case:
 
 def _at_once(trial: Trial, steps: Sequence[Step]) -> Case:
     case = trial.case(steps=steps)
-    case.run(trial.before)  # the tables exist: to create them at once is another matter
+    case.run(trial.before)  # the tables exist: creating them at once is not what is checked
     with ThreadPoolExecutor(2) as pool:
         runs = [pool.submit(case.try_run, window, wait=_PATIENCE) for window in (trial.before, trial.unit)]
         for done in runs:

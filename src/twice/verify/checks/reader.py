@@ -31,7 +31,7 @@ class Reader:
     quick = False
 
     def __call__(self, trial: Trial) -> Seen:
-        """Publish the unit under the eyes of a reader."""
+        """Publish the unit while a reader reads its tables."""
         case = trial.case(trial.variants("half", half))
         _run(case, trial.before, "half of the input rows")
         _run(case, trial.unit, "half of the input rows")

@@ -28,7 +28,7 @@ def as_html(report: Report, problem: str = "") -> str:
     title = f"twice verify: {report.pipeline} {report.unit}"
     parts = [f"<h1>{_text(title)}</h1>", f"<p>{_text(headline(report))}</p>"]
     if problem:
-        parts.append(f"<h2>The pipeline cannot run</h2><pre>{_text(problem)}</pre><p>No check was made.</p>")
+        parts.append(f"<h2>The pipeline cannot run</h2><pre>{_text(problem)}</pre><p>No check was run.</p>")
     if report.warnings:
         parts.append("<h2>Warnings</h2><ul>" + "".join(f"<li>{_text(each)}</li>" for each in report.warnings) + "</ul>")
     if report.outcomes:

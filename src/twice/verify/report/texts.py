@@ -11,7 +11,7 @@ from twice.verify.sources import INPUTS
 _NAMESPACE = re.compile(r"(`?)\bverify_(\w+)\1\.(`?)c\d+(?:x[0-9a-f]+)?_")
 _FILE = re.compile(r"\bverify_c\d+(?:x[0-9a-f]+)?_(?=\w)")
 _COPY = re.compile(rf"`?\b{INPUTS}\b`?\.")
-# What XML cannot hold, and what would steer a terminal.
+# Characters that XML cannot hold, and those that control a terminal.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 

@@ -1,7 +1,7 @@
 # ruff: noqa: INP001 - a folder on a path, not a package
 """What Python does first in Spark's workers of a check: this folder is only on their path.
 
-It changes the working directory and moves the clock, as the variables say, then runs the sitecustomize of the machine.
+It changes the working directory and moves the clock, as the variables define, then runs the machine's sitecustomize.
 """
 
 import importlib.machinery
@@ -26,7 +26,7 @@ def _begin() -> None:
 
 
 def _go_on() -> None:
-    """Run the sitecustomize that this one stands in front of."""
+    """Run the sitecustomize that this one shadows."""
     elsewhere = [place for place in sys.path if place != _HERE]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", elsewhere)
     if spec is not None and spec.loader is not None:

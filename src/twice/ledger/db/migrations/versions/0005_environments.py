@@ -22,7 +22,7 @@ def upgrade() -> None:
         sa.Column("id", _word(64), primary_key=True),
         sa.Column("content", _TEXT, nullable=False),
     )
-    # Null for the runs of before.
+    # Null for earlier runs.
     op.add_column("runs", sa.Column("environment", _word(64)))
 
 
