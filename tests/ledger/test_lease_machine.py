@@ -88,6 +88,18 @@ class LeaseMachine(RuleBasedStateMachine):
             assert not self._held(pair[0])
         else:
             assert self._held(pair[0])
+            self._renewed(pair[0])
+
+    @rule(pair=claims)
+    def bind(self, pair):
+        claim, attempt = pair
+        try:
+            self.ledger.leases.bind(attempt, claim, base_version="1", inputs=[])
+        except LeaseLost:
+            assert not self._held(claim)
+        else:
+            assert self._held(claim)
+            self._renewed(claim)
 
     @rule(pair=consumes(claims))
     def record(self, pair):
@@ -136,6 +148,9 @@ class LeaseMachine(RuleBasedStateMachine):
         mine = [lease for lease in self.ledger.leases.list() if lease.state != "taken"]
         for a, b in itertools.combinations(mine, 2):
             assert a.table != b.table or not any(x.overlaps(y) for x in a.scopes for y in b.scopes)
+
+    def _renewed(self, claim):
+        self.open[claim.table, claim.token][2] = self.clock.now() + claim.ttl
 
     def _held(self, claim):
         return self.open.get((claim.table, claim.token), [None, "gone"])[1] == "live"

@@ -141,6 +141,24 @@ def test_renewal_keeps_others_out(ledger, clock, day):
             ledger.leases.claim(T, [day(1)], ttl=MINUTE)
 
 
+@pytest.mark.parametrize("step", ["bind", "prepare"])
+def test_what_an_attempt_saves_under_its_claim_renews_the_lease(ledger, clock, day, made, work, step):
+    _, attempt, claim = work(T, [made(T, day(1))])
+    clock.advance(0.9 * claim.ttl)
+    if step == "bind":
+        ledger.leases.bind(attempt, claim, base_version="1", inputs=())
+    else:
+        ledger.outputs.prepare(claim, attempt, [made(T, day(1))])
+    clock.advance(0.9 * claim.ttl)
+    with pytest.raises(ScopeHeld):
+        ledger.leases.claim(T, [day(1)], ttl=MINUTE)
+    ledger.leases.take_over(T, claim.token)
+    with pytest.raises(LeaseLost):
+        ledger.leases.bind(attempt, claim, base_version="1", inputs=())
+    with pytest.raises(LeaseLost):
+        ledger.outputs.prepare(claim, attempt, [made(T, day(1))])
+
+
 def test_take_over_fences_a_live_lease_at_once(ledger, day, made, work):
     run, attempt, claim = work(T, [made(T, day(1))])
     left = ledger.leases.take_over(T, claim.token)

@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from twice.model.scopes import Scope
@@ -82,6 +82,7 @@ class Claim:
     owner: Owner
     run: str | None
     expires_at: datetime
+    ttl: timedelta
     abandoned: tuple[Abandoned, ...] = ()
 
 

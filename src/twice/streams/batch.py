@@ -160,7 +160,7 @@ def _publish(task: Task, batch: Batch, bound: dict[str, DataFrame] | None, write
         changed = task.target.partitions if counts.rows_out or counts.changed else ()
         remember = {} if batch.again else {STREAM_MARK: batch.mark.text}
         notes = {"twice.replay" if batch.again else STREAM_MARK: batch.mark.text}
-        status, version = commit_staged(task, claim, heartbeat, staged, changed, remember, more=notes)
+        status, version = commit_staged(task, claim, staged, changed, remember, more=notes)
         finding = Finding(status, [], counts.rows_out, version, counts.to_json())
         record(task, claim, finding)
     return finding

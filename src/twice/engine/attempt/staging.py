@@ -13,13 +13,12 @@ from twice.engine.chunks.task_per_partition import spread
 from twice.failpoints import fail_point
 
 if TYPE_CHECKING:
-    from twice.engine.attempt.heartbeat import Heartbeat
     from twice.engine.attempt.stage_result import StageResult
     from twice.engine.attempt.task import Task
     from twice.ledger import Claim
 
 
-def stage(task: Task, claim: Claim, heartbeat: Heartbeat, inputs: list[Pinned]) -> StageResult:
+def stage(task: Task, claim: Claim, inputs: list[Pinned]) -> StageResult:
     """Compute the step's result and write it where it can be fenced."""
     task.report("computing")
     bound = {pinned.name: bind(task, pinned) for pinned in inputs}
@@ -28,9 +27,8 @@ def stage(task: Task, claim: Claim, heartbeat: Heartbeat, inputs: list[Pinned]) 
         first = next(results)
         task.store.prepare(task.session, task.step.writes, first.schema)
         staged = task.store.open(task.session, task.target, claim.token)
+        # A run that took over before staging was opened found nothing to fence; a lost claim is refused here.
         task.ledger.leases.bind(task.attempt_id, claim, base_version=staged.base, inputs=records(task, inputs))
-        # A run that took over before the staging existed found nothing to fence: look once more.
-        heartbeat.require()
         fail_point("claim.fenced")
         result = strategy_of(task.step.writes).stage(task, staged, chain([first], results))
     fail_point("stage.written")

@@ -27,7 +27,6 @@ from twice.ledger import ACCEPTED_GATES
 
 if TYPE_CHECKING:
     from twice.engine.attempt.gating import Verdict
-    from twice.engine.attempt.heartbeat import Heartbeat
     from twice.engine.attempt.inputs import Pinned
     from twice.engine.attempt.task import Task
     from twice.ledger import Claim, Output
@@ -39,17 +38,17 @@ def attempt(task: Task) -> Finding:
     """Bring one scope of one table up to date."""
     task.store.check(task.session, task.step.writes)
     with hold_lease(task) as holding:
-        claim, heartbeat = holding.claim, holding.heartbeat
+        claim = holding.claim
         recover(task, claim)
         task.report("pinning")
         inputs = pin(task)
         task.ledger.leases.bind(task.attempt_id, claim, base_version=None, inputs=records(task, inputs))
         if skipped := nothing_to_do(task, claim, inputs, waited=holding.waited):
             return skipped
-        result = stage(task, claim, heartbeat, inputs)
+        result = stage(task, claim, inputs)
         verdict = gate(task, result)
         compare_alone(task, inputs, result, verdict)
-        finding = publish(task, claim, heartbeat, inputs, result, verdict)
+        finding = publish(task, claim, inputs, result, verdict)
         finding = priced(task, finding)
         record(task, claim, finding)
     fail_point("record.written")
@@ -79,7 +78,6 @@ def gate(task: Task, result: StageResult) -> Verdict:
 def publish(
     task: Task,
     claim: Claim,
-    heartbeat: Heartbeat,
     inputs: list[Pinned],
     result: StageResult,
     verdict: Verdict,
@@ -89,13 +87,12 @@ def publish(
     def described(files: Mapping[Scope, str], version: str | None) -> list[Output]:
         return outputs_of(task, inputs, verdict, files, version)
 
-    return commit(task, claim, heartbeat, result, verdict, described, lambda: require_unmoved(task, inputs))
+    return commit(task, claim, result, verdict, described, lambda: require_unmoved(task, inputs))
 
 
 def commit(
     task: Task,
     claim: Claim,
-    heartbeat: Heartbeat,
     result: StageResult,
     verdict: Verdict,
     described: Callable[[Mapping[Scope, str], str | None], list[Output]],
@@ -110,16 +107,13 @@ def commit(
         remember |= differences.tombstones(task)
     # Saved before the commit, so that a later run that finds the commit without its record can complete it.
     expected = described(files, None) if changed else []
-    status, version = commit_staged(
-        task, claim, heartbeat, result.staged, changed, remember, expected, _accepted(verdict)
-    )
+    status, version = commit_staged(task, claim, result.staged, changed, remember, expected, _accepted(verdict))
     return _found(task, status, described(files, version), verdict, details)
 
 
 def commit_staged(
     task: Task,
     claim: Claim,
-    heartbeat: Heartbeat,
     staged: StagedRows,
     changed: Sequence[Scope],
     remember: Mapping[str, str],
@@ -134,7 +128,6 @@ def commit_staged(
     if not changed:
         task.store.discard(task.session, staged, remember)
         return "unchanged", staged.base
-    heartbeat.require()
     task.ledger.outputs.prepare(claim, task.attempt_id, expected, details=details)
     notes = {"twice.run": task.run, "twice.step": f"{task.pipeline.name}.{task.step.name}", **(more or {})}
     version = task.store.publish(task.session, staged, changed, notes, remember)

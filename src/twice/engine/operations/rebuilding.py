@@ -141,7 +141,7 @@ def _replace(task: Task, plan: Rebuild) -> Finding:
     """Publish the replayed history by the protocol's own verbs."""
     task.store.check(task.session, task.step.writes)
     with hold_lease(task) as holding:
-        claim, heartbeat = holding.claim, holding.heartbeat
+        claim = holding.claim
         recover(task, claim)
         alone = [replace(task, scope=Scope(window)) for window in plan.windows]
         pinned = [pin(each) for each in alone]
@@ -151,14 +151,13 @@ def _replace(task: Task, plan: Rebuild) -> Finding:
         task.store.prepare(task.session, task.step.writes, rows.schema)
         staged = task.store.open(task.session, task.target, claim.token)
         task.ledger.leases.bind(task.attempt_id, claim, base_version=staged.base, inputs=records(task, inputs))
-        heartbeat.require()
         task.store.stage(task.session, staged, rows)
         gating.refuse_strays(task, staged)
         with staged_rows(task, staged) as read:
             verdict = gating.judge(task, read)
         for each, mine in zip(alone, pinned, strict=True):
             require_unmoved(each, mine)
-        finding = priced(task, publish(task, claim, heartbeat, inputs, StageResult(staged), verdict))
+        finding = priced(task, publish(task, claim, inputs, StageResult(staged), verdict))
         record(task, claim, finding)
     return finding
 

@@ -113,14 +113,13 @@ def _swap(task: Task, wanted: Swap, look_again: Callable[[], None], at_last: Cal
 
 
 def _publish(task: Task, wanted: Swap, holding: HeldLease, at_last: Callable[[], None]) -> Finding:
-    claim, heartbeat = holding.claim, holding.heartbeat
+    claim = holding.claim
     known = {output.scope: output for output in task.ledger.outputs.list(wanted.shadow.name, task.target.scope.window)}
     shadowing = cast("Shadowing", task.store)
     schema = shadowing.shadow_schema(task.session, replace(task.target, table=wanted.shadow))
     task.store.prepare(task.session, task.step.writes, schema)
     staged = task.store.open(task.session, task.target, claim.token)
     task.ledger.leases.bind(task.attempt_id, claim, base_version=staged.base, inputs=())
-    heartbeat.require()
     shadowing.adopt(task.session, staged, wanted.shadow)
     gating.refuse_strays(task, staged)
     verdict = Verdict({partition: Digest.parse(known[partition].digest) for partition in task.target.partitions})
@@ -130,7 +129,7 @@ def _publish(task: Task, wanted: Swap, holding: HeldLease, at_last: Callable[[],
     def described(files: Mapping[Scope, str], version: str | None) -> list[Output]:
         return [_recorded(task, wanted, known[partition], files[partition], version) for partition in verdict.digests]
 
-    return commit(task, claim, heartbeat, StageResult(staged), verdict, described, at_last)
+    return commit(task, claim, StageResult(staged), verdict, described, at_last)
 
 
 def _is_as_built(task: Task, shadow: Table, known: Mapping[Scope, Output]) -> bool:

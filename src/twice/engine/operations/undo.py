@@ -234,18 +234,17 @@ def _put_back(task: Task, attempt: AttemptInfo, run: str) -> Finding:
     """Publish the earlier version of the scope by the protocol's own verbs."""
     table = task.step.writes
     with hold_lease(task) as holding:
-        claim, heartbeat = holding.claim, holding.heartbeat
+        claim = holding.claim
         recover(task, claim)
         # Checked before the claim, too; another run may have published in between.
         _require_untouched(task, attempt, run)
         staged = task.store.open(task.session, task.target, claim.token)
         task.ledger.leases.bind(task.attempt_id, claim, base_version=staged.base, inputs=())
-        heartbeat.require()
         before = task.store.read(task.session, table, attempt.base_version).where(scope_filter(task.target))
         task.store.stage(task.session, staged, _with_new_columns(task, before))
         found = profiled(task, task.store.staged(task.session, staged), key=())
         verdict = Verdict({partition: found[partition].digest for partition in _published(task, attempt)})
-        finding = publish(task, claim, heartbeat, [], StageResult(staged), verdict)
+        finding = publish(task, claim, [], StageResult(staged), verdict)
         record(task, claim, finding)
     return finding
 

@@ -73,12 +73,15 @@ class Leases(LedgerPart):
         if holder is not None:
             raise _info(holder, now).refusal(wanted)
         abandoned = tuple(_abandoned(row) for row in rows)
-        return Claim(table, token, wanted, owner, run, expires_at, abandoned)
+        return Claim(table, token, wanted, owner, run, expires_at, ttl, abandoned)
 
     def bind(self, attempt: int, claim: Claim, *, base_version: str | None, inputs: Sequence[InputRecord]) -> None:
-        """Record which claim an attempt works under, the table version it found, and its pinned inputs."""
+        """Record which claim an attempt works under, the table version it found, and its pinned inputs.
+
+        This renews the lease; `LeaseLost` if it was taken over.
+        """
         with self._write() as connection:
-            keep(connection, claim, attempt=attempt)
+            keep(connection, claim, attempt=attempt, expires_at=self._now(connection) + claim.ttl)
             connection.execute(
                 sa.update(attempts)
                 .where(attempts.c.id == attempt)

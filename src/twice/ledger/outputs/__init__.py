@@ -42,12 +42,16 @@ class Outputs(LedgerPart):
         *,
         details: Mapping[str, object] | None = None,
     ) -> None:
-        """Save what is about to be published, so that a successor can adopt it; `details` stay with the attempt."""
+        """Save what is about to be published, so that a successor can adopt it; `details` stay with the attempt.
+
+        This renews the lease, so that it holds for the publish; `LeaseLost` if it was taken over.
+        """
         _check(claim, outputs)
         with self._write() as connection:
-            keep(connection, claim, attempt=attempt)
+            now = self._now(connection)
+            keep(connection, claim, attempt=attempt, expires_at=now + claim.ttl)
             forget(connection, claim.table, claim.token)
-            insert_outputs(connection, claim, outputs, PENDING, self._now(connection))
+            insert_outputs(connection, claim, outputs, PENDING, now)
             if details:
                 add_details(connection, attempt, details)
 
