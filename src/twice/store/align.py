@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 def aligned(rows: DataFrame, fields: Iterable[StructField]) -> DataFrame:
     """Put columns in the order of the fields; one that the rows do not have is null."""
-    there = set(rows.columns)
+    fields, there = list(fields), rows.columns
+    if there == [field.name for field in fields]:
+        return rows
     return rows.select(
         *(
             column(field.name) if field.name in there else F.lit(None).cast(field.dataType).alias(field.name)

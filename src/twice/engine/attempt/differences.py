@@ -27,6 +27,8 @@ def changed_partitions(task: Task, result: StageResult, verdict: Verdict) -> lis
     """Return the partitions whose staged content is not what the table holds now."""
     if result.source is not None:
         return list(task.target.partitions) if result.changed else []
+    if not any(task.store.files(task.session, task.target, result.staged.base).values()):
+        return [partition for partition, digest in verdict.digests.items() if digest.rows]
     before = content_before(task, result)
     if before is None:
         rows = task.store.read(task.session, task.step.writes, result.staged.base).where(scope_filter(task.target))

@@ -28,16 +28,6 @@ def parser(session: SparkSession) -> Any:
     return gateway.java_session(session).sessionState().sqlParser()
 
 
-def no_statuses(session: SparkSession) -> Any:
-    """Return the empty list of task states: tasks in any state."""
-    return gateway.java(session).java.util.ArrayList()
-
-
-def no_quantiles(session: SparkSession) -> Any:
-    """Return the empty array of quantiles: sums only."""
-    return gateway.array(session, gateway.java(session).double, 0)
-
-
 def zones(session: SparkSession) -> Any:
     """Return Java's class of time zones, which knows the one of the machine."""
     return gateway.java(session).java.util.TimeZone

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
-from twice.content.java import items_of
+from twice.content.java import compiled
 from twice.engine.spark import jvm
 
 if TYPE_CHECKING:
@@ -19,6 +19,59 @@ if TYPE_CHECKING:
 
 # Spark updates its metrics a moment after a job has ended.
 _PATIENCE = 500
+# A run asks after each step: in Python that would be a hundred round trips to Java.
+_SOURCE = """
+package twice;
+
+public class Metrics {
+    /** Adds up the stages of a group's jobs, every attempt of them: what a lost executor did was paid for, too. */
+    public String used(org.apache.spark.SparkContext context, String group, long patience) {
+        try {
+            context.listenerBus().waitUntilEmpty(patience);
+        } catch (Exception late) {
+            // What Spark has counted by now is all there is.
+        }
+        java.util.Set stages = new java.util.TreeSet();
+        int[] jobs = context.statusTracker().getJobIdsForGroup(group);
+        for (int i = 0; i < jobs.length; i++) {
+            try {
+                scala.collection.Iterator each = context.statusStore().job(jobs[i]).stageIds().iterator();
+                while (each.hasNext()) {
+                    stages.add(each.next());
+                }
+            } catch (Exception forgotten) {
+                // Spark keeps the last thousand jobs.
+            }
+        }
+        long[] sums = new long[5];
+        for (java.util.Iterator stage = stages.iterator(); stage.hasNext();) {
+            try {
+                add(context, ((Integer) stage.next()).intValue(), sums);
+            } catch (Exception skipped) {
+                // A stage whose rows were there already has no metrics.
+            }
+        }
+        if (stages.isEmpty()) {
+            return "";
+        }
+        return sums[0] + "," + sums[1] + "," + sums[2] + "," + sums[3] + "," + sums[4];
+    }
+
+    private static void add(org.apache.spark.SparkContext context, int stage, long[] sums) {
+        java.util.List any = new java.util.ArrayList();
+        scala.collection.Iterator attempts =
+            context.statusStore().stageData(stage, false, any, false, new double[0]).iterator();
+        while (attempts.hasNext()) {
+            org.apache.spark.status.api.v1.StageData used = (org.apache.spark.status.api.v1.StageData) attempts.next();
+            sums[0] += used.executorRunTime();
+            sums[1] += used.executorCpuTime();
+            sums[2] += used.inputBytes();
+            sums[3] += used.outputBytes();
+            sums[4] += used.shuffleWriteBytes();
+        }
+    }
+}
+"""
 
 
 def priced(task: Task, finding: Finding) -> Finding:
@@ -44,32 +97,12 @@ def started(task: Task) -> int:
 
 
 def sum_metrics(session: SparkSession, group: str) -> dict[str, float]:
-    """Add up what Spark measured for the stages of a job group."""
-    spark = jvm.context(session)
-    with contextlib.suppress(Py4JError):
-        spark.listenerBus().waitUntilEmpty(_PATIENCE)
-    store = spark.statusStore()
-    stages: dict[int, Any] = {}
-    for number in session.sparkContext.statusTracker().getJobIdsForGroup(group):
-        with contextlib.suppress(Py4JError):  # too old: Spark has dropped it
-            for stage in items_of(store.job(number).stageIds()):
-                stages.setdefault(stage, None)
-    if not stages:
+    """Add up what Spark measured for the jobs of a group; empty without a job that Spark remembers."""
+    context = jvm.context(session)
+    used = str(compiled(session, lambda: context, "twice.Metrics", _SOURCE).used(context, group, _PATIENCE))
+    if not used:
         return {}
-    total = dict.fromkeys(("executor_seconds", "cpu_seconds", "bytes_read", "bytes_written", "bytes_shuffled"), 0.0)
-    every, none = jvm.no_statuses(session), jvm.no_quantiles(session)
-    for stage in stages:
-        for used in _attempts(store, stage, every, none):
-            total["executor_seconds"] += used.executorRunTime() / 1e3
-            total["cpu_seconds"] += used.executorCpuTime() / 1e9
-            total["bytes_read"] += used.inputBytes()
-            total["bytes_written"] += used.outputBytes()
-            total["bytes_shuffled"] += used.shuffleWriteBytes()
-    return {name: round(value, 3) for name, value in total.items()}
-
-
-def _attempts(store: Any, stage: int, every: Any, none: Any) -> list[Any]:
-    """Return every attempt of a stage; what a lost executor computed was paid for, too."""
-    with contextlib.suppress(Py4JError):  # skipped: its rows were there already
-        return list(items_of(store.stageData(stage, False, every, False, none)))
-    return []
+    milliseconds, nanoseconds, *sizes = map(int, used.split(","))
+    names = ("executor_seconds", "cpu_seconds", "bytes_read", "bytes_written", "bytes_shuffled")
+    values = (milliseconds / 1e3, nanoseconds / 1e9, *map(float, sizes))
+    return {name: round(value, 3) for name, value in zip(names, values, strict=True)}

@@ -93,7 +93,10 @@ class Line:
 
 def shadows_at(table: Any) -> list[Line]:
     """List the shadows that added columns to a table."""
-    names = [str(name) for name in items_of(table.properties().keySet())]
+    properties = table.properties()
+    if f"{ADDED}@" not in str(properties.toString()):  # one round trip instead of one for each property
+        return []
+    names = [str(name) for name in items_of(properties.keySet())]
     return [Line(name.removeprefix(f"{ADDED}@")) for name in names if name.startswith(f"{ADDED}@")]
 
 
