@@ -61,3 +61,4 @@ def init(directory: Path, name: str) -> None:
     click.echo(f"  twice run {name} --for 2026-04-25             do it; and again: nothing changes")
     click.echo("  twice status                                 what is done, missing or stale")
     click.echo("  python -m pytest                             its tests: a day can be run twice")
+    click.echo("  twice doctor --warm                          once per machine: Spark starts in less time")
