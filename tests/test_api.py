@@ -208,7 +208,7 @@ def test_a_backfill_that_left_something_out_raises_what_and_why():
         "backfill 06k of shop: finished in part: 2 partitions, 9 rows",
         "  facts: 2 of 3 partitions, 1 failed, 9 rows",
         "  failed: facts 2026-04-26: StepFailed: boom",
-        "  unchanged: the partitions that were made are published",
+        "  unchanged: the partitions that were built are published",
         "  next: again",
     ]
     with pytest.raises(twice.Interrupted):

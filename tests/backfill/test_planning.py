@@ -146,8 +146,8 @@ def test_what_reads_a_partition_that_was_not_made_is_held_back(plans):
     bad = {"facts": [january(4, 5)]}
     sums = plans.planner().turn(plans.pipeline.find("sums"), bad)
     assert [(unit.window, why) for unit, why in sums.blocked] == [
-        (january(4, 5), "step facts did not make its input"),
-        (january(5, 6), "step facts did not make its input"),
+        (january(4, 5), "step facts did not build its input"),
+        (january(5, 6), "step facts did not build its input"),
     ]
     assert sums.partitions == 8
     assert spans(sums)[0].startswith("2026-01-01")

@@ -116,7 +116,7 @@ def test_the_summary_ends_with_the_command_that_goes_on():
         "  facts: 9 of 10 partitions, 1 failed, 90 rows",
         "  sums: 9 of 10 partitions, 1 blocked, 9 rows",
         "  failed: facts 2026-01-06: rotten",
-        "  not made: sums 2026-01-06: no input",
+        "  not built: sums 2026-01-06: no input",
         "  next: twice backfill start shop --from 2026-01-06 --to 2026-01-07",
     ]
     assert summary.exit_code == summary.to_json()["exit_code"] == 3

@@ -29,7 +29,7 @@ def test_explain_shows_the_stages_and_starts_nothing(project):
     said = project.call("run", "shop", *FOR, "--explain")
     assert said.code == 0
     assert said.out.splitlines()[0] == "shop 2026-04-25/2026-04-26"
-    assert said.out.splitlines()[1].startswith("  1. orders: read the outside → overwrite the scope")
+    assert said.out.splitlines()[1].startswith("  1. orders: read an external source → overwrite the scope")
     assert "people = lake.core.people as of the run" in said.out
     assert not project.ledger.exists()
 

@@ -193,7 +193,7 @@ MIXED: dict[str, tuple[Step, str]] = {
     ),
     "duplicates dropped by the day and a key, with other columns beside them": (
         lambda a, b, c: a.dropDuplicates(["d", "k"]),
-        "drops duplicates by d, k and keeps whichever row comes first",
+        "drops duplicates by d, k and keeps an arbitrary row of each",
     ),
     "columns turned into rows": (
         lambda a, b, c: a.unpivot(["d"], ["k", "v"], "name", "value"),

@@ -58,7 +58,7 @@ def test_s13_what_no_version_decides_is_refused_by_key(tables, merging):
     assert "several rows for one key with equal u and different content" in said
     assert "id=8" in said
     said = refused(MergeRefused, (7, 2, at(10)))
-    assert "the same u as the table but other content, and another window wrote them" in said
+    assert "the same u as the table but different content, and another window wrote them" in said
     assert "id=7" in refused(MergeRefused, (7, 3, None))
     # A null is no key (S15).
     assert "null in the business key (id)" in refused(KeyViolation, (None, 3, at(11, 21)))
@@ -136,7 +136,7 @@ def test_a_key_is_inserted_once(tables):
     feed.put(MON, (2, 9), (4, 1))
     with tables.untouched(), pytest.raises(MergeRefused) as refused:
         tables.run(feed, MON)
-    assert "1 key are in the table with other content" in str(refused.value)
+    assert "1 key are in the table with different content" in str(refused.value)
     assert "id=2" in str(refused.value)
     # or is left out and counted, where the table says so.
     keeping = tables.feed(

@@ -124,7 +124,7 @@ def test_a_stored_error_is_sent_under_a_new_key_once_a_person_says_so(pay, ledge
 
 def test_skip_is_settled_at_once(pay):
     paid = pay(Receiver(TimeoutError()), on_unknown="skip")
-    assert (paid.record.state, paid.record.note) == ("unknown", "not sent again: on_unknown says skip")
+    assert (paid.record.state, paid.record.note) == ("unknown", 'not sent again: on_unknown="skip"')
 
 
 def test_asked_right_after_a_timeout_only_a_yes_counts(pay):

@@ -85,7 +85,7 @@ def test_at_most_once_leaves_an_unknown_outcome_alone(ledger, receiver):
         sent(ledger, receiver, on_unknown="skip")
     assert sent(ledger, receiver, on_unknown="skip") is None
     (record,) = ledger.effects.list()
-    assert (record.state, record.note) == ("unknown", "not sent again: on_unknown says skip")
+    assert (record.state, record.note) == ("unknown", 'not sent again: on_unknown="skip"')
     assert receiver.calls == 1
 
 

@@ -132,7 +132,7 @@ def test_growth_of_a_merged_table_is_judged_after_the_merge(lab):
     pipeline = feed(table, lambda day: [row(number, day) for number in sizes[day]])
     lab.run(pipeline, ONE)
     # Four rows into ten are no loss of 60 %
-    with pytest.raises(TwiceError, match="other content"):
+    with pytest.raises(TwiceError, match="different content"):
         lab.run(pipeline, TWO)
     sizes[TWO] = range(10, 12)
     assert lab.run(pipeline, TWO).steps[0].rows == 12

@@ -66,7 +66,7 @@ def step(name, status="published", rows=5):
         ),
         (
             BackfillResult("shop", "partly", "06k", (Tally("facts", done=1, rows=1),), (Failure("facts", "d", "x"),)),
-            "BackfillResult(06k, shop: partly; 1 partition, 1 row, 1 not made)",
+            "BackfillResult(06k, shop: partly; 1 partition, 1 row, 1 not built)",
         ),
         (BackfillResult("shop", "nothing to do"), "BackfillResult(shop: nothing to do)"),
         (Status((PipelineStatus("shop", STEPS),)), "Status(shop: 1 done, 1 stale, 1 missing)"),

@@ -139,7 +139,7 @@ def test_hours_are_hours_of_utc_whatever_the_zone():
     text = contracts([pipeline])
     assert "| Time-bound parameter | at, one hour of UTC |" in text
     assert "| Written by | extract fetch |" in text
-    assert "| Reads | the outside |" in text
+    assert "| Reads | an external source |" in text
     assert "insert each key once, other content: keep" in text
     assert "| Valid | from a to b |" in text
     assert "| Schema | id BIGINT |" in text

@@ -131,7 +131,7 @@ def test_a_table_has_one_producer(shop):
         lambda: add(
             shop, "again", {"orders": raw}, Table("lake.core.`facts`", partition=Day("day"), write=Overwrite())
         ),
-        "lake.core.facts is written by the step facts already: one table has one producer",
+        "lake.core.facts is already written by the step facts: one table has one producer",
         "Let again write a table of its own, or union the two results in one step",
     )
 

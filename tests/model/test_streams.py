@@ -91,9 +91,9 @@ def test_the_function_takes_the_batch_and_nothing_that_is_not_offered():
 
 def test_one_table_has_one_producer_stream_or_step():
     pipeline = declare()
-    with pytest.raises(DefinitionError, match="is written by the stream clicks already"):
+    with pytest.raises(DefinitionError, match="is already written by the stream clicks"):
         pipeline.stream(reads=RAW, writes=table(), dedup=Write("event_id"), name="more")(clicks)
-    with pytest.raises(DefinitionError, match="is written by the stream clicks already"):
+    with pytest.raises(DefinitionError, match="is already written by the stream clicks"):
         pipeline.sql("again", reads={"raw": RAW.latest()}, writes=table(), query="SELECT 1")
     with pytest.raises(DefinitionError, match="already has a stream clicks"):
         pipeline.stream(reads=RAW, writes=Table("lake.web.t", key=["event_id"], write=InsertOnly()),

@@ -181,7 +181,7 @@ def test_definitions_that_cannot_keep_the_promise(lab):
 
     for define, text in {
         lambda: pipeline.sql("two", reads={"one": one}, writes=two, query="select 1"): "has a cycle: ",
-        lambda: pipeline.sql("again", reads={}, writes=one, query="select 1"): "is written by the step one already",
+        lambda: pipeline.sql("again", reads={}, writes=one, query="select 1"): "is already written by the step one",
         lambda: pipeline.sql("one", reads={}, writes=two, query="select 1"): "already has a step one",
         lambda: pipeline.sql("x", reads={}, writes=Table(lab.name("t")), query="select 1"): "has no write pattern",
         lambda: pipeline.sql("x", reads={}, writes=two, query="  "): "the query is empty",

@@ -164,7 +164,7 @@ def test_s49_duplicates_that_were_there_before_are_named_and_not_made_worse(lab)
 
     said = str(refused.value)
     assert "1 business key (id)" in said
-    assert "the table that is the target" in said
+    assert "the target table" in said
     assert "id=1" in said
     assert "id=2" not in said
     assert (lab.read("dim").select("id", "email", "u").collect(), lab.versions("dim")) == before

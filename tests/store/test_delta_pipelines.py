@@ -272,7 +272,7 @@ def test_s15_an_insert_only_key_is_written_once(tables):
     assert files < tables.files()
     assert len(tables.rows()) == 5
     tables.feed(rows_of(DAY, 5, 1))
-    with tables.untouched(), pytest.raises(MergeRefused, match="in the table with other content"):
+    with tables.untouched(), pytest.raises(MergeRefused, match="in the table with different content"):
         tables.run(pipeline)
 
 

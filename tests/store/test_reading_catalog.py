@@ -113,5 +113,5 @@ def test_writing_to_a_catalog_is_refused(lab, hive):
     pipeline = Pipeline("shop", grain=Day)
     target = Table(f"hive.{lab.space}.facts", partition=Day("order_date"), key=["order_id"], write=Overwrite())
     pipeline.step(name="facts", reads={"orders": orders(lab)}, writes=target)(lambda orders: orders)
-    with pytest.raises(StoreRefused, match="it is only read"):
+    with pytest.raises(StoreRefused, match="it is read-only"):
         lab.run(pipeline, "2026-04-25")

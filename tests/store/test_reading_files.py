@@ -324,7 +324,7 @@ def test_writing_to_files_is_refused_with_a_store_that_can(lab, landing):
     target = Table("drop.in.facts", partition=Day("order_date"), key=["order_id"], write=Overwrite())
     source = Table("drop.in.orders", partition=Day("order_date"), schema=SCHEMA)
     pipeline.step(name="facts", reads={"orders": source}, writes=target)(as_they_are)
-    with pytest.raises(StoreRefused, match=r'it is only read\n.*\n.*"parquet"'):
+    with pytest.raises(StoreRefused, match=r'it is read-only\n.*\n.*"parquet"'):
         lab.run(pipeline, "2026-04-25")
 
 

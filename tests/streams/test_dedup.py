@@ -85,7 +85,7 @@ def test_a_key_is_never_written_twice_where_other_content_is_refused(clicks):
     clicks.deliver(click(1), click(1))
     clicks.run(pipeline)
     clicks.deliver(click(1, "other"))
-    with pytest.raises(MergeRefused, match="with other content"):
+    with pytest.raises(MergeRefused, match="with different content"):
         clicks.run(pipeline)
     assert clicks.place.rows("clicks", "event_id", "page") == [("e1", "home")]
 

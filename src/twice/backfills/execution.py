@@ -212,7 +212,7 @@ class Executor:
     def _finish(self) -> None:
         tallies = self._chunks.tallies(self._id)
         bad = sum(tally.failed + tally.blocked for tally in tallies)
-        error = f"{bad} partitions were not made" if bad else ""
+        error = f"{bad} partitions were not built" if bad else ""
         self._backfills.finish(self._id, "partly" if bad else "done", error)
 
     def _stop(self) -> None:

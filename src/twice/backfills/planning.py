@@ -172,7 +172,7 @@ class Planner:
         if step.depends_on_past and blocked:
             first = blocked[0][0].window.start
             later = [unit for unit in wanted if unit.window.start > first]
-            blocked = [blocked[0], *((unit, "an earlier partition was not made") for unit in later)]
+            blocked = [blocked[0], *((unit, "an earlier partition was not built") for unit in later)]
         held = {unit.window for unit, _ in blocked}
         needed = [unit for unit in wanted if unit.window not in held]
         batching = self._batching(step, needed, found, early=early)
@@ -221,7 +221,7 @@ class Planner:
         """Return why a unit cannot be built: an earlier step did not build what it reads."""
         for producer in producers(self.pipeline, step):
             if producer.name in unmade and _reads(self.pipeline, step, producer, unit, unmade[producer.name]):
-                return f"step {producer.name} did not make its input"
+                return f"step {producer.name} did not build its input"
         return ""
 
     def _batching(

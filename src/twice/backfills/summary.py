@@ -55,7 +55,7 @@ class BackfillResult:
         if not self.backfill:
             return f"BackfillResult({self.pipeline}: {self.status})"
         done, rows = sum(tally.done for tally in self.tallies), sum(tally.rows for tally in self.tallies)
-        failed = f", {len(self.failures)} not made" if self.failures else ""
+        failed = f", {len(self.failures)} not built" if self.failures else ""
         made = f"{plural(done, 'partition')}, {plural(rows, 'row')}{failed}"
         return f"BackfillResult({self.backfill}, {self.pipeline}: {self.status}; {made})"
 
@@ -87,7 +87,7 @@ class BackfillResult:
             more = "".join(f", {count} {state}" for state, count in rest.items() if count)
             yield f"  {tally.step}: {tally.done} of {tally.total} partitions{more}, {tally.rows} rows"
         for failure in self.failures:
-            yield f"  {'not made' if failure.blocked else 'failed'}: {failure.step} {failure.span}: {failure.reason}"
+            yield f"  {'not built' if failure.blocked else 'failed'}: {failure.step} {failure.span}: {failure.reason}"
         if self.next_step:
             yield f"  next: {self.next_step}"
 
@@ -106,7 +106,7 @@ class BackfillResult:
             return
         text = "\n".join(line for line in self.lines if line != f"  next: {self.next_step}")
         kind = Interrupted if self.status == "interrupted" else PermanentError
-        raise kind(text, unchanged="the partitions that were made are published", next_step=self.next_step)
+        raise kind(text, unchanged="the partitions that were built are published", next_step=self.next_step)
 
     def to_json(self) -> dict[str, object]:
         return {

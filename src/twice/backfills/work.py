@@ -198,7 +198,7 @@ class Worker:
             return Outcome("split", error.message)
         chunks.finish(chunk, "failed", error=str(error))
         if step.depends_on_past:
-            chunks.give_up_waiting(chunk.backfill, chunk.step_index, "blocked", "an earlier partition was not made")
+            chunks.give_up_waiting(chunk.backfill, chunk.step_index, "blocked", "an earlier partition was not built")
         elif self._is_broken(chunk):
             why = f"not tried: the first {_BROKEN} partitions all failed, the last with: {error.message}"
             chunks.give_up_waiting(chunk.backfill, chunk.step_index, "failed", why)

@@ -181,9 +181,9 @@ def resume(settings: Settings, backfill_id: str, new_code: bool, restart: bool, 
     if info.status in ("done", "partly", "cancelled") and not completed:
         raise UsageError(
             f"backfill {info.id} has ended: it is {info.status}",
-            next_step=f"twice backfill resume {info.id} --restart makes what its shadow lacks"
+            next_step=f"twice backfill resume {info.id} --restart builds what its shadow lacks"
             if info.shadow and info.status == "partly"
-            else "start a new one: it makes only what is still missing, failed or stale",
+            else "start a new one: it builds only what is still missing, failed or stale",
         )
     option = "--restart" if restart else "--new-code"
     if info.workers and (restart or (new_code and not join)):
@@ -252,7 +252,7 @@ def report_end(settings: Settings, summary: BackfillResult, *, as_json: bool) ->
 
 
 def _call_hook(settings: Settings, summary: BackfillResult) -> None:
-    """Call `on_failure` once, with everything that a backfill could not make."""
+    """Call `on_failure` once, with everything that a backfill could not build."""
     from twice.engine.hooks import on_failure
 
     facts = summary.to_json() | {"command": settings.command, "error": summary.error}

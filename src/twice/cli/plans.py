@@ -35,9 +35,9 @@ def _step(step: StepPlan) -> Iterator[str]:
     if step.reused:
         yield f"    {step.reused} landed partitions are reused; --refetch fetches them again"
     for unit, why in step.blocked[:_SHOWN]:
-        yield f"    not made: {unit.window}: {why}"
+        yield f"    not built: {unit.window}: {why}"
     if step.perhaps:
-        yield f"    {step.perhaps} more if the steps before change what they are made from"
+        yield f"    {step.perhaps} more if the earlier steps change what they are built from"
     if not step.chunks:
         if not step.perhaps:
             yield "    nothing to do"

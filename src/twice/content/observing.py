@@ -29,12 +29,12 @@ from twice.model.names import quote
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-# As many key hashes as a driver of one gigabyte keeps without trouble.
+# The number of key hashes that a driver with one gigabyte can hold.
 MOST_KEYS = 500_000
 # Spark reports metrics a moment after the write has ended.
 PATIENCE = 5.0
 SILENT = threading.Event()
-_SINCE = 4  # the first Spark whose observation can be asked whether it has ended
+_SINCE = 4  # the first Spark whose observations show whether they have ended
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Counting:
     observation: Observation
 
     def count(self) -> int | None:
-        """Return how many were seen, of a task that runs twice perhaps twice; None if Spark has not reported."""
+        """Return how many were seen, which may count a task twice that ran twice; None if Spark has not reported."""
         if not _has_ended(self.observation):
             return None
         try:
@@ -127,7 +127,7 @@ def _has_ended(observation: Observation) -> bool:
     """Wait for Spark's report; one that does not come at all is not waited for again in this process."""
     if SILENT.is_set():
         return False
-    asked = java_observation(observation)  # its public way to ask waits for ever
+    asked = java_observation(observation)  # its public method waits for ever
     deadline = time.monotonic() + PATIENCE
     try:
         future = asked.future()

@@ -166,7 +166,7 @@ class Reader:
             if {each.id for each in below.output} - {key.id for key in keys}:
                 # As with first(): of rows that differ elsewhere, the order of rows in the job decides which is kept.
                 by = _words([name_of(key) for key in keys])
-                raise Mixed(f"drops duplicates by {by} and keeps whichever row comes first")
+                raise Mixed(f"drops duplicates by {by} and keeps an arbitrary row of each")
         return below
 
     def _generate(self, plan: Node) -> Trace:

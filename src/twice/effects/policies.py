@@ -92,7 +92,7 @@ class Policy:
 
 
 STORED_ERROR = "the provider replays a stored error"
-SKIPPED = "not sent again: on_unknown says skip"
+SKIPPED = 'not sent again: on_unknown="skip"'
 ASKED = "whether it was sent is not known"
 
 

@@ -1,4 +1,4 @@
-"""What a run needs of this machine: each thing looked at, with what to do where it is missing."""
+"""What a run needs on this machine: each item checked, with what to do if it is missing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _AHEAD = timedelta(minutes=5)
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
+    """One item that was checked."""
 
     name: str
     ok: bool
@@ -46,7 +46,7 @@ class Finding:
 
 
 def examine(config: Config, *, now: datetime | None = None) -> Iterator[Finding]:
-    """Look at everything that can be seen without starting Spark."""
+    """Check everything that can be checked without Spark."""
     yield Finding("Python", True, f"{sys.version.split()[0]} at {sys.executable}")
     yield java()
     yield pyspark()
@@ -79,7 +79,7 @@ def pyspark() -> Finding:
     """Look for PySpark."""
     version = spark_version()
     if version is None:
-        return Finding("PySpark", False, "not installed", "pip install 'twice[spark]', or run where Spark is")
+        return Finding("PySpark", False, "not installed", "pip install 'twice[spark]', or run where Spark is installed")
     return Finding("PySpark", True, version)
 
 
@@ -124,7 +124,7 @@ def jar_files(config: Config) -> Finding:
 
 
 def class_archive(config: Config) -> Finding:
-    """Look for the class-data archive of Java, which makes a start of Spark quicker and which nothing needs."""
+    """Look for the class-data archive of Java, with which Spark starts faster and which no run needs."""
     try:
         from twice.engine.spark.session import class_archive as archive_of
 
@@ -139,7 +139,7 @@ def class_archive(config: Config) -> Finding:
 
 
 def fetch(config: Config) -> None:
-    """Let Spark fetch the jars that are missing, and see that they are there."""
+    """Let Spark fetch the jars that are missing, and check that they arrived."""
     absent = jars.missing(packages(config))
     if not absent:
         return
@@ -186,7 +186,7 @@ def configuration(config: Config) -> Finding:
 
 
 def ledger(config: Config) -> Finding:
-    """Open the ledger and try to write to it; one that does not exist yet is made by the first run."""
+    """Open the ledger and try to write to it; one that does not exist yet is created by the first run."""
     shown = redact(config.ledger)
     try:
         opened = find_ledger(config.ledger)
@@ -201,7 +201,7 @@ def ledger(config: Config) -> Finding:
             "ledger",
             False,
             f"{shown} has a record from the future: {ahead:%Y-%m-%d %H:%M}Z",
-            "correct the clock of this machine, or of the one that wrote it: leases are judged by it",
+            "correct the clock of this machine, or of the one that wrote it: leases depend on it",
         )
     return Finding("ledger", True, f"{shown}, {health.software}, readable and writable{_skew(health)}")
 
@@ -235,7 +235,7 @@ def _future_ledger(config: Config) -> Finding:
 
 
 def clock(config: Config, now: datetime) -> Finding:
-    """Look at time zone data and the system clock."""
+    """Check time zone data and the system clock."""
     try:
         ZoneInfo("Europe/Berlin")
     except (ZoneInfoNotFoundError, OSError):
@@ -255,7 +255,7 @@ def clock(config: Config, now: datetime) -> Finding:
 
 
 def disk(config: Config) -> Finding:
-    """Look for space where Spark, the jars and a local ledger write."""
+    """Check the free space where Spark, the jars and a local ledger write."""
     places = {Path(tempfile.gettempdir()), config.root}
     with suppress(EnvironmentProblem):  # reported in the line of the jars
         places.add(jars.cache())
@@ -270,7 +270,7 @@ def disk(config: Config) -> Finding:
 
 
 def stores(config: Config) -> Iterator[Finding]:
-    """Start Spark and ask every store that can be asked whether it answers."""
+    """Start Spark and check that every store with a probe answers."""
     from pyspark.errors import PySparkException
 
     from twice.engine.spark import session
@@ -285,7 +285,7 @@ def stores(config: Config) -> Iterator[Finding]:
                 more = probe(spark, store, config.root)
             except PySparkException as error:
                 reason = redact(str(error).splitlines()[0])
-                yield Finding("store", False, f"{store.name}: {reason}", f"look at [stores.{store.name}]")
+                yield Finding("store", False, f"{store.name}: {reason}", f"check [stores.{store.name}]")
             except TwiceError as error:
                 yield Finding("store", False, f"{store.name}: {error.message}", error.next_step)
             else:

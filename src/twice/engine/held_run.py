@@ -22,7 +22,7 @@ def find_held(
 ) -> RunResult | None:
     """Record and return a run that ends because another one holds a scope of it; None if it may start.
 
-    The claim decides for good: a scope that is taken after this look is refused there.
+    The claim itself decides: a scope that is taken after this check is refused there.
     """
     ledger = find_ledger(url)
     error = _refusal(ledger, pipeline, steps) if ledger is not None else None
@@ -46,7 +46,7 @@ def _refusal(ledger: Ledger, pipeline: Pipeline, steps: Sequence[PlannedStep]) -
 
 
 def _is_the_same_run(ledger: Ledger, holder: LeaseInfo, pipeline: Pipeline, step: PlannedStep) -> bool:
-    """Return whether the holder makes the same unit of the same pipeline, so that both would do the same."""
+    """Return whether the holder runs the same unit of the same pipeline, so that both would do the same."""
     if holder.run is None:
         return False
     other = ledger.runs.get(holder.run)

@@ -28,7 +28,7 @@ class PlannedStep:
         """The planned step in words."""
         table = self.step.writes
         assert table.write is not None  # noqa: S101 - a produced table has a pattern
-        reads = "; ".join(f"{name} = {text}" for name, text in self._reads().items()) or "the outside"
+        reads = "; ".join(f"{name} = {text}" for name, text in self._reads().items()) or "an external source"
         count = len(self.target.partitions)
         return (
             f"{self.step.name}: read {reads} → {table.write.text} {self.target.scope} of {table.name} "

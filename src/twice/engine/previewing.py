@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 def preview(task: Task) -> DataFrame:
     """Return the rows that a run would publish now; of a table that is written by key, those that would change it.
 
-    Spark holds the rows, so that looking at them neither calls the step again nor reads its inputs again.
+    Spark holds the rows, so that showing them neither calls the step again nor reads its inputs again.
     """
-    store = task.store  # a pattern that the store cannot do is refused before the step is called
+    store = task.store  # a pattern that the store does not support is refused before the step is called
     try:
         with grouped(task):
             inputs = pin(task)

@@ -51,7 +51,7 @@ class Runtime:
 
 
 class Effected(Protocol):
-    """What was done about one effect of one scope, and what stands in the way of it."""
+    """What was done about one effect of one scope, and the errors that prevent it."""
 
     effect: str
     scope: str
@@ -85,7 +85,7 @@ class RunResult:
 
     @property
     def exit_code(self) -> int:
-        """What the command line exits with."""
+        """The exit code of the command line."""
         return self.error.exit_code if self.error else 0
 
     def __repr__(self) -> str:
@@ -95,7 +95,7 @@ class RunResult:
         return run_html(self)
 
     def raise_owed(self) -> None:
-        """Raise the first thing that stands in the way of an effect."""
+        """Raise the first error that prevents an effect."""
         for error in (error for effect in self.effects for error in effect.errors):
             raise error
 
@@ -152,7 +152,7 @@ def execute(
         result.status = "held" if isinstance(error, ScopeHeld) else "failed"
         result.error = error
     except BaseException as error:
-        # Of a store, of Spark or of our own: it is for the caller, and the run has ended.
+        # Whether it comes from a store, from Spark or from twice: the caller gets it, and the run has ended.
         end_failed_run(runtime.ledger, run, error)
         _report(runtime, result, "failed", str(error))
         raise
@@ -171,7 +171,7 @@ def _run_steps(
     accept: AcceptedGates,
 ) -> None:
     """Run the steps one after the other, each followed by its effects."""
-    for planned in planned_steps:  # a pattern that a store cannot do is refused before the first step runs
+    for planned in planned_steps:  # a pattern that a store does not support is refused before the first step runs
         runtime.stores.of(planned.step.writes)
     for planned in planned_steps:
         done = one_step(runtime, pipeline, planned, result.run, accept=accept.get(planned.step.name, {}))
@@ -199,7 +199,7 @@ def run_planned_step(
 
     `chunk`: how several partitions are worked on together;
     `accept_late` lets a closed partition of a table with `on_late="fail"` be rebuilt; `rebuild_after_wait` rebuilds it
-    also where another run that was waited for seems to have made it; once it is `abandoned`, no source is called.
+    also where another run that was waited for seems to have built it; once it is `abandoned`, no source is called.
     """
     task = task_of(runtime, pipeline, planned, run)
     task = dataclasses.replace(
@@ -210,7 +210,7 @@ def run_planned_step(
 
 
 def attempt_once(task: Task) -> Finding:
-    """Make one attempt and write down how it ended."""
+    """Make one attempt and record how it ended."""
     keep_parts(task.ledger, task.step, task.code)
     with recorded_attempt(task) as recorded:
         return attempt(recorded)
@@ -250,7 +250,7 @@ def run_step(task: Task, try_once: Callable[[Task], Finding] = attempt_once) -> 
             next_step="run it again later; exit code 75 means that an orchestrator may retry",
         ) from error
     seconds = time.monotonic() - started
-    # Of a shadow readers see nothing yet.
+    # Readers do not see a shadow yet.
     built = task.step.shadow_of is not None and finding.status == "published"
     state: State = "built" if built else finding.status  # type: ignore[assignment]
     data = {**finding.details, "rows": finding.rows, "digest": finding.digest, "seconds": seconds}

@@ -32,7 +32,7 @@ class Stores:
     def source(self, table: Table) -> Source:
         """Return the place that a table is read from."""
         name = table.id.store
-        with self._lock:  # a store keeps what its claims share: two of them would not know of each other
+        with self._lock:  # a store keeps state that its claims share, so it is opened once
             if name not in self._open:
                 self._open[name] = open_store(self._config.store(name), self._config.root)
             return self._open[name]
@@ -42,7 +42,7 @@ class Stores:
         found = self.source(table)
         found.abilities.require(table)
         if not found.abilities.writes:
-            raise StoreRefused(f"{table.name}: a {found.abilities.kind} store is only read")
+            raise StoreRefused(f"{table.name}: a {found.abilities.kind} store is read-only")
         return cast("Store", found)
 
     def start_catalogs(self, session: SparkSession, tables: Iterable[Table]) -> None:
@@ -60,7 +60,7 @@ class Stores:
                     start(session, name)
 
     def release(self, session: SparkSession) -> None:
-        """Let go of what the reads of an attempt held open."""
+        """Release what the reads of an attempt held open."""
         with self._lock:
             opened = list(self._open.values())
         for store in opened:

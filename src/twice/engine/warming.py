@@ -3,7 +3,7 @@
 Spark is started in a process of its own, as the profile starts it, and does once what runs do: with stores of the same
 types in a temporary folder, so that nothing of the project is read or written. When its Java ends, it writes the
 archive; another Java must accept it before it gets its name. That takes all cores of a small machine for a minute or
-two, which is why no run does it on the side.
+two, so no run does it by itself.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _OF_JAVA = (
 
 
 def make(config: Config, report: Callable[[str], None] = lambda _line: None) -> Path:
-    """Make the archive that belongs to a profile's way to start Spark; one that Java takes stays as it is."""
+    """Make the archive that belongs to a profile's way to start Spark; one that Java accepts stays as it is."""
     found = session.class_archive(config)
     if isinstance(found, str):
         raise EnvironmentProblem(
@@ -148,7 +148,7 @@ def elsewhere(config: Config, folder: Path) -> Config:
     """Return a configuration that starts Java with the same jars and options, and writes to this folder only.
 
     Its stores have names of their own, and of the profile's settings only those remain that decide how Java starts:
-    whatever leads to a real catalog is left behind.
+    everything that leads to a real catalog is left out.
     """
     import pyspark
 

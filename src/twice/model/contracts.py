@@ -67,7 +67,7 @@ def _facts(pipeline: Pipeline, table: Table, producer: Step | None) -> Iterator[
         yield "Lateness", (str(table.lateness) if table.lateness else "none") + after
         yield "Gates", "; ".join(_gates(table)) or "none"
         reads = (f"{name} = {read.reach(table.lateness)}" for name, read in producer.reads.items())
-        yield "Reads", "; ".join(reads) or "the outside"
+        yield "Reads", "; ".join(reads) or "an external source"
         yield from _outside(pipeline, table)
     if stream is not None:
         yield "Gates", "; ".join(_gates(table)) or "none"

@@ -355,7 +355,7 @@ class Pipeline:
         if stream is not None or step is not None:
             other = f"stream {stream.name}" if stream is not None else f"step {step.name if step else ''}"
             raise DefinitionError(
-                f"{table.name} is written by the {other} already: one table has one producer. Let {name} write a "
+                f"{table.name} is already written by the {other}: one table has one producer. Let {name} write a "
                 "table of its own, or union the two results in one step"
             )
 

@@ -1,4 +1,4 @@
-"""The errors of a claim that cannot publish, which every store raises in the same words."""
+"""The errors of a claim that cannot publish, which every store raises with the same message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def taken_over(target: Target, token: int) -> LeaseLost:
-    """Return that another run has fenced the claim."""
+    """Return the error that another run has fenced the claim."""
     return LeaseLost(
         f"{target.table.name}, {target.scope}: the claim {token} was taken over by another run",
         unchanged="nothing was published by this run",
@@ -21,12 +21,12 @@ def taken_over(target: Target, token: int) -> LeaseLost:
 
 
 def dropped(table: Table) -> Conflict:
-    """Return that the table went between `prepare` and `open`."""
+    """Return the error that the table was dropped between `prepare` and `open`."""
     return Conflict(f"{table.name} was dropped while the run was preparing to write it")
 
 
 def changed(target: Target, what: str = "changed", *, where: str = "", which: str = "") -> Conflict:
-    """Return that the scope, or the part of it that `where` names, is not as it was when staging was opened."""
+    """Return the error that the scope, or the part that `where` names, has changed since staging was opened."""
     return Conflict(
         f"{target.table.name}, {where or target.scope}: {what} by another writer between claim and publish"
         f"{f' ({which})' if which else ''}",
@@ -36,9 +36,9 @@ def changed(target: Target, what: str = "changed", *, where: str = "", which: st
 
 
 def unanswered(staged: StagedRows, asked: str) -> Conflict:
-    """Return that a commit may or may not have happened, and that what knows it cannot be `asked`."""
+    """Return the error that a commit may or may not have happened, and `asked`, which knows, does not answer."""
     return Conflict(
-        f"{staged.target.table.name}: the commit of claim {staged.token} got no answer, and {asked} cannot be asked",
+        f"{staged.target.table.name}: the commit of claim {staged.token} got no answer, and {asked} cannot be reached",
         unchanged="the table holds the old version or the new one; the next run finds out which, and continues",
         next_step=f"run it again once {asked} answers",
     )

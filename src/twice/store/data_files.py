@@ -48,6 +48,6 @@ def fingerprints(target: Target, files: Iterable[DataFile]) -> dict[Scope, str]:
 
 
 def fingerprint(files: Iterable[DataFile]) -> str:
-    """Name a set of data files briefly; an empty set is an empty text."""
+    """Return a short fingerprint of a set of data files; an empty text for an empty set."""
     identities = sorted(file.identity for file in files)
     return hashlib.sha256("\n".join(identities).encode()).hexdigest()[:32] if identities else ""

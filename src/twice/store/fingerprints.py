@@ -1,4 +1,4 @@
-"""What partitions held at a version: it never changes, so what was looked up once need not be again."""
+"""What partitions held at a version: it never changes, so each is looked up only once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VERSIONS = 64
 
 
 class Fingerprints:
-    """Fingerprints by version and partition, of the versions that were put last; threads share it."""
+    """Fingerprints by version and partition, of the versions that were added last; threads share it."""
 
     def __init__(self, room: int = _VERSIONS) -> None:
         self._lock = threading.Lock()

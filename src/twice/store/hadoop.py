@@ -1,4 +1,4 @@
-"""The same few operations on HDFS, through the Hadoop client of the Spark session; what stores of files ask of Java."""
+"""The same few operations on HDFS, through the Hadoop client of the Spark session; what file stores call in Java."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class HadoopFiles:
         conf = gateway.hadoop_settings(session)
         where = self._java.org.apache.hadoop.fs.Path(root).toUri()
         self._system = self._java.org.apache.hadoop.fs.FileSystem.get(where, conf)
-        # Unlike FileSystem's, its rename refuses a target that holds something, and says why.
+        # Unlike FileSystem's, its rename refuses a target that is not empty, and reports why.
         self._context = self._java.org.apache.hadoop.fs.FileContext.getFileContext(where, conf)
         ways = getattr(self._java.org.apache.hadoop.fs, "Options$Rename")
         self._how = gateway.array(session, ways, 1)
         self._how[0] = ways.OVERWRITE  # an empty folder only: see the client's documentation
 
     def entries(self, path: str) -> list[Entry]:
-        """List a folder; one that is not there is empty."""
+        """List a folder; one that does not exist counts as empty."""
         try:
             with _explained(path):
                 found = self._system.listStatus(self._path(path))
@@ -61,12 +61,12 @@ class HadoopFiles:
         return sorted(known, key=lambda entry: entry.name)
 
     def exists(self, path: str) -> bool:
-        """Return whether something is there."""
+        """Return whether a path exists."""
         with _explained(path):
             return bool(self._system.exists(self._path(path)))
 
     def read(self, path: str) -> str | None:
-        """Return a file's text; None if it is not there."""
+        """Return a file's text; None if it does not exist."""
         try:
             with _explained(path):
                 stream = self._system.open(self._path(path))
@@ -120,7 +120,7 @@ class HadoopFiles:
             hadoop.FileUtil.copy(from_.getFileSystem(conf), from_, to.getFileSystem(conf), to, False, conf)
 
     def sync(self, path: str) -> None:
-        """Do nothing: the name node writes each of its changes down before it answers."""
+        """Do nothing: the name node saves each of its changes before it answers."""
 
     def _path(self, path: str) -> Any:
         return self._java.org.apache.hadoop.fs.Path(path)

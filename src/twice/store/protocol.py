@@ -1,9 +1,9 @@
-"""What the engine asks of every store.
+"""What the engine requires of every store.
 
 A source can be read at a version. A store can be written, too, and keeps one promise: what `stage`
 wrote stays invisible until `publish`, which is one atomic commit that carries the claim's token and
-fails if the claim was fenced, or if another writer changed the scope since it was staged. What a store
-cannot promise it says in its `abilities`, and the engine refuses it before anything is claimed.
+fails if the claim was fenced, or if another writer changed the scope since it was staged. A store
+states in its `abilities` what it cannot promise, and the engine refuses that before anything is claimed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from twice.model.windows import Window
 
 
-# The version of a table whose source has no word for it.
+# The version of a table whose source has no versions.
 UNVERSIONED = "unversioned"
 
 
@@ -39,12 +39,12 @@ class Abilities:
     """What a store can promise.
 
     `writes`: the patterns it can publish; `instead` names a store for the others. `pins`: a read stays at
-    its version while other runs publish; where it does not, the engine looks again before it publishes.
+    its version while other runs publish; where it does not, the engine checks again before it publishes.
     `history`: earlier versions stay readable, so that a run can be undone. `side_by_side`: disjoint scopes
     of one table may be written at the same time; where not, a claim takes the whole table. `outbox`: a publish
-    can write messages about the rows that it changes. `offsets`: the offsets of a stream that follows a table say by
-    themselves what was read; where not, the checkpoint lists the files that were. `counts_rows`: what it staged it
-    counts by itself, so that rows need not be read again to know that each was written once.
+    can write messages about the rows that it changes. `offsets`: the offsets of a stream that follows a table identify
+    what was read; where not, the checkpoint lists the files that were. `counts_rows`: the store itself counts the rows
+    that it staged, so that they need not be read again to know that each was written once.
     """
 
     kind: str
@@ -63,7 +63,7 @@ class Abilities:
             can = ", ".join(f"{pattern.__name__}()" for pattern in self.writes)
             raise StoreRefused(
                 f"{table.name}: a {self.kind} store cannot {table.write.text}: "
-                + (f"it can do {can}" if can else "it is only read"),
+                + (f"it can do {can}" if can else "it is read-only"),
                 unchanged="nothing was changed",
                 next_step=self.instead,
             )
@@ -79,7 +79,7 @@ class Abilities:
 class Stray:
     """Staged rows that lie outside the scope: how many, where, and the files that hold them.
 
-    `hint` says what the store cannot tell apart, if that may be why.
+    `hint` names the values that the store cannot tell apart, if that may be the cause.
     """
 
     rows: int
@@ -112,7 +112,7 @@ class Source(Protocol):
         """What the place can promise."""
 
     def exists(self, session: SparkSession, table: Table) -> bool:
-        """Return whether the table is there."""
+        """Return whether the table exists."""
 
     def version(self, session: SparkSession, table: Table) -> str | None:
         """Return the version that readers see now; None if the table is empty or absent."""
@@ -127,12 +127,12 @@ class Source(Protocol):
         """Fingerprint what a table without partitions holds of a window, by event time; None: it has no fingerprint."""
 
     def release(self, session: SparkSession) -> None:
-        """Let go of what the reads of an attempt held open."""
+        """Release what the reads of an attempt held open."""
 
 
 @runtime_checkable
 class Cutting(Protocol):
-    """A source that cuts to the window itself, where Spark could not hand the cut down exactly."""
+    """A source that cuts to the window itself, where Spark could not push the cut down exactly."""
 
     def read_cut(
         self,
@@ -168,7 +168,7 @@ class Grouping(Protocol):
     """A source that can hand whole partitions to tasks, so that what stays within one needs no shuffle."""
 
     def grouped(self, session: SparkSession) -> AbstractContextManager[None]:
-        """Do so in the queries of this session that are planned within the block."""
+        """Hand whole partitions to tasks in the queries of this session that are planned within the block."""
 
 
 @runtime_checkable
@@ -179,7 +179,7 @@ class Namespacing(Protocol):
         """Create a namespace; one that exists stays as it is."""
 
     def drop_namespace(self, name: str) -> None:
-        """Drop a namespace with all that it holds; nothing there is fine."""
+        """Drop a namespace with all that it holds, if it exists."""
 
 
 @runtime_checkable
@@ -203,7 +203,7 @@ class Store(Source, Protocol):
         """Return what a publish left with the table under `remember`."""
 
     def check(self, session: SparkSession, table: Table) -> None:
-        """Refuse a live table that is not what the contract says."""
+        """Refuse a live table that does not match the contract."""
 
     def prepare(self, session: SparkSession, table: Table, schema: StructType) -> None:
         """Create the table, or add new columns; refuse every other change of schema."""
@@ -212,14 +212,14 @@ class Store(Source, Protocol):
         """Stop a token for good and drop its staged rows; return the version that it published, if it already had.
 
         `own`: the caller holds the token and has stopped, so no trace of it is needed to keep it from publishing. A
-        table that was created for attempts of which none succeeded then goes with the last one, where the store can.
+        table that was created for attempts of which none succeeded is dropped with the last one, where the store can.
         """
 
     def open(self, session: SparkSession, target: Target, token: int) -> StagedRows:
-        """Make an empty stage: from here on the token can be fenced."""
+        """Open staging, without rows: from here on the token can be fenced."""
 
     def stage(self, session: SparkSession, staged: StagedRows, rows: DataFrame) -> None:
-        """Stage these rows in the place of the scope's."""
+        """Stage these rows to replace the scope's."""
 
     def stage_more(self, session: SparkSession, staged: StagedRows, rows: DataFrame) -> None:
         """Add rows to those that `stage` wrote."""
@@ -229,7 +229,7 @@ class Store(Source, Protocol):
     ) -> None:
         """Stage an upsert of rows by the table's key.
 
-        `instead_of`: rows that carry this mark in `_twice_window` go, and the given ones come in their place.
+        `instead_of`: rows that carry this mark in `_twice_window` are replaced by the given ones.
         """
 
     def staged(self, session: SparkSession, staged: StagedRows) -> DataFrame:
@@ -269,10 +269,10 @@ class Maintaining(Protocol):
         """Count the versions that can still be read."""
 
     def version_read(self, offsets: str) -> str | None:
-        """Return the version up to which the offsets of a stream have read a table; None if they do not say."""
+        """Return the version up to which the offsets of a stream have read a table; None if they do not show it."""
 
     def committed_at(self, session: SparkSession, table: Table, version: str) -> datetime | None:
-        """Return when a version was committed; None if it is not there."""
+        """Return when a version was committed; None if it does not exist."""
 
     def expire(self, session: SparkSession, table: Table, older_than: datetime) -> int:
         """Expire versions that are no longer needed; return how many files went with them."""
@@ -298,7 +298,7 @@ class Shadowing(Protocol):
         """Return the columns that a shadow brings; refused if it has lost one since it was built."""
 
     def drop_shadow(self, session: SparkSession, table: Table, shadow: Table) -> bool:
-        """Remove a shadow and what only it held, nothing there is fine; True: `undo_shadow` is still needed."""
+        """Remove a shadow, if it exists, and what only it held; True: `undo_shadow` is still needed."""
 
     def undo_shadow(self, session: SparkSession, table: Table, shadow: Table) -> None:
         """Remove what was added to the table itself, or the table if it was made for the shadow; no run writes it."""

@@ -1,7 +1,7 @@
 """The store types by name: those of twice, and those that installed packages add.
 
 A package adds one by an entry point of the group `twice.stores`: its name is the type, its object a `StoreType`.
-`config.py` imports this module, so it knows nothing of the stores but where their rows are.
+`config.py` imports this module, so it knows only where the rows of the stores are.
 """
 
 from __future__ import annotations

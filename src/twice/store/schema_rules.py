@@ -48,7 +48,7 @@ def nullable(schema: T.StructType) -> T.StructType:
 
 
 def columns_gone(table: Table, gone: Sequence[str], next_step: str) -> SchemaRefused:
-    """Return that a step has stopped making columns that the table has."""
+    """Return the error that a step no longer returns columns that the table has."""
     return SchemaRefused(
         f"{table.name} has the column{'s' if len(gone) > 1 else ''} {', '.join(gone)}, which the step no longer "
         "returns: twice never drops a column by itself",
@@ -58,7 +58,7 @@ def columns_gone(table: Table, gone: Sequence[str], next_step: str) -> SchemaRef
 
 
 def other_type(table: Table, name: str, was: str, kind: T.DataType, next_step: str = "") -> SchemaRefused:
-    """Return that a step makes another type than the column has."""
+    """Return the error that a step returns another type than the column has."""
     return SchemaRefused(
         f"{table.name}: column {name} is {was}, but the step returns {kind.simpleString()}",
         unchanged=AS_IT_WAS,

@@ -1,4 +1,4 @@
-"""Staged rows of any store: what of them is published, and which are open in this process, whose threads share them."""
+"""Staged rows of any store: which are published, and which are open in this process, whose threads share them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ StagedT = TypeVar("StagedT", bound=StagedRows)
 
 @dataclass(frozen=True)
 class Publication(Generic[StagedT]):
-    """What of the staged rows is to become visible, and what is written down with it."""
+    """Which of the staged rows become visible, and what is recorded with them."""
 
     staged: StagedT
     partitions: Sequence[Scope]

@@ -23,7 +23,7 @@ class Jars:
     """What Spark needs on its class path.
 
     `packages` names the Maven packages of a store for a Spark version such as 4.1; `every` lists all that it can name.
-    `complete`: how packages begin that need no other one, so that their files are handed to Spark as they are.
+    `complete`: the prefixes of packages that need no other one, so that their files are handed to Spark as they are.
     `java_class`: the class by which they are recognized.
     """
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def outside(
     table: Table, partitions: Iterable[Mapping[str, object]], rows: int, files: Iterable[str], *, kind: str
 ) -> Stray:
-    """Describe staged rows by the partitions they lie in, for a store that keeps an empty text there as null."""
+    """Describe staged rows by their partitions, for a store that keeps an empty text there as null."""
     found = list(partitions)
     blank = [name for name in table.dimensions if any(values.get(name) is None for values in found)]
     hint = (

@@ -1,6 +1,6 @@
-"""Gates that one run lets through, because its user says that an odd result is right, and why.
+"""Gates that one run accepts, because its user states that an unusual result is right, and why.
 
-Only gates that a table declares: keys, scope and schema are what the tables stand on, and are always checked.
+Only gates that a table declares can be accepted: keys, scope and schema are always checked.
 """
 
 from __future__ import annotations

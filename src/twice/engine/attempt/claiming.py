@@ -52,12 +52,12 @@ def claim_scope(task: Task) -> tuple[Claim, bool]:
 
 
 def claimed(task: Task) -> Scope:
-    """Return what a claim must keep others out of: the scope, or the whole table of a store for one writer."""
+    """Return what a claim must cover: the scope, or the whole table where a store allows one writer."""
     return task.target.scope if task.store.abilities.side_by_side else Scope(None)
 
 
 def give_up(task: Task, claim: Claim) -> None:
-    """Leave no stage and no lease behind; what cannot be cleaned now, the next claim recovers."""
+    """Leave no staged rows and no lease behind; the next claim recovers what cannot be cleaned now."""
     try:
         _fence_own(task, claim)
     except (TwiceError, Py4JError, PySparkException, OSError):
@@ -84,7 +84,7 @@ def _abandon(task: Task, claim: Claim) -> None:
 
 
 def replaced(task: Task, claim: Claim, error: BaseException) -> LeaseLost | None:
-    """Return the error of a claim that was taken over, if that is why a run's stage is gone or its jobs cancelled."""
+    """Return the error of a claim that was taken over, if that is why its rows are gone or its jobs cancelled."""
     ours = isinstance(error, TwiceError) and not isinstance(error, TransientError)
     if ours or not isinstance(error, Exception):
         return None
@@ -95,8 +95,8 @@ def replaced(task: Task, claim: Claim, error: BaseException) -> LeaseLost | None
 
 
 def drop_leftovers(task: Task, claim: Claim) -> None:
-    """Drop stages whose claim has ended: Spark may outlive its driver and finish a write that no run waits for."""
-    # Staged rows before leases: those of a run at work have had their lease for longer.
+    """Drop staged rows whose claim has ended: Spark may outlive its driver and finish a write that no run waits for."""
+    # List staged rows before leases: a running attempt takes its lease before it stages.
     if older := [token for token in task.store.staged_tokens(task.session, task.step.writes) if token < claim.token]:
         at_work = {lease.token for lease in task.ledger.leases.list() if lease.table == claim.table}
         for token in older:
@@ -107,7 +107,7 @@ def drop_leftovers(task: Task, claim: Claim) -> None:
 def replace_dead_holders(ledger: Ledger, table: str, wanted: Scope, run: str | None = None) -> bool:
     """Take over from holders on this machine whose process is gone: no need to wait for their leases.
 
-    It may be that its Spark is still committing; the fence decides that, as for any other takeover.
+    Its Spark may still be committing; the fence decides that, as for any other takeover.
     """
     here, replaced = Owner.here(), False
     for lease in ledger.leases.list():
@@ -117,14 +117,14 @@ def replace_dead_holders(ledger: Ledger, table: str, wanted: Scope, run: str | N
         again = run is not None and lease.run == run
         gone = again or (lease.owner.host == here.host and not _alive(lease.owner.pid))
         if gone and any(scope.overlaps(wanted) for scope in lease.scopes):
-            with suppress(UsageError):  # somebody else was faster
+            with suppress(UsageError):  # another run was faster
                 ledger.leases.take_over(lease.table, lease.token)
             replaced = True
     return replaced
 
 
 def live_holder(ledger: Ledger, table: str, wanted: Scope) -> LeaseInfo | None:
-    """Return the lease that keeps a claim on a scope out now, unless its process is known to be gone."""
+    """Return the lease that blocks a claim on a scope now, unless its process is known to be gone."""
     here = Owner.here().host
     for lease in ledger.leases.list():
         held = lease.table == table and lease.state == "live" and any(scope.overlaps(wanted) for scope in lease.scopes)

@@ -1,4 +1,4 @@
-"""Calling a step and looking at what it returned, before anything is written."""
+"""Calling a step and checking what it returned, before anything is written."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from twice.engine.attempt.task import Task
 
 BATCH = 50_000
-# Whoever waits for a source looks this often whether anybody still wants the answer.
+# How often a wait for a source checks whether the task was abandoned.
 _SLICE = 0.5
 
 
@@ -79,7 +79,7 @@ def _call(task: Task, bound: Mapping[str, DataFrame]) -> Any:
     assert step.function is not None  # noqa: S101 - a step has a function or a query
     offered: dict[str, object] = {"window": window, "spark": task.session, "pace": lambda: wait_for_turn(task)}
     if step.rate is not None and "pace" not in step.wants:
-        wait_for_turn(task)  # a function that does not spread its calls makes one
+        wait_for_turn(task)  # a function that does not pace its calls counts as one call
     arguments = {**bound, **{name: offered[name] for name in step.wants}}
     try:
         with only_reading(step, task.session):
@@ -91,7 +91,7 @@ def _call(task: Task, bound: Mapping[str, DataFrame]) -> Any:
 
 
 def wait_for_turn(task: Task) -> None:
-    """Wait until the source may be called again, by whichever process."""
+    """Wait until the source may be called again, by any process."""
     assert task.step.rate is not None  # noqa: S101 - only offered to steps with a rate
     end = time.monotonic() + task.ledger.pacing.next_call(
         f"{task.step.pipeline}.{task.step.name}", task.step.rate.apart
@@ -181,7 +181,7 @@ def _checked(task: Task, result: DataFrame) -> DataFrame:
     """Refuse a result that cannot be a version of the table; add the framework's columns."""
     table, step = task.step.writes, task.step
     names = result.columns
-    folded = [name.lower() for name in names]  # Spark and Iceberg tell no case apart
+    folded = [name.lower() for name in names]  # Spark and Iceberg ignore case
     if repeated := dict.fromkeys(name for name in names if folded.count(name.lower()) > 1):
         raise SchemaRefused(f"step {step.name} returns two columns named {', '.join(repeated)}: rename or drop one")
     if taken := sorted(set(names) & FRAMEWORK_COLUMNS):

@@ -1,8 +1,8 @@
-"""The wall-clock guard: what a step's code and its plan must not ask.
+"""The wall-clock guard: what a step's code and its plan must not read.
 
 The analysed plan still holds `current_date()` and its like; after optimisation they are
-literals. Spark's own `deterministic` flag is true for them, so the classes are looked at.
-Words such as `date'today'` are literals as soon as a text is parsed, so the text is looked at: of a SQL step, and of
+literals. Spark's own `deterministic` flag is true for them, so the classes are checked.
+Words such as `date'today'` are literals as soon as a text is parsed, so the text is checked: of a SQL step, and of
 each expression that a Python step lets Spark parse.
 """
 
@@ -40,8 +40,8 @@ _FORBIDDEN = {
     "SparkPartitionID": "depends on how rows are spread over tasks",
     "InputFileName": "depends on how rows are spread over files",
     "Sample": "is random",
-    "CallMethodViaReflection": "calls Java code that may answer anything",
-    "TryReflect": "calls Java code that may answer anything",
+    "CallMethodViaReflection": "calls Java code that may return anything",
+    "TryReflect": "calls Java code that may return anything",
 }
 # What Spark turns into the time of the query when it is cast to a date or a timestamp.
 _CLOCK_WORDS = frozenset({"now", "today", "tomorrow", "yesterday"})
@@ -49,9 +49,9 @@ _CLOCK_TYPES = frozenset({"date", "timestamp", "timestamp_ntz", "timestamp_ltz"}
 
 
 def inspect_code(step: Step) -> None:
-    """Refuse a step whose own code asks what no rerun can repeat, before anything is started.
+    """Refuse a step whose own code reads what no rerun can repeat, before anything is started.
 
-    An extract may look at the environment, which says where the source is and how to log in there.
+    An extract may read the environment, which holds the address of its source and the credentials for it.
     """
     if step.function is None or step.nondeterministic:
         return
@@ -75,10 +75,10 @@ def inspect_plan(step: Step, result: DataFrame) -> None:
 
 
 def not_deterministic(step: Step, found: Iterable[tuple[str, str]], where: str = "") -> NotDeterministic:
-    """Return the refusal of what was found, each with what is wrong about it."""
+    """Return the refusal of what was found, each with the reason."""
     listed = "; ".join(f"{text} {why}" for text, why in sorted(set(found)))
     return NotDeterministic(
-        f"step {step.name}: {where + ': ' if where else ''}{listed}. A rerun would give other rows",
+        f"step {step.name}: {where + ': ' if where else ''}{listed}. A rerun would return different rows",
         unchanged="nothing was staged",
         next_step="use the run's window (take `window` as an argument, or :window_start in SQL) and key_of(…) for keys"
         '; if it is intended, give the reason: nondeterministic="…"',
@@ -86,7 +86,7 @@ def not_deterministic(step: Step, found: Iterable[tuple[str, str]], where: str =
 
 
 def forbidden(df: DataFrame) -> Iterator[tuple[str, str]]:
-    """Yield the offending expressions of a plan, each with what is wrong about it."""
+    """Yield the offending expressions of a plan, each with the reason."""
     plan = query_of(df).analyzed()
     # Nearly all plans are clean: to read one as a text is one call to Spark, to walk it is thousands.
     if not _is_suspicious(json.loads(str(plan.toJSON()))):
@@ -100,7 +100,7 @@ def forbidden(df: DataFrame) -> Iterator[tuple[str, str]]:
 
 
 def _is_suspicious(found: object) -> bool:
-    """Return whether a plan, as Spark writes it down, names anything that must be looked at."""
+    """Return whether a plan, as Spark writes it, names anything that must be checked."""
     if isinstance(found, list):
         return any(map(_is_suspicious, found))
     if not isinstance(found, dict):

@@ -69,14 +69,14 @@ def content_before(task: Task, result: StageResult) -> dict[Scope, Digest] | Non
 
 
 def marks(task: Task) -> dict[str, str]:
-    """Return what a whole-table write leaves with the table, also when it changed nothing: how new it is."""
+    """Return what a whole-table write stores with the table, even if it changed nothing: how new it is."""
     if isinstance(task.step.writes.write, Whole) and task.scope.window is not None:
         return {NEWEST: task.scope.window.start.isoformat()}
     return {}
 
 
 def tombstones(task: Task) -> dict[str, str]:
-    """Return what a publish leaves with the table about its effects: those that were settled before this run.
+    """Return what a publish stores with the table about its effects: those that were settled before this run.
 
     The table keeps what it knows: a ledger that was restored from a backup may know less.
     """

@@ -1,4 +1,4 @@
-"""From whatever was raised to an error that says what to do."""
+"""Turn any exception into an error that states what to do next."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def explained(task: Task, error: Exception) -> TwiceError:
 
 
 def _cancelled(where: str, error: Exception) -> TwiceError | None:
-    """Return who cancelled the Spark jobs of an attempt, inside its step or outside, if they were cancelled."""
+    """Return why the Spark jobs of an attempt were cancelled, inside its step or outside; None if they were not."""
     link: BaseException | None = error
     while link is not None:
         text = str(link) if not isinstance(link, TwiceError) else ""
@@ -59,14 +59,14 @@ def _cancelled(where: str, error: Exception) -> TwiceError | None:
 
 
 def message_of(task: Task, error: BaseException) -> str:
-    """Return an error's kind and what it says; where rows are personal, its words are left out.
+    """Return an error's kind and message; where rows are personal, the message is left out.
 
-    A text that Spark or a step makes may quote values of rows. What is said about a query is not
-    about rows, so it stays.
+    A message of Spark or of a step may quote values of rows. A message about a query is not
+    about rows, so it is kept.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling "):
-        lines = [lines[1].removeprefix(": "), *lines[2:]]  # the gateway's own words say nothing
+        lines = [lines[1].removeprefix(": "), *lines[2:]]  # the gateway's own message adds nothing
     first, kind = lines[0] if lines else "", type(error).__name__
     if _is_personal(task) and not isinstance(error, AnalysisException):
         condition = getattr(error, "getCondition", lambda: None)()

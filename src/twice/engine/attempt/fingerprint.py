@@ -45,13 +45,13 @@ def parts(step: Step) -> dict[str, str]:
 
 
 def keep_parts(ledger: Ledger, step: Step, code: str) -> None:
-    """Let the ledger remember what a step's code is made of, so that a later change can be named."""
+    """Record what a step's code is made of, so that a later change can be named."""
     if ledger.codes.parts(code) is None:
         ledger.codes.keep(code, parts(step))
 
 
 def changed_parts(before: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:
-    """Name in words what differs between two codes, what is in both first."""
+    """Describe what differs between two versions of a step's code, parts that are in both first."""
     both = [name for name in now if name in before and before[name] != now[name]]
     alone = [name for name in (*now, *before) if (name in now) != (name in before)]
     return tuple(dict.fromkeys(_shown(name) for name in (*both, *alone)))
@@ -171,7 +171,7 @@ def _imports(module: types.ModuleType) -> Iterator[str]:
 
 
 def _stable(value: Any) -> str:
-    """Show a constant so that it reads the same in every process; sets have no order of their own."""
+    """Format a constant so that its text is the same in every process; the order of a set is not."""
     if isinstance(value, set | frozenset):
         return "{" + ",".join(sorted(map(_stable, value))) + "}"
     if isinstance(value, list | tuple):
@@ -206,7 +206,7 @@ def _module_syntax(module: types.ModuleType) -> str:
 
 
 def _dump(tree: ast.AST) -> str:
-    """Show syntax without decorators and docstrings, which change no row."""
+    """Format syntax without decorators and docstrings, which change no row."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             node.decorator_list = []

@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from twice.store.protocol import StagedRows
 
 _ENOUGH = 3
-# As many failures as a message names.
+# The number of failures that a message lists.
 _SHOWN = 20
 _UNCHANGED = "nothing was published; the last good version stays readable"
 
 
 @dataclass
 class Verdict:
-    """What the gates saw: the content of each partition, remarks that stop nothing, and what was refused.
+    """What the gates found: the content of each partition, remarks that stop nothing, and what was refused.
 
-    `accepted` lists what gates found and the run lets through all the same, with the reason.
+    `accepted` lists the failures that the run accepts, with the reason.
     """
 
     digests: dict[Scope, Digest]
@@ -86,8 +86,8 @@ def judge(
 ) -> Verdict:
     """Profile rows in one pass and apply every gate of the table to each partition.
 
-    `unique`: the keys are known to be, by the plan that made the rows; nulls in them are counted all the same. `seen`:
-    what is known of the rows of the only partition since they were written, unless they are read as something else.
+    `unique`: the plan that made the rows proves that the keys are unique; nulls in them are still counted. `seen`: the
+    profile of the only partition that was taken during the write, used unless the rows are read with another schema.
     """
     table = task.step.writes
     key = table.key if check_keys else ()
@@ -96,7 +96,7 @@ def judge(
     else:
         found = profiled(task, rows, key=key, violations=violations(task, rows), unique=unique)
     verdict = Verdict({partition: found[partition].digest for partition in task.target.partitions})
-    # What a merge makes of the table is judged after the merge.
+    # What the table holds after a merge is judged after the merge.
     gates = [gate for gate in table.gates if check_keys or not isinstance(gate, g.RowCountChange)]
     if task.chunk.partial and check_keys and len(found) > 1:
         _judge_apart(task, rows, found, _without_needless(task, rows, gates), verdict)
@@ -114,7 +114,7 @@ def _judge_apart(
     gates: Sequence[g.Gate],
     verdict: Verdict,
 ) -> None:
-    """Judge each partition by itself, in order; what is refused leaves the verdict, unless nothing is left."""
+    """Judge each partition by itself, in order; the verdict omits what is refused, unless nothing is left."""
     for partition, seen in found.items():
         alone, accepted = {partition: seen}, len(verdict.accepted)
         bad = seen.null_keys or seen.duplicate_keys
@@ -220,7 +220,7 @@ def violations(task: Task, rows: DataFrame) -> dict[str, Column]:
         if isinstance(gate, g.NotNull | g.Accepted | g.Range):
             if gate.column not in rows.columns:
                 raise SchemaRefused(
-                    f"{task.step.writes.name}: a gate looks at {gate.column}, which the step does not return"
+                    f"{task.step.writes.name}: a gate checks {gate.column}, which the step does not return"
                 )
             value = column(gate.column)
             if isinstance(gate, g.NotNull):
@@ -338,7 +338,7 @@ def _only(task: Task, rows: DataFrame, partition: Scope) -> DataFrame:
 
 
 def _stop(task: Task, keys: Sequence[KeyViolation], failures: Sequence[Failure]) -> None:
-    """Stop with one error that names everything that was found; bad keys are never accepted, and go first."""
+    """Stop with one error that names everything that was found; bad keys are never accepted, and come first."""
     if not keys and not failures:
         return
     shown = [error.message for error in keys] + [_text(task, failure) for failure in failures[:_SHOWN]]
@@ -353,7 +353,7 @@ def _stop(task: Task, keys: Sequence[KeyViolation], failures: Sequence[Failure])
         message,
         unchanged=_UNCHANGED,
         next_step="correct the input or the step, or the gate if this is the new normal; then run it again. "
-        f'If the result is odd but right, let it through once: twice run … {accept} --because "…"',
+        f'If the result is unusual but right, accept it for one run: twice run … {accept} --because "…"',
     )
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Heartbeat:
     """Renews a claim four times per lease until the block ends.
 
-    Losing the claim calls `on_lost` once, so that running Spark jobs can be cancelled. This is
-    politeness: what keeps a replaced holder from publishing is the fence in the table.
+    Losing the claim calls `on_lost` once, so that running Spark jobs can be cancelled. This only
+    saves work: the fence in the table is what keeps a replaced holder from publishing.
     """
 
     def __init__(self, ledger: Ledger, claim: Claim, ttl: timedelta, on_lost: Callable[[], None]) -> None:
@@ -51,7 +51,7 @@ class Heartbeat:
             try:
                 held = self._ledger.leases.renew(self._claim, self._ttl)
             except LedgerError:
-                continue  # the next beat may get through; until then the lease runs on
+                continue  # the next heartbeat may succeed; until then the lease stays valid
             if not held and not self._stop.is_set():
                 self._lost = True
                 self._on_lost()

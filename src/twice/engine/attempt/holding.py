@@ -27,7 +27,7 @@ class HeldLease:
 
 @contextmanager
 def hold_lease(task: Task) -> Iterator[HeldLease]:
-    """Claim the target's scope and keep the lease alive; an attempt that fails leaves no stage and no lease behind."""
+    """Claim the target's scope and keep the lease alive; an attempt that fails leaves no staged rows and no lease."""
     claim, waited = claim_scope(task)
     with Heartbeat(task.ledger, claim, task.lease, on_lost=task.cancel) as heartbeat:
         try:

@@ -39,7 +39,7 @@ class Pinned:
 
 
 def pin(task: Task) -> list[Pinned]:
-    """Resolve every input's version now; what the step reads later is this and nothing else."""
+    """Resolve every input's version now; the step later reads exactly these versions."""
     return [_pin(task, name, read) for name, read in task.step.reads.items()]
 
 
@@ -60,7 +60,7 @@ def records(task: Task, inputs: Sequence[Pinned], unit: Window | None = None) ->
 
 
 def with_scope(found: Sequence[InputRecord], scope: Scope, target: Target) -> tuple[InputRecord, ...]:
-    """Add the scope of the run: one record of a table without partitions serves every window, and must say whose."""
+    """Add the scope of the run: a table without partitions has one record for all windows, which must name its own."""
     if target.scope == scope:
         return tuple(found)
     return (*found, InputRecord("(run)", target.table.name, "scope", None, {"scope": Content("run", str(scope)).text}))
@@ -72,7 +72,7 @@ def located(task: Task) -> list[Pinned]:
 
 
 def arrives_apart(pipeline: Pipeline, step: Step, read: Read) -> bool:
-    """Return whether rows arrive in other partitions than they happened in, all of it counted in days."""
+    """Return whether rows may arrive in a later partition than they happened in, with grains and lateness in days."""
     table = read.table
     return (
         read.mode == "window"
@@ -108,11 +108,11 @@ def _locate(task: Task, name: str, read: Read) -> Pinned:
 
 
 def cut_of(task: Task, read: Read) -> Cut:
-    """Return what of an input a task sees."""
+    """Return which part of an input a task sees."""
     assert task.scope.window is not None  # noqa: S101 - a run always has a window
     cut = read.cut(task.scope.window, task.step.writes.lateness, task.pipeline.zone)
     if read.table.id == task.step.writes.id and cut.partitions:
-        # A step that depends on its past sees what lies before its own partition.
+        # A step that depends on its past sees only what is before its own partition.
         return Cut(Window(cut.partitions.start, task.scope.window.start), None)
     return cut
 

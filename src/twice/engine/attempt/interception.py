@@ -1,6 +1,6 @@
-"""What a step asks of PySpark, seen before Spark does it.
+"""The calls that a step makes to PySpark, seen before Spark runs them.
 
-The methods below are wrapped once per process. A wrapper passes the call on, unless a step is at work in this thread,
+The methods below are wrapped once per process. A wrapper passes the call on, unless a step is running in this thread,
 or in another thread with the session of the call: then the watchers of that step see it first, and may raise.
 """
 
@@ -72,7 +72,7 @@ class Call:
 
     @property
     def is_lazy(self) -> bool:
-        """Return whether nothing is done yet: pivot() reads rows only if it must look for the values."""
+        """Return whether nothing is read yet: pivot() reads rows only if it must find the values itself."""
         values = self.arguments[1] if len(self.arguments) > 1 else self.named.get("values")
         return self.name == "pivot" and values is not None
 
@@ -95,7 +95,7 @@ _here = threading.local()
 @contextmanager
 def watched_calls(session: SparkSession, watcher: Watcher) -> Iterator[None]:
     """Show calls of all threads with this session to the watcher; the outermost watcher is first."""
-    global _at_work  # noqa: PLW0603 - PySpark's classes are global, and so is what their wrappers ask
+    global _at_work  # noqa: PLW0603 - PySpark's classes are global, and so is what their wrappers read
     _wrap_once()
     mine = _AtWork(threading.get_ident(), session, watcher)
     with _lock:
@@ -139,7 +139,7 @@ def _session_of(thing: Any) -> Any:
 def _seen_first(kind: Kind, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def call(on: Any, *arguments: Any, **named: Any) -> Any:
-        # What PySpark calls by itself, and what a watcher asks, is part of the call that was seen.
+        # Calls by PySpark itself, and by a watcher, are part of the call that was seen.
         if not _at_work or getattr(_here, "inside", False):
             return original(on, *arguments, **named)
         _here.inside = True

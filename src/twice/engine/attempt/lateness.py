@@ -1,7 +1,7 @@
-"""Open and closed partitions: whether all that a partition waits for was there when it was made.
+"""Open and closed partitions: whether everything that a partition waits for had arrived when it was built.
 
-An input that is partitioned by ingestion date and declares its `event_time` brings rows of a day for some days more:
-`lateness` of the written table says for how many. As long as one of these ingestion partitions is missing, the day
+An input that is partitioned by ingestion date and declares its `event_time` delivers rows of a day for some more days:
+`lateness` of the written table sets how many. As long as one of these ingestion partitions is missing, the day
 is open; then it is closed, and what still arrives is late.
 """
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from twice.model.tables import Read
     from twice.model.windows import Window
 
-# What is recorded of a partition that was empty, or not there.
+# What is recorded of a partition that was empty or absent.
 _NOTHING = Content.files("").text
 
 
 def awaited(step: Step) -> dict[str, Read]:
-    """Return the inputs that bring rows of a window in later partitions, too."""
+    """Return the inputs that deliver rows of a window in later partitions, too."""
     if step.writes.partition is None:
         return {}
     return {name: read for name, read in step.reads.items() if brings_late_rows(read)}
@@ -71,7 +71,7 @@ def takes_no_late_rows(task: Task) -> bool:
 
 
 def overlooked(task: Task, output: Output, now: Sequence[InputRecord]) -> Sequence[InputRecord]:
-    """Return the inputs of now as a policy of `ignore` sees them: what came late to a closed partition is not there."""
+    """Return the current inputs, with `on_late="ignore"` without what arrived late for a closed partition."""
     if task.step.writes.on_late != "ignore":
         return now
     late = _came_late(task, output, now)
@@ -88,7 +88,7 @@ def refuse_late_rows(task: Task, known: Mapping[Scope, Output], now: Mapping[Sco
 
 
 def _came_late(task: Task, output: Output, now: Sequence[InputRecord]) -> dict[str, list[str]]:
-    """Name the inputs that brought something to a partition after it was closed, with the days of arrival."""
+    """Return the inputs with rows that arrived for a partition after it was closed, and the days of arrival."""
     recorded = {record.name: record for record in output.inputs}
     window, zone = output.scope.window, task.pipeline.zone
     after = {record.name: record for record in now}
@@ -107,7 +107,7 @@ def _came_late(task: Task, output: Output, now: Sequence[InputRecord]) -> dict[s
 
 def _refusal(task: Task, partition: Scope, read: Read, starts: Sequence[str]) -> LateData:
     grain, zone, table = task.pipeline.grain, task.pipeline.zone, read.table
-    assert table.partition is not None  # noqa: S101 - only inputs with partitions bring rows late
+    assert table.partition is not None  # noqa: S101 - only inputs with partitions deliver rows late
     assert partition.window is not None  # noqa: S101 - only tables with partitions are closed
     labels = [table.partition.grain.label(datetime.fromisoformat(start), zone) for start in starts]
     unit = grain.label(grain.floor(partition.window.start, zone), zone)

@@ -1,4 +1,4 @@
-"""Merge and InsertOnly: rows are found again by their key, and only those that change the table are staged.
+"""Merge and InsertOnly: rows are matched by their key, and only those that change the table are staged.
 
 The source is materialised once, cut to one row per key, and compared with the table as it was at the claim.
 """
@@ -92,16 +92,16 @@ def compare_by_key(task: Task, source: DataFrame, target: DataFrame) -> tuple[Da
 
 
 def matched_columns(table: Table) -> list[str]:
-    """Return the columns by which a row is found again: the key, and the partition it lies in."""
+    """Return the columns that a row is matched by: its key and its partition."""
     return [*table.key, *(name for name in table.partition_columns if name not in table.key)]
 
 
 def refuse_null_keys(task: Task, rows: DataFrame, key: Sequence[str], *, seen: bool = False) -> None:
-    """Refuse rows with a null in a key; `seen`: there was one, whether another look finds it or not."""
+    """Refuse rows with a null in a key; `seen`: there was one, whether or not a second read finds it."""
     nulls = rows.where(_any_null(key)).limit(LIMIT).collect()
     if nulls or seen:
         shown = rows_text(task.step.writes, [row.asDict(recursive=True) for row in nulls])
-        shown = shown or " another look at them found none, so the step returns other rows each time"
+        shown = shown or " a second read found none, so the step returns different rows each time"
         raise KeyViolation(
             f"{task.step.writes.name}: step {task.step.name} returns rows with a null in the business key "
             f"({', '.join(key)}):{shown}",
@@ -158,7 +158,7 @@ def _one_row_per_key(task: Task, source: DataFrame, matched: list[str]) -> DataF
 
 
 def _require_unique_target(task: Task, staged: StagedRows, target: DataFrame) -> None:
-    """Refuse a table that already holds a key twice, unless these very files were checked before."""
+    """Refuse a table that already holds a key twice, unless exactly these files were checked before."""
     files = task.store.files(task.session, task.target, staged.base)
     known = {
         output.scope: output.files for output in task.ledger.outputs.held(task.step.writes.name, task.target.scope)
@@ -166,7 +166,7 @@ def _require_unique_target(task: Task, staged: StagedRows, target: DataFrame) ->
     if all(not fingerprint or known.get(partition) == fingerprint for partition, fingerprint in files.items()):
         return
     found = gating.profiled(task, target, key=task.step.writes.key)
-    gating.refuse_bad_keys(task, target, found, where="the table that is the target")
+    gating.refuse_bad_keys(task, target, found, where="the target table")
 
 
 def _keys(rows: DataFrame, key: Sequence[str]) -> list[dict[str, object]]:
@@ -177,7 +177,7 @@ def _reused(task: Task, merge: Merge, keys: list[dict[str, object]]) -> MergeRef
     table = task.step.writes
     return MergeRefused(
         f"{table.name}: step {task.step.name} returns rows whose {merge.created} is later than the deletion of their "
-        f"key: another thing under a used key, which would take the first one's place:{rows_text(table, keys)}",
+        f"key: another entity under a reused key, which would replace the first one:{rows_text(table, keys)}",
         unchanged="nothing was published",
         next_step=f"make {merge.created} part of the key, so that each has a row of its own",
     )
@@ -189,12 +189,12 @@ def _disputed(task: Task, compared: DataFrame, count: int) -> MergeRefused:
     if isinstance(table.write, Merge):
         return MergeRefused(
             f"{table.name}: {count} key{'s' if count != 1 else ''} have the same {table.write.version} as the table "
-            f"but other content, and another window wrote them:{keys}",
+            f"but different content, and another window wrote them:{keys}",
             unchanged="nothing was published",
             next_step="raise the version of rows that really changed, or rerun the window that wrote them first",
         )
     return MergeRefused(
-        f"{table.name}: {count} key{'s' if count != 1 else ''} are in the table with other content:{keys}",
+        f"{table.name}: {count} key{'s' if count != 1 else ''} are in the table with different content:{keys}",
         unchanged="nothing was published; a key is written once",
         next_step='correct the step, or keep the first content and count the rest: InsertOnly(on_conflict="keep")',
     )

@@ -1,4 +1,4 @@
-"""While a step's own code runs it may read and plan, not write; and what leaves a plan is judged before it does."""
+"""While a step's own code runs it may read and plan, not write; a plan is judged before its rows leave Spark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def only_reading(step: Step, session: SparkSession) -> Iterator[None]:
     """Refuse the writes of a step, and rows that a rerun could not repeat, while its code runs in this thread.
 
-    What the step does with the error makes no difference: it is raised again when the code has ended.
+    A step that catches the error does not avoid it: it is raised again when the code has ended.
     """
     refused: list[TwiceError] = []
 
@@ -55,7 +55,7 @@ def _write(step: Step, call: Call) -> WriteRefused | None:
         "checks and publishes",
         unchanged="this write was not carried out; nothing was published",
         next_step=f"return the rows: {step.name} returns those of {step.writes.name}; a second table needs a step of "
-        "its own, which may read the first. Whatever else must happen, do it outside of the pipeline",
+        "its own, which may read the first. Do everything else outside of the pipeline",
     )
 
 

@@ -1,4 +1,4 @@
-"""What an attempt found and made, as the ledger keeps it."""
+"""What an attempt read and produced, as the ledger records it."""
 
 from __future__ import annotations
 

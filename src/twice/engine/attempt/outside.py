@@ -1,7 +1,7 @@
-"""Keeping a step that is only looked at from reaching outside: connections and processes are refused.
+"""Keeping a step that is called only for its plan from reaching outside: connections and processes are refused.
 
 Python reports both through its audit events, so that it does not matter which library makes them. A client written in C
-that opens sockets of its own is not seen, and a connection that is open already is not closed.
+that opens sockets of its own is not seen, and a connection that is already open is not closed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _START = threading.Thread.start.__code__
 
 @dataclass(eq=False)
 class _Refusal:
-    """Refuses what one thread, and those that it starts, would do outside; notes what that was."""
+    """Refuses what one thread, and those that it starts, would do outside; records what that was."""
 
     found: list[str]
     thread: int = field(default_factory=threading.get_ident)
@@ -39,7 +39,7 @@ class _Refusal:
             raise Stopped
 
     def follow(self, frame: FrameType, event: str, arg: Any, before: Any) -> None:
-        """Note the threads that are started; `before` is what looks at calls already."""
+        """Record the threads that are started; `before` is the profile function that was set before."""
         if event == "call" and frame.f_code is _START and self._is_ours():
             self.started.append(frame.f_locals["self"])
         if before is not None:
@@ -62,14 +62,14 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
 
 @contextmanager
 def nothing_outside(found: list[str]) -> Iterator[None]:
-    """Stop this thread, and those that it starts, before it reaches outside, and note what it was; Spark is inside."""
+    """Stop this thread, and those that it starts, before it reaches outside, and record the call; Spark is inside."""
     if not _installed:
         sys.addaudithook(_hook)
         _installed.append(True)
     refusal = _Refusal(found)
     before, before_in_threads = sys.getprofile(), threading.getprofile()
     _refusals.append(refusal)
-    # Before Python 3.12 no audit event tells of a thread that is started.
+    # Before Python 3.12 no audit event reports a thread that is started.
     sys.setprofile(lambda frame, event, arg: refusal.follow(frame, event, arg, before))
     threading.setprofile(lambda frame, event, arg: refusal.follow(frame, event, arg, before_in_threads))
     try:

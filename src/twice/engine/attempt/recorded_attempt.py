@@ -1,4 +1,4 @@
-"""An attempt in the ledger: entered when it begins, and however it ends, that is written down."""
+"""An attempt in the ledger: its begin and its end are recorded, however it ends."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from twice.errors import Interrupted, LeaseLost, ScopeHeld, TwiceError
 if TYPE_CHECKING:
     from twice.engine.attempt.task import Task
 
-# How an attempt ends that did not fail for a reason of its own.
+# How an attempt ends that was stopped from outside.
 _ENDS: dict[type[TwiceError], str] = {LeaseLost: "lost", ScopeHeld: "held", Interrupted: "interrupted"}
 
 
 @contextmanager
 def recorded_attempt(task: Task, code: str | None = None) -> Iterator[Task]:
-    """Enter an attempt in the ledger, its Spark jobs in one group; however it fails, that is written down."""
+    """Record an attempt in the ledger, its Spark jobs in one group; every failure is recorded, too."""
     table, scope = task.step.writes.name, task.target.scope
     attempt_id = task.ledger.attempts.start(task.run, task.step.name, table, task.number, scope, code=code or task.code)
     task = replace(task, attempt_id=attempt_id)

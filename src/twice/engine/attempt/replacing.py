@@ -31,7 +31,7 @@ def stage(task: Task, staged: StagedRows, results: Iterator[DataFrame]) -> Stage
     seen = watched.profile(staged.counted) if watched and staged.counted is not None else None
     for rows in results:
         task.store.stage_more(task.session, staged, rows)
-        unique, seen = False, None  # each batch may hold a key once, and their union not
+        unique, seen = False, None  # a key may occur once in each batch, and several times in their union
     return StageResult(staged, unique=unique, seen=seen)
 
 

@@ -1,8 +1,8 @@
 """Which errors are transient and tried again, and how long to wait.
 
 Transient: lost executors, failed fetches, network and timeouts, SQLSTATE classes 08, 40, 53 and
-57P, HTTP 408, 429 and 5xx, lost races, and what a store type names. Of several errors in a chain the first
-decides that is known to be one or the other. Everything else is permanent, in particular whatever the
+57P, HTTP 408, 429 and 5xx, lost races, and what a store type names. In a chain of errors, the first that is known to be
+transient or permanent decides. Everything else is permanent, in particular any exception that the
 step's own function raises, unless it is one of those or declared with `transient=`.
 """
 
@@ -30,7 +30,7 @@ _NO_SPACE = 28
 
 
 def is_transient(error: BaseException, declared: tuple[type[BaseException], ...] = ()) -> bool:
-    """Return whether the same attempt may well succeed later."""
+    """Return whether the same attempt may succeed later."""
     if isinstance(error, TransientError):
         return True
     if isinstance(error, PermanentError):
@@ -61,7 +61,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _verdict(error: BaseException, declared: tuple[type[BaseException], ...]) -> bool | None:
-    """Return whether one error is transient; None, if it alone does not say."""
+    """Return whether one error is transient; None if it alone does not decide."""
     if declared and isinstance(error, declared):
         return True
     http = is_transient_http(error)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def nothing_to_do(task: Task, claim: Claim, inputs: list[Pinned], *, waited: bool) -> Finding | None:
-    """End the attempt early if the scope is fresh (and that was asked for) or superseded."""
+    """End the attempt early if the scope is superseded, or fresh and fresh scopes are to be skipped."""
     if isinstance(task.step.writes.write, Whole):
         newest = task.store.remembered(task.session, task.step.writes, NEWEST)
         assert task.scope.window is not None  # noqa: S101 - a run always has a window

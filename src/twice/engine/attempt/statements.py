@@ -1,4 +1,4 @@
-"""What a SQL statement does as soon as a session is given it."""
+"""What a SQL statement does as soon as it is passed to a session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOGICAL = "org.apache.spark.sql.catalyst.plans.logical"
 # Plans that Spark carries out at once; the last ones by their names, because they have no class in common.
 _COMMANDS = (f"{_LOGICAL}.Command", f"{_LOGICAL}.ParsedStatement")
 _MORE_COMMANDS = frozenset({"Call", "ExecuteImmediateQuery", "InsertIntoDir", "UnresolvedExecuteImmediate"})
-# Commands that look at something (SHOW …, DESCRIBE …, LIST …), or change only what ends with the session or the
+# Commands that only read (SHOW …, DESCRIBE …, LIST …), or change only what ends with the session or the
 # application. Every other command is taken for one that writes.
 _LOOKS = re.compile(r"(?:Show|Describe|List)[A-Z]\w*")
 _STAYS_IN_SESSION = frozenset(
@@ -49,7 +49,7 @@ def read_statement(session: SparkSession, query: str, places: Mapping[str, Any])
     try:
         plan = parser.parsePlan(_PLACE.sub("x", query) if places else query)
     except (PySparkException, Py4JError):
-        # With places for DataFrames it may be the place that is not readable.
+        # With placeholders for DataFrames, a placeholder may be what cannot be parsed.
         return Statement(word, at_once=bool(places), writes=bool(places) and not _QUERY.match(query))
     nodes = [node for node in _walk(plan) if _is_command(session, node)]
     kinds = [str(node.getClass().getSimpleName()) for node in nodes]

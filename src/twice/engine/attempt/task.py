@@ -47,12 +47,12 @@ class Task:
     skip_fresh: bool = False
     chunk: ChunkOptions = field(default_factory=ChunkOptions)
     accept_late: bool = False
-    # The reason for each gate that this run lets through.
+    # The reason for each gate that this run accepts.
     accepted_gates: Mapping[str, str] = field(default_factory=dict)
     rebuild_after_wait: bool = False
     # The batch of a stream that the rows come from.
     batch: str = ""
-    # Whether nobody waits for the result any more.
+    # Whether no caller waits for the result any more.
     abandoned: Callable[[], bool] = lambda: False
     number: int = 1
     attempt_id: int = 0
@@ -65,7 +65,7 @@ class Task:
 
     @property
     def mark(self) -> str:
-        """What a row of a table that is written by key says about who wrote it."""
+        """What a row of a table that is written by key records about its writer: the batch or the window."""
         return self.batch or str(self.scope.window)
 
     @cached_property
@@ -125,7 +125,7 @@ class StepResult:
 
     @property
     def accepted_gates(self) -> Sequence[Mapping[str, str]]:
-        """What its gates found and the run let through."""
+        """What its gates found and the run accepted."""
         return cast("Sequence[Mapping[str, str]]", self.details.get("accepted_gates", ()))
 
     def to_json(self) -> dict[str, object]:

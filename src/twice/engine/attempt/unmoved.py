@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def require_unmoved(task: Task, inputs: Sequence[Pinned]) -> None:
-    """Refuse to publish what was read from an input that moved meanwhile, in a store that cannot hold a version."""
+    """Refuse to publish what was read from an input that changed meanwhile, in a store that cannot hold a version."""
     for pinned in inputs:
         table = pinned.read.table
         source = task.stores.source(table)
@@ -27,7 +27,7 @@ def require_unmoved(task: Task, inputs: Sequence[Pinned]) -> None:
 
 
 def _moved(task: Task, pinned: Pinned, version: str | None) -> bool:
-    """Return whether what was read is another now; tomorrow's rows that arrive meanwhile are none of a window's."""
+    """Return whether what was read has changed; tomorrow's rows that arrive meanwhile are not part of the window."""
     before = dict(pinned.record.partitions)
     if not before:
         return version != pinned.version

@@ -82,7 +82,7 @@ def publish(
     result: StageResult,
     verdict: Verdict,
 ) -> Finding:
-    """Make the partitions that differ visible in one commit; nothing differs: nothing is committed."""
+    """Make the partitions that differ visible in one commit; if none differs, nothing is committed."""
 
     def described(files: Mapping[Scope, str], version: str | None) -> list[Output]:
         return outputs_of(task, inputs, verdict, files, version)
@@ -98,7 +98,7 @@ def commit(
     described: Callable[[Mapping[Scope, str], str | None], list[Output]],
     look_again: Callable[[], None] = lambda: None,
 ) -> Finding:
-    """Make judged rows visible; `described` says what is recorded of it, `look_again` may refuse it at last."""
+    """Make judged rows visible; `described` returns what is recorded of it, `look_again` may still refuse it."""
     changed = differences.changed_partitions(task, result, verdict)
     files = differences.files_after(task, result, changed)
     remember, details = differences.marks(task), result.details(verdict, changed)
@@ -148,17 +148,17 @@ def _found(task: Task, status: str, outputs: list[Output], verdict: Verdict, det
 
 
 def record(task: Task, claim: Claim, finding: Finding) -> None:
-    """Write down what the table holds now, and release the claim, in one ledger transaction."""
+    """Record what the table holds now, and release the claim, in one ledger transaction."""
     try:
         task.ledger.outputs.record(
             claim, task.attempt_id, finding.outputs, status=finding.status, details=finding.details
         )
     except LedgerBusy:
-        # It may be there, and only the answer was lost: asking again tells, and does no harm.
+        # The record may exist, and only the answer was lost: a second call finds out, and does no harm.
         task.ledger.outputs.record(
             claim, task.attempt_id, finding.outputs, status=finding.status, details=finding.details
         )
     if finding.refused:
-        # A kill before this leaves them without a word: then they are as missing or stale as they were.
+        # A kill before this leaves them without a record: then they stay missing or stale.
         step, table = task.step.name, task.step.writes.name
         task.ledger.attempts.add_failures(task.run, step, table, task.number, finding.refused, code=task.code)

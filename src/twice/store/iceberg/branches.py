@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from twice.model.names import TableName
 
 TOKEN = "twice.token"  # noqa: S105 - a fencing token, no secret
-# Says of a table that it was made for a shadow.
+# Marks a table that was created for a shadow.
 CREATED = "twice.created"
 # Names the columns of a table that were added for a shadow.
 ADDED = "twice.added"
 # Names, in the summary of a snapshot, the shadow that it was made for.
 SHADOW = "twice.shadow"
-# Names, in the summary of a snapshot, the claim that staged it, and says whether its files are a shadow's.
+# Names, in the summary of a snapshot, the claim that staged it, and whether its files are a shadow's.
 STAGED = "twice.staged"
 ADOPTED = "twice.adopted"
-# Says of a table that no attempt has succeeded in it yet.
+# Marks a table in which no attempt has succeeded yet.
 UNPUBLISHED = "twice.unpublished"
 
 # The branches of shadows, and of the claims on them.
@@ -32,13 +32,13 @@ _BRANCHES = re.compile(r"twice_shadow_(?P<shadow>.+)|twice_(?P<claimant>[^_]+)_\
 
 @dataclass(frozen=True)
 class Line:
-    """One line of versions, with its own claims: a shadow knows nothing of main's, and main nothing of its."""
+    """One line of versions, with its own claims: a shadow does not see main's, and main does not see the shadow's."""
 
     shadow: str = ""
 
     @classmethod
     def of(cls, name: TableName) -> Line:
-        """Return the line that a table's name speaks of."""
+        """Return the line that a table's name refers to."""
         return cls(name.shadow)
 
     @property
@@ -65,7 +65,7 @@ class Line:
         return f"{self.shadow}:{token}" if self.shadow else str(token)
 
     def find_token(self, table: Any, token: int) -> str | None:
-        """Return the version that a token published; None if it is not there."""
+        """Return the version that a token published; None if there is none."""
         for snapshot in jvm.history(table, self.head(table)):
             if snapshot.summary().get(TOKEN) == self.mark(token):
                 return str(snapshot.snapshotId())
@@ -83,7 +83,7 @@ class Line:
         return None
 
     def added(self, table: Any) -> set[str]:
-        """Name the columns that this shadow writes, and that are there for shadows alone."""
+        """Name the columns that this shadow writes, and that exist only for shadows."""
         return set(json.loads(table.properties().get(self.key(ADDED)) or "[]"))
 
     def token(self, table: Any) -> int:

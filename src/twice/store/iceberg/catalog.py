@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _WAIT_SECONDS = 30.0
 _CONNECT_SECONDS = 10
-# Iceberg's own statement to drop a table asks for the name alone: it would take whatever is there by then.
+# Iceberg's own statement to drop a table matches the name alone: it would drop any table of that name.
 _FORGET = sa.text(
     "DELETE FROM iceberg_tables WHERE catalog_name = :catalog AND table_namespace = :space "
     "AND table_name = :name AND metadata_location = :metadata"
@@ -55,9 +55,9 @@ class CatalogDatabase:
             return False
 
     def location(self, table: TableName) -> str | None:
-        """Return the newest metadata file of a table; None without such a table, or where the catalog does not say."""
+        """Return the newest metadata file of a table; None without such a table, or if the catalog cannot be read."""
         if self.url.get_backend_name() == "sqlite" and not Path(str(self.url.database)).is_file():
-            return None  # to connect would create the file
+            return None  # connecting would create the file
         try:
             with self._engine().connect() as connection:
                 found = connection.execute(_FIND, self._where(table)).scalar_one_or_none()

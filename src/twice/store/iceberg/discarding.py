@@ -1,6 +1,6 @@
 """Discard: a claim's branch goes with the snapshots that it staged, then the files that only they refer to.
 
-Snapshots that a claim staged say so in their summaries, so nothing else is ever taken for one. They are expired in
+Snapshots that a claim staged are marked in their summaries, so no other snapshot is taken for one. They are expired in
 the transaction that removes the branch; files are deleted once that transaction is known to have succeeded. What a
 process that is killed in between leaves behind is removed by `twice maintain`, as files without a reference.
 """
@@ -27,9 +27,9 @@ _BETWEEN = "\0"
 
 
 def drop_branch(session: SparkSession, table: Any, line: Line, token: int, *, files: bool) -> None:
-    """Remove a claim's branch, and everything that only it refers to; its files only where `files` says so.
+    """Remove a claim's branch, and everything that only it refers to; its files only if `files` is true.
 
-    A REST catalog requires nothing of the removal of a reference: a publish of the claim may land at the same moment.
+    A REST catalog removes a reference without any condition: a publish of the claim may land at the same moment.
     There the files stay until `twice maintain` removes what no snapshot refers to.
     """
     transaction = table.newTransaction()
@@ -49,7 +49,7 @@ def remove_branch(transaction: Any, table: Any, line: Line, token: int) -> list[
         return []
     gone = [snapshot for snapshot in staged if snapshot.snapshotId() not in needed]
     if gone:
-        # By age nothing goes: other versions have their own time.
+        # Nothing is expired by age: other versions have their own retention.
         expiry = transaction.expireSnapshots().expireOlderThan(0).cleanExpiredFiles(False)
         for snapshot in gone:
             expiry.expireSnapshotId(snapshot.snapshotId())
@@ -81,7 +81,7 @@ def delete_files(
 def _staged_on(table: Any, branch: str, mark: str) -> list[Any]:
     """List the snapshots of a branch that a claim staged, newest first.
 
-    The branch of a table without versions begins with an empty snapshot, which is the branch's own, too.
+    The branch of a table without versions begins with an empty snapshot, which belongs to the branch, too.
     """
     found = []
     for snapshot in jvm.history(table, jvm.snapshot_of(table, branch)):
@@ -120,6 +120,6 @@ def _needed_by_others(table: Any, branch: str, staged: Sequence[Any]) -> set[int
 
 
 def _list(session: SparkSession, texts: Sequence[str]) -> Any:
-    """Hand texts to Java in one call: a round trip for each would cost more than the deletion."""
+    """Pass texts to Java in one call: a round trip for each would cost more than the deletion."""
     words = jvm.known(session, "java.util.StringTokenizer")(_BETWEEN.join(texts), _BETWEEN)
     return jvm.known(session, "java.util.Collections", "list")(words)

@@ -16,7 +16,7 @@ _SETTING = "spark.sql.iceberg.planning.preserve-data-grouping"
 
 @contextmanager
 def grouped(session: SparkSession) -> Iterator[None]:
-    """Let the queries that are planned in the block hand whole partitions to tasks, and say so to Spark."""
+    """Let the queries that are planned in the block hand whole partitions to tasks, and report that to Spark."""
     settings = ("spark.sql.sources.v2.bucketing.enabled", _SETTING)
     before = {name: session.conf.get(name, None) for name in settings}
     for name in settings:
@@ -41,7 +41,7 @@ def is_grouped(session: SparkSession, rows: DataFrame, columns: Sequence[str]) -
     found = plan.outputPartitioning()
     if found.getClass().getSimpleName() != "KeyGroupedPartitioning":
         return False
-    # A finer grouping, such as that of hours of which days are made, would write many files per partition.
+    # A finer grouping, such as by hour for a table of days, would write many files per partition.
     expressions = found.expressions()
     each = [expressions.apply(place) for place in range(expressions.size())]
     return all(one.getClass().getSimpleName() == "AttributeReference" and one.name() in columns for one in each)

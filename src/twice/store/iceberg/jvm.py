@@ -35,20 +35,20 @@ Result = TypeVar("Result")
 java_class = gateway.java_class
 
 _EXPRESSIONS = "org.apache.iceberg.expressions.Expressions"
-# How a catalog says that it is not configured rightly: no later attempt will find it otherwise.
+# Errors of a catalog that is not configured correctly: a later attempt would find the same.
 _MISCONFIGURED = re.compile(r"CatalogNotFound|ClassNotFound|Cannot find|authentication failed|No suitable driver")
 
 
 @lru_cache(maxsize=64)
 def _looked_up(java: Any, name: str, member: str) -> Any:
     found = getattr(java, name)
-    if isinstance(found, JavaPackage):  # so Java says that there is no such class; it may come later
+    if isinstance(found, JavaPackage):  # what Py4J returns for an unknown class; the class may be loaded later
         raise TypeError(f"Spark does not know {name}: its jar is missing")
     return getattr(found, member) if member else found
 
 
 def known(session: SparkSession, name: str, member: str = "") -> Any:
-    """Return a Java class, or a static method of it, that is asked for once: every part of a name is a round trip."""
+    """Return a Java class, or a static method of it, that is looked up once: every part of a name is a round trip."""
     return _looked_up(gateway.java(session), name, member)
 
 
@@ -95,7 +95,7 @@ def load(session: SparkSession, name: TableName) -> Any | None:
     try:
         return _loaded(session, name)
     except (Py4JJavaError, CapturedException) as error:
-        # Iceberg takes a catalog that does not start for one that is not there, and asks Spark's own instead.
+        # Iceberg treats a catalog that does not start as absent, and uses Spark's own instead.
         if "REQUIRES_SINGLE_PART_NAMESPACE" not in str(error):
             raise
     start_catalog(session, name.store)

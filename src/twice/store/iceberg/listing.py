@@ -91,7 +91,7 @@ class FileInfo:
 
     @property
     def identity(self) -> str:
-        """What names the file's live rows: its place and the delete files over it."""
+        """What identifies the file's live rows: its location and the delete files that apply to it."""
         return "\n".join([self.location, *sorted(self.deletes)])
 
 

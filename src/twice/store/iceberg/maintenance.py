@@ -38,7 +38,7 @@ def version_read(offsets: str) -> str | None:
 
 
 def committed_at(session: SparkSession, table: Table, version: str) -> datetime | None:
-    """Return when a snapshot was committed; None if it is not there."""
+    """Return when a snapshot was committed; None if it does not exist."""
     live = jvm.load(session, table.id)
     found = live.snapshot(int(version)) if live is not None else None
     return datetime.fromtimestamp(found.timestampMillis() / 1000, timezone.utc) if found is not None else None

@@ -31,7 +31,7 @@ class NotReadable(Exception):
 
 @dataclass(frozen=True)
 class Metadata:
-    """A table's metadata as one of its files spells it; such a file never changes."""
+    """A table's metadata as one of its files holds it; such a file never changes."""
 
     location: str
     fields: Mapping[str, Any]
@@ -54,7 +54,7 @@ class Metadata:
         return found if isinstance(found, int) and found >= 0 else None
 
     def keeps(self, table: Table) -> bool:
-        """Return whether the table is laid out as its contract says; what is not, the run refuses."""
+        """Return whether the table's layout matches its contract; a run refuses one that does not."""
         merges_on_read = self.fields.get("properties", {}).get("write.merge.mode") == "merge-on-read"
         if isinstance(table.write, Merge) and merges_on_read:
             return False
@@ -90,7 +90,7 @@ class Metadata:
                 file = entry["data_file"]
                 if not file["record_count"]:
                     raise NotReadable("a file without rows, which a scan may leave out")
-                # Avro spells some names in another way: the order is that of the specification.
+                # Avro encodes some names differently: the order is that of the specification.
                 yield LiveFile(dict(zip(names, file["partition"].values(), strict=True)), file["file_path"])
 
     def _spec(self, number: int) -> Sequence[tuple[str, str]]:
@@ -113,5 +113,5 @@ def _records(location: str) -> Iterator[dict[str, Any]]:
 
 
 def _path(location: str) -> Path:
-    """Return a location on this machine's disk; another one names a file that is not there."""
+    """Return a location on this machine's disk; for another location, a file that does not exist."""
     return Path(location.removeprefix("file:"))

@@ -42,7 +42,7 @@ def publish(session: SparkSession, publication: Publication[IcebergStagedRows]) 
             now = _look_up(session, staged)
             if now is not None and (landed := staged.line.find_token(now, staged.token)) is not None:
                 return landed
-            # Iceberg's own words for a commit of somebody else differ: what counts is that main moved.
+            # Iceberg reports another writer's commit in different ways: what counts is that main moved.
             raced = jvm.is_commit_race(error) or (_is_refusal(error) and _head(now, staged) != seen)
             if not raced or last:
                 raise
@@ -54,7 +54,7 @@ def publish(session: SparkSession, publication: Publication[IcebergStagedRows]) 
 
 
 def drop(session: SparkSession, staged: IcebergStagedRows, remember: Mapping[str, str]) -> None:
-    """End staged rows that change nothing: the scope must be as it was, the branch ours; no snapshot is made."""
+    """Drop staged rows that change nothing: the scope must be as it was, the branch ours; no snapshot is added."""
     tried = False
 
     def attempt() -> None:
@@ -144,7 +144,7 @@ def _is_refusal(error: BaseException) -> bool:
 
 
 def _look_up(session: SparkSession, staged: IcebergStagedRows) -> Any | None:
-    """Load the table after an error, to see whether we landed; not being able to look is a transient error."""
+    """Load the table after an error, to see whether the commit landed; failing to load it is a transient error."""
     try:
         return jvm.load(session, staged.target.table.id)
     except (Py4JError, CapturedException) as error:

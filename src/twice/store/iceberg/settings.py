@@ -36,7 +36,7 @@ def spark_settings(store: StoreConfig, root: Path) -> dict[str, str]:
 
 
 def catalog_file(catalog: str, root: Path) -> Path:
-    """Return the file of an embedded catalog; a relative path is seen from the configuration file."""
+    """Return the file of an embedded catalog; a relative path is relative to the configuration file."""
     return (root / catalog.removeprefix("sqlite:///")).resolve()
 
 

@@ -72,7 +72,7 @@ def adopt(session: SparkSession, staged: IcebergStagedRows, shadow: Table) -> No
 def schema(session: SparkSession, target: Target) -> T.StructType:
     """Return the columns that a shadow brings; refused if one that holds something was dropped since.
 
-    A column that comes back under its old name is another one to Iceberg: the files would show nothing in it.
+    A column that is added again under its old name is a new one to Iceberg: the files would hold no values for it.
     """
     shadow = target.table
     line, live = Line.of(shadow.id), jvm.load(session, shadow.id)
@@ -152,7 +152,7 @@ def _expire(session: SparkSession, table: Table, line: Line) -> None:
     snapshots = items_of(live.snapshots())
     made = [snapshot.snapshotId() for snapshot in snapshots if snapshot.summary().get(SHADOW) == line.shadow]
     if gone := [number for number in made if number not in kept]:
-        # By age nothing goes: other versions have their own time.
+        # Nothing is expired by age: other versions have their own retention.
         expiry = live.expireSnapshots().expireOlderThan(0).cleanExpiredFiles(True)
         for number in gone:
             expiry.expireSnapshotId(number)
@@ -160,7 +160,7 @@ def _expire(session: SparkSession, table: Table, line: Line) -> None:
 
 
 def _gone(live: Any, head: Any) -> set[str]:
-    """Name the columns of a version that the table no longer has, or has under another number."""
+    """Name the columns of a version that the table no longer has, or has under another id."""
     before = live.schemas().get(head.schemaId())
     now = {int(each.fieldId()): str(each.name()) for each in items_of(live.schema().columns())}
     columns = items_of(before.columns()) if before is not None else ()

@@ -35,7 +35,7 @@ class IcebergStagedRows(StagedRows):
     """A branch, and the snapshot it started from, which the branch keeps."""
 
     replaces: bool = True
-    # The branch's snapshot when it was looked at last.
+    # The branch's snapshot when it was last read.
     head: str | None = None
     # The branch's files, once looked up: head, added, removed.
     _changed: tuple[int, list[listing.FileInfo], list[listing.FileInfo]] | None = None
@@ -52,11 +52,11 @@ class IcebergStagedRows(StagedRows):
 
     @property
     def mark(self) -> str:
-        """What the snapshots of the staged rows say in their summaries."""
+        """The mark of the staged rows in the summaries of their snapshots."""
         return self.line.mark(self.token)
 
     def fingerprints(self) -> Mapping[Scope, str]:
-        """Name the files that a scope-replacing stage added, by partition, as they were looked up last."""
+        """Fingerprint the files that a replaced scope was staged in, by partition, as of the last lookup."""
         return data_files.fingerprints(self.target, self._changed[1] if self._changed else [])
 
     def changed_files(self, session: SparkSession, table: Any) -> tuple[list[listing.FileInfo], list[listing.FileInfo]]:
@@ -95,13 +95,13 @@ def open_staging(session: SparkSession, target: Target, token: int) -> IcebergSt
         table = jvm.load(session, target.table.id)
         if table is None:
             raise claim_errors.dropped(target.table)
-        if branch in table.refs():  # our own, from an answer that was lost: it may be older than main
+        if branch in table.refs():  # our own, whose answer was lost: it may be older than main
             table.manageSnapshots().removeBranch(branch).commit()
             table.refresh()
         current = line.head(table)
         refs = table.manageSnapshots()
         refs = refs.createBranch(branch, current.snapshotId()) if current else refs.createBranch(branch)
-        # An external snapshot expiry must not take what staging started from, or its first batches.
+        # An external snapshot expiry must not remove what staging started from, or its first batches.
         refs.setMinSnapshotsToKeep(branch, KEEP_ALL).commit()
         return IcebergStagedRows(target, token, str(current.snapshotId()) if current else None)
 
@@ -125,14 +125,14 @@ def write(session: SparkSession, staged: IcebergStagedRows, rows: DataFrame, *, 
     else:
         writer.append()
     schema = str(look(session, staged).schema())
-    # Iceberg stores a uuid, which Spark takes for a text, in a spelling of its own: such rows are read to be compared.
+    # Iceberg stores a uuid, which Spark reads as text, in its own format: such rows are read to be compared.
     staged.counted = None if "uuid" in schema else staged.written
 
 
 def write_changes(
     session: SparkSession, staged: IcebergStagedRows, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
 ) -> None:
-    """Upsert rows on the branch by the table's key, or put them in the place of those with a mark."""
+    """Upsert rows on the branch by the table's key, or replace the rows with a mark by them."""
     staged.replaces = False
     rows = _ordered(session, staged, changes)
     if instead_of:
@@ -187,7 +187,7 @@ def _marked(session: SparkSession, staged: IcebergStagedRows) -> Iterator[None]:
 
 
 def stray_rows(session: SparkSession, staged: IcebergStagedRows, limit: int) -> list[Mapping[str, object]]:
-    """Read some of the rows that lie outside the scope, from the files that hold them."""
+    """Read some of the rows that are outside the scope, from the files that hold them."""
     files = [file for stray in staged.strays for file in stray.files][:20]
     found = session.table(staged.branch).where(F.col("_file").isin(files)).limit(limit)
     return [row.asDict(recursive=True) for row in found.collect()]

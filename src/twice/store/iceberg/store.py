@@ -48,7 +48,7 @@ class IcebergStore:
         self._read: dict[str, Metadata] = {}
 
     def exists(self, session: SparkSession, table: Table) -> bool:
-        """Return whether the table is there."""
+        """Return whether the table exists."""
         return jvm.load(session, table.id) is not None
 
     def token(self, session: SparkSession, table: Table) -> int:
@@ -136,7 +136,7 @@ class IcebergStore:
         """Hold nothing: a snapshot can be read without keeping it open."""
 
     def check(self, session: SparkSession, table: Table) -> None:
-        """Refuse a live table that is not what the contract says."""
+        """Refuse a live table that does not match the contract."""
         tables.check(session, table)
 
     def prepare(self, session: SparkSession, table: Table, schema: StructType) -> None:
@@ -162,7 +162,7 @@ class IcebergStore:
         return landed
 
     def open(self, session: SparkSession, target: Target, token: int) -> IcebergStagedRows:
-        """Create the branch that is both stage and fence."""
+        """Create the branch that both holds the staged rows and is the fence."""
         return staging.open_staging(session, target, token)
 
     def stage(self, session: SparkSession, staged: StagedRows, rows: DataFrame) -> None:
@@ -174,7 +174,7 @@ class IcebergStore:
         self._write(session, staged, rows, first=False)
 
     def _metadata(self, table: Table) -> Metadata | None:
-        """Return what the newest metadata file says; one that was read before has not changed."""
+        """Return the newest metadata file's content; one that was read before has not changed."""
         place = self._catalog.location(table.id) if self._catalog is not None and not table.id.shadow else None
         if place is None:
             return None

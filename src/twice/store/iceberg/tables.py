@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from twice.model.tables import Table
     from twice.store.iceberg.catalog import CatalogDatabase
 
-# Names the columns that Iceberg keeps in a wider type, and the type that the step makes: smallint becomes int.
+# Names the columns that Iceberg keeps in a wider type, and the type that the step returns: smallint becomes int.
 NARROW = "twice.narrow"
 # Iceberg can widen these in place: (from, to).
 _WIDENED = {("int", "bigint"), ("float", "double")}
@@ -92,7 +92,7 @@ def _create(session: SparkSession, table: Table, schema: T.StructType) -> None:
     try:
         catalog.createTable(identifier, columns, spec.build(), properties)
     except (Py4JJavaError, CapturedException) as error:
-        # Another process was first: its table is checked like any other on the next look.
+        # Another process was first: its table is checked like any other when it is loaded next.
         if not jvm.java_class(error).endswith("AlreadyExistsException"):
             raise
 
@@ -100,7 +100,8 @@ def _create(session: SparkSession, table: Table, schema: T.StructType) -> None:
 def drop_unpublished(session: SparkSession, catalog: CatalogDatabase | None, table: Table) -> None:
     """Drop a table that was created for attempts of which none succeeded, unless another one is at work in it.
 
-    To open staging is a commit, so an attempt that opens it after this look has changed what the catalog is asked for.
+    Opening staging is a commit: an attempt that opens it after this check has changed the metadata file by which the
+    catalog is asked to drop the table.
     """
     live = jvm.load(session, table.id) if catalog is not None else None
     if live is None or live.properties().get(UNPUBLISHED) is None:
@@ -118,7 +119,7 @@ def _create_namespace(catalog: Any, spaces: Any) -> None:
     try:
         catalog.createNamespace(spaces)
     except (Py4JJavaError, CapturedException):
-        # Another writer was first; catalogs say so in different ways.
+        # Another writer was first; catalogs report it in different ways.
         if not catalog.namespaceExists(spaces):
             raise
 
@@ -139,7 +140,7 @@ def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any
     added = _added_after(live, Line.of(table.id), here, new)
     if not new and not added:
         return
-    # A column of this name may have been dropped, with a shadow or by hand: what it was created for is void.
+    # A column of this name may have been dropped, with a shadow or by hand: its recorded type no longer counts.
     kept = {name: kind for name, kind in narrow.items() if name not in new}
     widened = {**kept, **{name: kind for name, kind in _narrow(schema).items() if name in new}}
     transaction = live.newTransaction()
@@ -168,12 +169,12 @@ def _added_after(live: Any, line: Line, here: Mapping[str, object], new: list[st
 
 
 def _is_same(kind: T.DataType, there: T.DataType, narrow: str | None) -> bool:
-    """Return whether a step makes what a column holds: its very type, or the narrower one that it was created for."""
+    """Return whether a step returns what a column holds: its own type, or the narrower one that it was created for."""
     return plain(kind) == there or (_kept(kind) == there and narrow == kind.simpleString())
 
 
 def _narrow(schema: T.StructType) -> dict[str, str]:
-    """Name the columns that Iceberg keeps in a wider type than the step makes."""
+    """Name the columns that Iceberg keeps in a wider type than the step returns."""
     return {
         field.name: field.dataType.simpleString()
         for field in schema.fields
