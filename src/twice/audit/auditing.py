@@ -29,7 +29,7 @@ class Facts:
     language: str = ""
     targets: tuple[str, ...] = ()
     effects: int = 0
-    planned: bool = False  # an orchestrator is told when to run it
+    planned: bool = False  # an orchestrator has a schedule for it
     test: bool = False  # test code, which is not judged
 
 
@@ -61,7 +61,7 @@ def audit_text(
     except RecursionError:
         job = Job(path, "python" if is_python(path, text) else "sql", text)
         job.problems.append(Problem("is nested too deep to be followed", Place(1), whole_file=True))
-    except Exception as error:  # noqa: BLE001 - one strange file must not stop the audit of the others
+    except Exception as error:  # noqa: BLE001 - one strange file must not stop the audit of the other files
         job = Job(path, "python" if is_python(path, text) else "sql", text)
         job.problems.append(
             Problem(f"twice could not follow it ({type(error).__name__}: {_first(error)})", Place(1), whole_file=True)
@@ -93,7 +93,7 @@ def _run(job: Job, wanted: Iterable[Rule]) -> Iterator[Finding]:
             continue
         try:
             yield from rule.check(job)
-        except Exception as error:  # noqa: BLE001 - a rule that stumbles is told, and the others still run
+        except Exception as error:  # noqa: BLE001 - a rule that raises is reported, and the other rules still run
             yield Finding(
                 UNREADABLE,
                 Severity.WARNING,

@@ -90,7 +90,7 @@ def _column_context(column: str, write: Write | None) -> Context:
             return "partition"
         if column in write.key:
             return "key"
-    if is_audit_column(column) or column.startswith("{"):  # a name that is put together: nobody knows what it holds
+    if is_audit_column(column) or column.startswith("{"):  # a composed name: what it holds is not known
         return "audit"
     return "key" if is_key_column(column) else "stored"
 

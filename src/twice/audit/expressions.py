@@ -96,7 +96,7 @@ class Expr:
             return self._walk_into_queries()
         return iter((self, *self.below))
 
-    # What is kept never holds the node itself: it is gone as soon as nobody needs it, without a search for garbage.
+    # What is kept never holds the node itself: it is freed with its last reference, without garbage collection.
     @kept
     def below(self) -> tuple[Expr, ...]:
         """All nodes below this one, without sub-queries; kept, because every rule asks for them."""

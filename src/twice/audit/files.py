@@ -108,7 +108,7 @@ def _walk(folder: Path) -> Iterator[Path]:
                 try:
                     yield from _walk(below)
                 except UsageError:
-                    yield below  # told as unreadable, beside what is found in the others
+                    yield below  # reported as unreadable, beside what is found in the other folders
         elif PurePath(entry.name).suffix.lower() in ENDINGS and entry.is_file():
             yield Path(entry.path)
 

@@ -52,7 +52,7 @@ def _ranked(result: FileResult) -> Ranked:
     findings = result.findings
     facts = result.facts
     weight = sum(_WEIGHTS[one.severity] for one in findings if one.code != "TW000")
-    # A job that is retried by itself runs twice without anybody deciding it.
+    # A job with automatic retries runs twice without a decision to rerun it.
     retried = 1.0 + 0.25 * min(facts.retries, 4) if facts.retries else 1.0
     often = next(
         (factor for low, high, factor in _SCHEDULES if facts.every is not None and low < facts.every <= high), 1.0

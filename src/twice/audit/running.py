@@ -27,7 +27,7 @@ from twice.audit.rules import rules
 
 Progress = Callable[[int, int], None]
 SECONDS_PER_FILE = 20
-_BATCH = 6  # few, so that no worker is left with a long one when the others are done
+_BATCH = 6  # few, so that no worker is left with a long one when the other workers are done
 _FEW = 16
 
 
@@ -115,7 +115,7 @@ def _answers(files: Sequence[Path], config: AuditConfig, processes: int | None) 
                 yield from _audit_batch(batch, config)
         return
     batches = _batches(files)
-    rules()  # who tells of the findings needs them too: loaded before the processes part, they are loaded once
+    rules()  # reporting the findings needs them too: loaded before the processes start, they are loaded once
     with ProcessPoolExecutor(count, initializer=_begin) as pool:
         waiting: dict[Future[list[_Answer]], Sequence[Path]] = {}
         try:

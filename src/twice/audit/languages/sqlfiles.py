@@ -24,7 +24,7 @@ _DBT = re.compile(
     r"|\b(?i:from|join)\s+\{\{-?\s*var\b"
 )
 _DATE = re.compile(r"date|day|ds\b|dt\b|time|start|end|month|from|until|since|period", re.IGNORECASE)
-# Commands of shells, which are no SQL: \\set ON_ERROR_STOP on, !echo of Hive and SnowSQL, :setvar of sqlcmd,
+# Commands of shells, which are not SQL: \\set ON_ERROR_STOP on, !echo of Hive and SnowSQL, :setvar of sqlcmd,
 # .LOGON of BTEQ and .mode of sqlite, dfs -rm of Hive, the lone slash of SQL*Plus.
 _PSQL_COPY = re.compile(r"^\\copy\b([^\n;]*);?$", re.MULTILINE | re.IGNORECASE)
 _COMMANDS = re.compile(
@@ -62,7 +62,7 @@ def read_sql_file(path: str, text: str, dialect: str = "", neighbour: Callable[[
 def read_dbt(path: str, text: str, dialect: str = "", neighbour: Callable[[str], str | None] = _nobody) -> Job:
     """Read a dbt model: its configuration decides how the result of its query is written."""
     name = PurePath(path).stem.lower()
-    # With a schema before it, it is no common table expression of the same name.
+    # With a schema before it, it is not a common table expression of the same name.
     filled = fill(text, this=f"this.{name}", dbt=True)
     chosen = DIALECTS.get(dialect, dialect) if dialect else guess(text, default="snowflake")
     job = Job(path, "dbt", text, dialect=chosen)

@@ -30,7 +30,7 @@ _CLOCK = re.compile(
     r"|\bdbt_date\.\w*(now|today|yesterday|tomorrow|_ago|_away)\w*\s*\(|\bdbt_date\.(last|next|this)_\w+\s*\("
     r"|(^|[^\w.])(dbt\.|dbt_utils\.|dbt_date\.)?(current_timestamp|current_timestamp_in_utc|current_timestamp_in_utc_backcompat|current_date|getdate|snapshot_get_time|today|current_timestamp_backcompat)\s*\("
 )
-# What is given comes first, and a clock behind it is only asked if nothing was: var('day', today()), params.day or …
+# What is given comes first, and a clock behind it is only read if nothing was: var('day', today()), params.day or …
 _GIVEN = re.compile(
     r"(var|env_var|dag_run\.conf\.get|params\.get)\s*\(\s*['\"]|(params|dag_run|conf)\b[\w.\[\]'\"]*\s*(or\b|\|)"
 )
@@ -38,7 +38,7 @@ _DEVELOPMENT = re.compile(
     r"\btarget\.(name|profile_name|schema|database)\b|is_test_run|\bdev\b|\bflags\.|limit_data|is_ci|env_var\(.DBT_(ENV|TARGET)|var\(.(is_test|dev|sample|ci|limit)",
     re.IGNORECASE,
 )
-# What a run does unless it is told otherwise is no matter of development: var('is_test_run', default=true).
+# What a run does by default is not limited to development: var('is_test_run', default=true).
 _ON_BY_DEFAULT = re.compile(r"var\(\s*['\"]\w+['\"]\s*,\s*(default\s*=\s*)?true\s*\)(\s*==\s*true)?$", re.IGNORECASE)
 _PLAIN = re.compile(
     # Each begins with a character, so that one look per character of the text is enough.

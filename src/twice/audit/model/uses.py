@@ -24,7 +24,7 @@ Context = Literal[
     "request",  # sent to a service
     "predicate",  # DELETE … WHERE, UPDATE … WHERE, replaceWhere
     "order",
-    "returned",  # leaves a function that nobody in the file calls
+    "returned",  # leaves a function that no code in the file calls
     "argument",  # handed to a function that is not known
     "state",  # written as orchestrator state
     "condition",  # decides a Python branch or loop
@@ -88,7 +88,7 @@ class Effect:
     arguments: tuple[str, ...] = ()  # names of keyword arguments, and of the headers that are visible
     has_key: bool = False  # an idempotency key, a message key, a transaction id, a deduplication id
     guarded_by: str = ""  # the condition that asks whether it was done before
-    # "token": asks for credentials; "query": only reads; "alert": tells of a failure; "status": progress or success
+    # "token": asks for credentials; "query": only reads; "alert": reports a failure; "status": progress or success
     purpose: Literal["", "token", "query", "alert", "status"] = ""
     inside: str = ""  # foreachPartition, foreach, foreachBatch, udf, map, mapPartitions
     function: str = ""

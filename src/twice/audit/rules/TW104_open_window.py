@@ -29,7 +29,7 @@ from twice.audit.rules.windows import holes_in, names_in
 from twice.audit.vocabulary import is_time_column
 
 SEVERITY = Severity.WARNING
-# A rebuild of everything since some day is no window.
+# A rebuild of everything since some day is not a window.
 _REBUILDS = frozenset({Mode.OVERWRITE, Mode.CREATE})
 
 

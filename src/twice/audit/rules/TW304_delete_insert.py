@@ -42,7 +42,7 @@ def check(job: Job) -> Iterator[Finding]:
         if write.mode is not Mode.APPEND or is_record(write.target):
             continue
         before = removed_before(job, write)
-        # A staging table is filled anew each time; one that keeps the other rows is more than that.
+        # A staging table is refilled each time; one that keeps the other rows is more than that.
         if is_staging(write.target) and not _keeps_rows(before, write):
             continue
         if before is None or before.origin == "pre-hook" or in_other_routine(job, before, write):

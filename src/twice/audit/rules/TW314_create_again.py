@@ -92,7 +92,7 @@ def _is_filled(job: Job, write: Write, after: Sequence[Write]) -> bool:
     """Return whether the file that creates a table also brings its rows, on every run."""
     fills = [other for other in after if other.mode in _FILLS]
     if write.query is None and any(branch not in fill.branches for fill in fills for branch in write.branches):
-        return False  # Python looks first whether it is there, or is told: if not rows: CREATE TABLE …
+        return False  # Python first checks whether it exists, or gets that as a value: if not rows: CREATE TABLE …
     replaced = any(other.mode in _REPLACES_ROWS for other in (*after, *job.earlier(write)))
     # Hive: CREATE TABLE t (…), and INSERT OVERWRITE fills it.
     return write.query is not None or bool(fills) or (replaced and job.language == "sql")

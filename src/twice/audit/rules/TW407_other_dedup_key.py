@@ -42,7 +42,7 @@ def check(job: Job) -> Iterator[Finding]:
         query = source_of(job, write)
         kept = one_row_per(query)
         if not kept or write.mode is Mode.INSERT_NEW or any("{" in name for name in kept):
-            continue  # nobody knows by what a list of keys that is handed in removes duplicates
+            continue  # a list of keys that is passed in is not known
         keys = pairs(write)
         if any(_is_computed(write, pair.source) for pair in keys):
             continue  # the key is made after the de-duplication, from what it kept

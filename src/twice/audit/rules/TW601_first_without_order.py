@@ -49,7 +49,7 @@ def check(job: Job) -> Iterator[Finding]:
             yield finding(
                 __name__,
                 node.place,
-                f"`{node.name}` takes `{column}` from whichever row is read first, so a rerun over the same input may "
+                f"`{node.name}` takes `{column}` from the row that is read first, so a rerun over the same input may "
                 f"store another value in {write.target.name or 'the table'}",
                 instead=f"max_by({column}, updated_at), or an ORDER BY that decides",
                 with_twice=f'F.max_by("{column}", "updated_at") in the step',

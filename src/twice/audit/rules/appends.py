@@ -78,7 +78,7 @@ def doubles(job: Job, write: Write, *, in_batches: bool = False) -> bool:
         and known_by(write, job) is None
         and not continues_target(job, write)
         and not _consumes_stream(job, write)
-        and not {"inserted", "deleted"} & set(write.sources)  # a trigger tells of one change
+        and not {"inserted", "deleted"} & set(write.sources)  # a trigger reports one change
     )
 
 

@@ -56,7 +56,7 @@ _FRAME_METHODS = frozenset(
         "hint", "describe", "unpivot", "melt", "sortWithinPartitions", "tail", "isEmpty", "collectAsList", "toLocalIterator",
     }
 )  # fmt: skip
-# Said of something unknown, these make it a DataFrame; the others are too common to tell.
+# Called on an unknown value, these show that it is a DataFrame; the other methods are too common.
 _TELLING = frozenset(
     {
         "withColumn", "withColumns", "selectExpr", "groupBy", "dropDuplicates", "createOrReplaceTempView", "unionByName", "withColumnRenamed",

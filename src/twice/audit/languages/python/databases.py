@@ -103,7 +103,7 @@ def run(
                     interp.writes_seen.add(mark)
                     _read_rows(item, rows)
                     item.looked_up = bool(interp.asked) and is_looked_up(interp, item, node)
-                    if item.via == "copy":  # what it copies is no table, but its address may move
+                    if item.via == "copy":  # what it copies is not a table, but its address may move
                         moves = frozenset(one for one in origins_of(text) if one.kind in {"clock", "listing", "file"})
                         interp.use(moves, "input", node)
                     item.stream_batch_id = interp.state.batch_id

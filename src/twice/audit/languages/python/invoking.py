@@ -128,7 +128,7 @@ def _missing(interp: Interpreter, argument: ast.arg, default: ast.expr | None, *
     if standalone and plain(value) == "":  # an empty text only stands in for what the caller gives
         value = None
     if argument.arg in names.LOGICAL and (value is None or (isinstance(value, Const) and value.value is None)):
-        interp.job.orchestration.uses_logical_date = True  # Airflow fills it in, whoever calls the task
+        interp.job.orchestration.uses_logical_date = True  # Airflow fills it in for every caller of the task
         return interp.parameter(argument.arg, argument, "logical date")
     if not standalone:
         if isinstance(value, Text) and _WRITE_MODE.search(argument.arg):

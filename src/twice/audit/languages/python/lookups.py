@@ -24,7 +24,7 @@ _GROWS = frozenset({"append", "add"})
 _NARROWS = re.compile(r"\.(filter|filter_by|where|get|get_or_none)\(")
 _MODEL_ASKS = frozenset({"query", "select", "get"})
 _MANAGERS = frozenset({"query", "objects", "select", "get_or_none"})
-# What answers people, one at a time; nobody runs it again.
+# Web frameworks: a handler answers one request, and no scheduler runs it again.
 _WEB = re.compile(r"^(flask|fastapi|starlette|quart|sanic|rest_framework|django\.(views|http|shortcuts|urls))\b")
 
 

@@ -174,7 +174,7 @@ def _looks_up(interp: Interpreter, model: Value) -> bool:
     current = interp.state.functions[-1] if interp.state.functions else ""
     around: list[Function] = [one for one in interp.functions if one.name == current and one.node is not None]
     text = "\n".join(ast.unparse(one.node) for one in around if one.node is not None) or interp.job.text
-    # Whose row is the newest is no question for what is missing.
+    # A query for the newest row does not show what is missing.
     newest = rf"\bquery\(\s*{re.escape(name)}\b[\w.]*\)\.order_by\([^\n]*\bdesc\b[^\n]*\.(first|limit)\("
     text = re.sub(newest, "", text) if name else text
     asks = rf"(query|select|exists|get|merge)\(\s*{re.escape(name)}\b|\b{re.escape(name)}\.(query|objects\.(filter|get|exclude)|get_or_none|select)\b"

@@ -37,7 +37,7 @@ _ALERT = re.compile(
     r"fail|error|alert|alarm|incident|pagerduty|opsgenie|exception|crash|on_failure|problem|\bwarn|\bsla\b",
     re.IGNORECASE,
 )
-# Measurements and signs of life: their receivers keep points in time, and nobody acts on one of them.
+# Measurements and signs of life: their receivers store time series, and a repeated point triggers nothing.
 _MEASURES = re.compile(
     r"datadoghq|newrelic\.com|new-relic|pushgateway|/metrics/job/|/loki/api|/services/collector|hc-ping\.com|healthchecks\.io"
     r"|cronitor|betteruptime|/api/v\d/(series|check_run)|http-intake\.logs|sentry\.io|insights-collector|/heartbeats?(/|$)",

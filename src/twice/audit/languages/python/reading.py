@@ -138,7 +138,7 @@ class _Neighbours:
 
 
 def _read_constants(interpreter: Interpreter, tree: ast.Module) -> None:
-    """Read the statements of a module that only keeps SQL for others.
+    """Read the statements of a module that only keeps SQL for other modules.
 
     The caller may empty a table first, so only those count that look up existing rows themselves.
     """

@@ -187,7 +187,7 @@ def unknown(
     config = next((one for one in alternatives(keywords.get("job_config")) if isinstance(one, Instance)), None)
     if last == "query" and config is not None and "destination" in config.attributes and arguments:
         return query_into(interp, arguments[0], config, node)
-    if last.endswith(("Error", "Exception", "Warning")):  # "COPY cannot be used here" is no statement
+    if last.endswith(("Error", "Exception", "Warning")):  # "COPY cannot be used here" is not a statement
         return None
     candidates = [
         *arguments[:2],

@@ -119,7 +119,7 @@ def _add(query: Query, source: SqlText, node: Expr | None, last: str, text: str,
         alias = _AFTER.match(text[match.end() : match.end() + 120])
         if last == "SET":
             alias = _BEFORE.search(text[max(0, match.start() - 120) : match.start()])
-        name = source.readable(alias[1].lower()) if alias else "{…}"  # one of the columns, and nobody knows which
+        name = source.readable(alias[1].lower()) if alias else "{…}"  # one of the columns, and it is not known which
         query.columns.append(Column(name, node, node.place))
 
 

@@ -37,7 +37,7 @@ def _dialect(name: str) -> Dialect:
     return Dialect.get_or_raise(name)
 
 
-# Both begin anew with each text that they are given.
+# Both reset their state for each text.
 @lru_cache(maxsize=64)
 def _tokenizer(dialect: str) -> Tokenizer:
     return _dialect(dialect).tokenizer()
@@ -145,7 +145,7 @@ def _is_too_deep(chunk: Sequence[Token]) -> bool:
     return False
 
 
-# What a loop of the program puts together, and nobody knows: MERGE … ON {conditions} WHEN MATCHED …
+# A condition that the program composes in a loop, so it is not known: MERGE … ON {conditions} WHEN MATCHED …
 _NOTHING_ON = re.compile(r"\bON(?=\s+WHEN\s+(NOT\s+)?MATCHED\b)", re.IGNORECASE)
 _LONE_HOLE = re.compile(r"^[ \t]*__tw_hole_\d+__[ \t]*,?[ \t]*$", re.MULTILINE | re.IGNORECASE)
 _TRAILING_HOLE = re.compile(r"(?<=[\w)'])([ \t]+__tw_hole_\d+__)(?=[ \t]*(\n|$|\)))", re.IGNORECASE)

@@ -77,7 +77,7 @@ def read_sql(source: SqlText, dialect: str) -> SqlReading:
         except RecursionError:
             reading.problems.append(Problem("is nested too deep to be read", place))
             reading.items.extend(read_by_tokens(source, text_of_chunk(source, chunk), chunk[0].line))
-        except Exception as error:  # noqa: BLE001 - one strange statement must not hide the others
+        except Exception as error:  # noqa: BLE001 - one strange statement must not hide the rest
             message = f"the statement that starts with {_start(chunk)} cannot be followed ({type(error).__name__})"
             reading.problems.append(Problem(message, place, harmless=not _WRITING & set(_upper(chunk))))
             reading.items.extend(read_by_tokens(source, text_of_chunk(source, chunk), chunk[0].line))
@@ -151,7 +151,7 @@ def _read_chunk(source: SqlText, dialect: str, chunk: list[Token], reading: SqlR
     if head in {"COMMIT", "ROLLBACK", "BEGIN", "START"}:
         _control(words, chunk, dialect, place, reading, procedural=procedural)
         return
-    if head == "WHILE" and procedural:  # a loop goes on until its work is done: that is no question for an earlier run
+    if head == "WHILE" and procedural:  # a loop runs until its work is done: that is not a check for an earlier run
         reading.items.append(Control("other", place))
         return
     if head == "IF" and len(chunk) > 1 and procedural:

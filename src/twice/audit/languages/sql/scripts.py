@@ -15,7 +15,7 @@ _STATEMENT = re.compile(
 )
 
 
-# What goes on with a text before it, and what is told to people.
+# Text that continues an earlier one, and messages for people.
 _NO_STATEMENT = re.compile(r"(\+|\breturn|\bthrow|\b(Error|log|push|includes|indexOf|startsWith)\s*\()\s*$")
 
 _NEAR = 80

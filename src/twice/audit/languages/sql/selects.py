@@ -188,7 +188,7 @@ def source_of(convert: Converter, node: exp.Expression, known: dict[str, Query])
         return Source("", alias, convert.query(node, known), place=place, kind="query")
     if isinstance(node, exp.Lateral) and isinstance(node.this, exp.Subquery):
         return Source("", alias, convert.query(node.this, known), place=place, kind="query", how="lateral")
-    # What is computed there decides the rows; a calendar up to today is no input.
+    # What is computed there decides the rows; a calendar up to today is not an input.
     computed = isinstance(node, exp.Unnest) and node.find(*_CALENDARS) is None
     path = convert.expr(node) if computed else None
     name = convert.source.readable(text_of(node).lower()[:80])
