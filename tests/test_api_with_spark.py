@@ -59,8 +59,8 @@ def test_backfill_status_and_undo_do_what_the_command_line_does(lab, shop, how):
 
     with lab.untouched("facts"):
         would = twice.undo(again, dry_run=True, pipeline=shop, **how)
-    assert [(each.table, each.status) for each in would] == [(lab.name("facts"), "would go back")]
-    assert [each.status for each in twice.undo(again.run[:10], pipeline=shop, **how)] == ["went back"]
+    assert [(each.table, each.status) for each in would] == [(lab.name("facts"), "would be restored")]
+    assert [each.status for each in twice.undo(again.run[:10], pipeline=shop, **how)] == ["restored"]
     assert sorted(row["id"] for row in lab.rows("facts")) == [0, 2, 3, 4, 5, 6, 7, 8]
 
 

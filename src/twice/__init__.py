@@ -15,7 +15,7 @@ this folder or one above, unless `config=` names another, and use the Spark sess
 >>> twice.backfill(shop, "2026-04-25", "2026-04-28").status
 'done'
 >>> [undone.status for undone in twice.undo(result)]
-['went back']
+['restored']
 """
 
 from __future__ import annotations

@@ -82,8 +82,11 @@ BAD = {
     ),
     "show nothing": (["show", "abc"], "no run begins with 'abc': nothing has run yet"),
     "undo nothing": (["undo", "abc"], "no run begins with 'abc': nothing has run yet"),
-    "prune without a span": (["ledger", "prune", "--keep", "a year"], "is not a span of time: write it like 7d"),
-    "maintain without a span": (["maintain", "--keep", "7"], "is not a span of time"),
+    "prune without a duration": (
+        ["ledger", "prune", "--keep", "a year"],
+        "--keep must be a duration such as 7d, 12h or 30m, got 'a year'",
+    ),
+    "maintain without a duration": (["maintain", "--keep", "7"], "must be a duration such as 7d"),
     "maintain a stranger": (
         ["maintain", "--table", "lake.x.y"],
         "no pipeline writes lake.x.y; they write: lake.core.facts",

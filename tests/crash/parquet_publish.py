@@ -10,8 +10,8 @@ from twice import Day, Overwrite, Table
 from twice.model.scopes import Scope
 from twice.model.targets import Target
 from twice.model.windows import Window
+from twice.store.file_system import LocalFiles
 from twice.store.parquet import publishing
-from twice.store.parquet.files import LocalFiles
 from twice.store.parquet.folder import Folder
 from twice.store.parquet.log import State
 
@@ -62,5 +62,5 @@ def data(root: Path) -> dict[str, str]:
 
 
 def leftovers(root: Path) -> list[str]:
-    book = Path(folder(root).book)
+    book = Path(folder(root).bookkeeping)
     return [str(path) for part in ("stage", "aside", "trash", "work") for path in (book / part).glob("*")]

@@ -74,8 +74,8 @@ def step(name, status="published", rows=5):
         (PipelineStatus("shop", STEPS), "PipelineStatus(shop: 1 done, 1 stale, 1 missing)"),
         (STEPS[0], "StepStatus(facts: 1 done, 1 stale)"),
         (
-            UndoResult("facts", "lake.core.facts", SCOPE, "7", "went back", 3),
-            f"UndoResult(lake.core.facts, {SCOPE}: went back to version 7 (3 rows))",
+            UndoResult("facts", "lake.core.facts", SCOPE, "7", "restored", 3),
+            f"UndoResult(lake.core.facts, {SCOPE}: restored to version 7 (3 rows))",
         ),
         (
             StreamResult("06k", "clicks", "lake.raw.clicks", batches=2, rows_out=7),

@@ -31,7 +31,7 @@ def test_what_has_history_is_undone_when_asked_for_and_the_rest_is_named(lab):
         undo(shop, pipelines, run, tables=["plain.mart.servd"])
     assert len(lab.rows("kept")) == 1
     (done, left) = undo(shop, pipelines, run, tables=[kept.name])
-    assert done.text == f"{kept.name}, 2026-04-25/2026-04-26: went back to nothing (0 rows)"
+    assert done.text == f"{kept.name}, 2026-04-25/2026-04-26: restored to nothing (0 rows)"
     assert left.text == (
         "plain.mart.served, 2026-04-25/2026-04-26: stays as the run published it: "
         "a parquet store keeps no earlier versions"

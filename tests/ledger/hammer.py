@@ -95,7 +95,8 @@ class Hold:
     released: float | None = None
     released_told: float | None = None
     lost: bool = False
-    settled: list[float] = field(default_factory=list)
+    # When each settlement was asked for, and when it was confirmed.
+    settled: list[tuple[float, float]] = field(default_factory=list)
 
 
 def check(events, leases):
@@ -120,7 +121,7 @@ def check(events, leases):
         elif event["what"] == "lost":
             hold.lost = True
         else:
-            hold.settled.append(event["told"])
+            hold.settled.append((event["asked"], event["told"]))
     _no_scope_was_held_twice(holds)
     _every_refusal_had_a_reason(events, holds)
     _what_was_left_was_offered(holds, {lease.token for lease in leases})
@@ -137,7 +138,8 @@ def _no_scope_was_held_twice(holds):
             assert hold.seen < other.told, (token, later)
             if hold.released is None:
                 # Nobody released it, so whoever came next took it, and was told of it until it was settled.
-                settled = hold.settled and min(hold.settled) < other.told
+                # A settlement counts from its commit, which its process may report late.
+                settled = any(asked < other.told for asked, _ in hold.settled)
                 assert token in other.offered or settled, (token, later)
             else:
                 assert token not in other.offered, (token, later)
@@ -158,7 +160,7 @@ def _end(hold):
     # A claim with a short lease may have been in the way until it was settled, or still is.
     if hold.released_told is not None:
         return hold.released_told
-    return min(hold.settled, default=float("inf"))
+    return min((told for _, told in hold.settled), default=float("inf"))
 
 
 def _what_was_left_was_offered(holds, still_open):

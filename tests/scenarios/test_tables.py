@@ -368,11 +368,11 @@ def test_undo_restores_the_scope_and_only_the_scope(lab):
 
     shop = lab.runtime
     planned = undo(shop, {"two": pipeline}, second.run, dry_run=True)
-    assert [(found.status, found.rows) for found in planned] == [("would go back", 4), ("would go back", 4)]
+    assert [(found.status, found.rows) for found in planned] == [("would be restored", 4), ("would be restored", 4)]
     assert (lab.rows("fct", f"d = date'{DAY}'"), lab.rows("dim")) == wrong
     done = undo(shop, {"two": pipeline}, second.run)
 
-    assert [found.status for found in done] == ["went back", "went back"]
+    assert [found.status for found in done] == ["restored", "restored"]
     assert (lab.rows("fct", f"d = date'{DAY}'"), lab.rows("dim")) == right
     assert lab.files("fct", "partition.d = date'2026-04-26'") == other_day
     assert lab.refs("fct") == lab.refs("dim") == ["main"]

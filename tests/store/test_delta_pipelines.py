@@ -396,7 +396,7 @@ def test_a_run_is_undone_and_leftovers_are_maintained(tables):
     tables.feed(rows_of(DAY, 5, 1))
     wrong = tables.lab.run(pipeline, DAY)
     shop = tables.lab.runtime
-    assert [done.status for done in undo(shop, {"delta": pipeline}, wrong.run)] == ["went back"]
+    assert [done.status for done in undo(shop, {"delta": pipeline}, wrong.run)] == ["restored"]
     assert tables.rows() == right
     done = maintain(shop, [pipeline], keep=tables.lab.config.lease)
     assert done[0].branches_dropped == 0

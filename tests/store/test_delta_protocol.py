@@ -64,11 +64,11 @@ class ClaimedTable:
         return self.store.version(self.session, self.table)
 
     def commits(self) -> int:
-        log = self.store.places.log(self.session, self.table.id)
+        log = self.store.locations.log(self.session, self.table.id)
         return int(jvm.snapshot(self.session, log).version())
 
     def path(self) -> str:
-        return self.store.places.path(self.table.id)
+        return self.store.locations.path(self.table.id)
 
     def fingerprints(self):
         return self.store.files(self.session, self.target(), self.version())
@@ -165,7 +165,7 @@ def test_what_had_landed_is_adopted_by_whoever_takes_over(claimed):
     assert claimed.publish(other, later) > version
     assert other.token(claimed.session, claimed.table) == 7
     # Taken back by hand: a token that was given once is not given again.
-    claimed.session.sql(f"restore table {other.places.sql(claimed.table.id)} to version as of {version}")
+    claimed.session.sql(f"restore table {other.locations.sql(claimed.table.id)} to version as of {version}")
     assert claimed.process().token(claimed.session, claimed.table) == 7
     assert claimed.count() == 5
 
@@ -197,7 +197,7 @@ def test_a_commit_whose_answer_is_lost_is_looked_up(claimed, monkeypatch):
 
 def test_a_commit_that_was_never_made_is_not_mistaken_for_somebody_elses(claimed, monkeypatch):
     staged = claimed.staged(claimed.store, 3, 5)
-    name = claimed.store.places.sql(claimed.table.id)
+    name = claimed.store.locations.sql(claimed.table.id)
     lose(
         monkeypatch,
         applied=False,
@@ -272,7 +272,7 @@ def test_a_merge_that_meets_a_compacted_table_starts_again(lab):
         store.publish(claimed.session, staged, whole.partitions, NOTES, {})
     staged = store.open(claimed.session, whole, 3)
     store.stage_changes(claimed.session, staged, claimed.made(1, n=3), insert_only=False)
-    claimed.session.sql(f"delete from {store.places.sql(claimed.table.id)} where id = 0")
+    claimed.session.sql(f"delete from {store.locations.sql(claimed.table.id)} where id = 0")
     with pytest.raises(Conflict, match="another writer"):
         store.publish(claimed.session, staged, whole.partitions, NOTES, {})
     assert claimed.count() == 2
@@ -284,7 +284,7 @@ def test_a_shadow_in_sparks_own_catalog_whose_removal_was_killed_is_removed(lab,
     claimed = ClaimedTable(lab, Settings(None))
     claimed.publish(claimed.store, claimed.staged(claimed.store, 3, 5))
     shadow = claimed.table.named(claimed.store.shadow(claimed.table.id, "06a2wk"))
-    name = claimed.store.places.sql(shadow.id)
+    name = claimed.store.locations.sql(shadow.id)
     for left in ("both", "name"):
         claimed.store.fork(claimed.session, claimed.table, shadow)
         (folder,) = (path for path in tmp_path.iterdir() if "06a2wk" in path.name)
@@ -305,6 +305,6 @@ def test_tables_of_sparks_own_catalog(lab, tmp_path):
     version = claimed.publish(claimed.store, staged)
     assert claimed.session.table(f"spark_catalog.{lab.space}.t").count() == 5
     assert claimed.store.files(claimed.session, claimed.target(), version) == staged.fingerprints()
-    assert claimed.store.places.sql(TableName(("w", "a", "b"))) == "`spark_catalog`.`a`.`b`"
+    assert claimed.store.locations.sql(TableName(("w", "a", "b"))) == "`spark_catalog`.`a`.`b`"
     assert not claimed.store.exists(claimed.session, Table(f"warehouse.{lab.space}.none"))
     claimed.session.sql(f"drop database {lab.space} cascade")

@@ -14,8 +14,8 @@ from twice.errors import Conflict, LeaseLost, StoreRefused, TransientError
 from twice.model.scopes import Scope
 from twice.model.targets import Target
 from twice.model.windows import Window
+from twice.store.file_system import LocalFiles
 from twice.store.parquet import columns, publishing, swap
-from twice.store.parquet.files import LocalFiles
 from twice.store.parquet.folder import Folder
 from twice.store.parquet.log import Log, State
 
@@ -61,7 +61,7 @@ class FolderTable:
         }
 
     def leftovers(self) -> list[str]:
-        book = Path(self.folder.book)
+        book = Path(self.folder.bookkeeping)
         return sorted(str(path) for part in ("stage", "aside", "trash", "work") for path in (book / part).glob("*"))
 
     @property
@@ -346,16 +346,16 @@ def test_old_entries_are_emptied_and_their_numbers_never_used_again(files):
     stale = files.head.following()
     for token in range(1, 31):
         files.publish(token, {f"{DAY}/{token}": str(token)})
-    sizes = [Path(files.folder.book, "log", str(number), "entry.json").stat().st_size for number in range(31)]
+    sizes = [Path(files.folder.bookkeeping, "log", str(number), "entry.json").stat().st_size for number in range(31)]
     assert sizes[:10] == [0] * 10
     assert all(sizes[12:])
     assert files.folder.log.commit(stale) is False
-    assert Log(LocalFiles(), files.folder.book).head() == files.head
+    assert Log(LocalFiles(), files.folder.bookkeeping).head() == files.head
     assert files.leftovers() == []
 
 
 def test_the_log_of_a_newer_twice_and_a_damaged_one_are_refused(files):
-    entry = Path(files.folder.book, "log", "0", "entry.json")
+    entry = Path(files.folder.bookkeeping, "log", "0", "entry.json")
     newer = {**json.loads(entry.read_text()), "format": 2}
     entry.write_text(json.dumps(newer))
     with pytest.raises(StoreRefused, match="newer version of twice"):
@@ -370,7 +370,7 @@ def test_a_dropped_table_is_noticed(files):
 
     files.publish(1, {f"{DAY}/a": "1"})
     staged = files.stage(2, {f"{DAY}/b": "2"})
-    shutil.rmtree(files.folder.book)
+    shutil.rmtree(files.folder.bookkeeping)
     with pytest.raises(Conflict, match="was dropped"):
         publishing.publish(files.folder, staged, staged.target.partitions, {}, {})
     assert publishing.fence(files.folder, 2) is None

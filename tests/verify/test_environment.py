@@ -62,7 +62,7 @@ def test_a_step_that_looks_at_its_surroundings_is_found(verified, place):
     assert outcome.status == "failed", outcome
     (finding,) = outcome.findings
     assert (finding.step, (*finding.evidence.matches,)) == ("placed", ("v",))
-    assert ("a step asks for SHOP_REGION" in finding.cause) == (place == "variable")
+    assert ("a step reads SHOP_REGION" in finding.cause) == (place == "variable")
 
 
 def test_a_step_that_looks_around_is_found_in_the_driver_and_in_workers(verified):
@@ -71,7 +71,7 @@ def test_a_step_that_looks_around_is_found_in_the_driver_and_in_workers(verified
 
     assert outcome.status == "failed", outcome
     (finding,) = outcome.findings
-    assert "a step asks for SHOP_REGION" in finding.cause
+    assert "a step reads SHOP_REGION" in finding.cause
     assert {*finding.evidence.matches} == {"v", "home", "place", "region"}
 
 

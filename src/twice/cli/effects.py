@@ -98,7 +98,7 @@ def _row(record: EffectRecord) -> list[object]:
     ]
 
 
-@effects.command()
+@effects.command(short_help="Show one effect in full.")
 @click.argument("key")
 @json_option
 @pass_settings
@@ -115,7 +115,7 @@ def show(settings: Settings, key: str, as_json: bool) -> None:
         print_text("")
 
 
-@effects.command()
+@effects.command(short_help="Record the outcome of an unknown effect.")
 @click.argument("key")
 @click.option("--sent", "state", flag_value=CONFIRMED, help="The receiver has it.")
 @click.option("--not-sent", "state", flag_value=FAILED, help="The receiver did not get it: the next run sends it.")
@@ -139,7 +139,7 @@ def resolve(settings: Settings, key: str, state: str | None, because: str, as_js
         print_text(f"{record.subject}: {record.state}")
 
 
-@effects.command()
+@effects.command(short_help="Send what was suppressed, has failed or is dead.")
 @click.argument("pipeline")
 @click.option("--for", "for_", required=True, metavar="X", help="The unit whose effects are sent, such as 2026-04-25.")
 @click.option("--effect", "names", multiple=True, metavar="NAME", help="Only this effect; may be given several times.")

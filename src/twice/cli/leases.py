@@ -56,7 +56,7 @@ def leases(context: click.Context, as_json: bool) -> None:
         print_table(["table", "token", "scope", "state", "run", "held by", "since", "until"], rows)
 
 
-@leases.command()
+@leases.command(short_help="Take a lease from its holder.")
 @click.argument("table")
 @click.argument("token", type=int)
 @json_option

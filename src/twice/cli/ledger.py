@@ -50,7 +50,7 @@ def prune(settings: Settings, keep: str, dry_run: bool, as_json: bool) -> None:
     )
 
 
-@ledger.command()
+@ledger.command(short_help="Copy a ledger that is a file.")
 @click.argument("file", type=click.Path(path_type=Path))
 @json_option
 @pass_settings
@@ -69,7 +69,7 @@ def backup(settings: Settings, file: Path, as_json: bool) -> None:
         print_text(f"wrote {file}")
 
 
-@ledger.command()
+@ledger.command(short_help="Create the ledger's tables, or migrate them.")
 @click.option("--check", is_flag=True, help="Only check whether the tables are up to date; exit 1 if they are not.")
 @json_option
 @pass_settings
@@ -103,7 +103,7 @@ def migrate(settings: Settings, check: bool, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-@ledger.command("export")
+@ledger.command("export", short_help="Write the ledger as JSON lines.")
 @click.argument("file", type=click.Path(path_type=Path))
 @json_option
 @pass_settings
@@ -127,7 +127,7 @@ def export_(settings: Settings, file: Path, as_json: bool) -> None:
         print_text(f"{live} leases are live: if this is a move, stop their runs and export again")
 
 
-@ledger.command("import")
+@ledger.command("import", short_help="Read an export into an empty ledger.")
 @click.argument("file", type=click.Path(path_type=Path))
 @json_option
 @pass_settings

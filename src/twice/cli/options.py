@@ -18,10 +18,10 @@ _UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
 
 
 def span(text: str, option: str) -> timedelta:
-    """Read a span of time such as 7d, 12h or 30m."""
+    """Read a duration such as 7d, 12h or 30m."""
     match = _SPAN.fullmatch(text.strip())
     if not match:
-        raise UsageError(f"{option} {text!r} is not a span of time: write it like 7d, 12h or 30m")
+        raise UsageError(f"{option} must be a duration such as 7d, 12h or 30m, got {text!r}")
     try:
         return timedelta(**{_UNITS[match[2]]: int(match[1])})
     except OverflowError:

@@ -39,7 +39,7 @@ def stream() -> None:
     """
 
 
-@stream.command()
+@stream.command(short_help="Run a stream until it is stopped.")
 @click.argument("pipeline")
 @click.argument("name", metavar="[STREAM]", required=False)
 @click.option("--available-now", is_flag=True, help="Read what is there now, then end.")
@@ -83,7 +83,7 @@ def run(
         )
 
 
-@stream.command()
+@stream.command(short_help="Show streams and their latest batches.")
 @click.argument("pipeline", required=False)
 @click.argument("name", metavar="[STREAM]", required=False)
 @json_option
@@ -149,7 +149,7 @@ def stop(settings: Settings, pipeline: str, name: str | None, wait: float, as_js
     return 1 if state == "running" and wait else 0
 
 
-@stream.command()
+@stream.command(short_help="Publish past batches again.")
 @click.argument("pipeline")
 @click.argument("name", metavar="[STREAM]", required=False)
 @click.option("--from", "from_", required=True, metavar="A", help="The first batch: its number, or the time it began.")

@@ -119,8 +119,8 @@ def verify(
 ) -> None:
     """Run PIPELINE in a sandbox: twice, shuffled, killed, out of order, and report which promises hold.
 
-    Production tables are only read. Exit code 0: every check that could run passed; 1: a check failed;
-    3: the pipeline cannot run at all.
+    Production tables are only read. Exit code 0: every check that could run passed; 1: a check failed, or none could
+    run; 3: the pipeline cannot run at all.
 
     \b
     twice verify --list

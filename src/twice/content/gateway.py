@@ -1,4 +1,6 @@
-"""Access from PySpark to its JVM: the only module that uses PySpark's private names.
+"""Access from PySpark to its JVM, by PySpark's private names.
+
+Only starting and joining a JVM is elsewhere: `engine/spark/quiet_java.py` and `verify/child.py`.
 
 A session of Spark Connect has no such access, and is refused here. Importing this module loads no PySpark.
 """

@@ -46,7 +46,7 @@ class Runtime:
     ledger: Ledger
     lease: timedelta = timedelta(seconds=60)
     listener: Listener = ignore
-    # Pays the effects of a step that has ended; what it returns is part of the run's result.
+    # Sends the effects of a step that has ended; what it returns is part of the run's result.
     after_step: AfterStep | None = None
 
 

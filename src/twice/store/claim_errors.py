@@ -17,12 +17,17 @@ def taken_over(target: Target, token: int) -> LeaseLost:
     return LeaseLost(
         f"{target.table.name}, {target.scope}: the claim {token} was taken over by another run",
         unchanged="nothing was published by this run",
+        next_step="look at `twice leases`, then run again",
     )
 
 
 def dropped(table: Table) -> Conflict:
     """Return the error that the table was dropped between `prepare` and `open`."""
-    return Conflict(f"{table.name} was dropped while the run was preparing to write it")
+    return Conflict(
+        f"{table.name} was dropped while the run was preparing to write it",
+        unchanged="nothing was published",
+        next_step="run it again",
+    )
 
 
 def changed(target: Target, what: str = "changed", *, where: str = "", which: str = "") -> Conflict:

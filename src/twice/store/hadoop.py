@@ -12,7 +12,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 
 from twice.content import gateway
 from twice.errors import TwiceError
-from twice.store.parquet.files import Entry, problem
+from twice.store.file_system import Entry, problem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

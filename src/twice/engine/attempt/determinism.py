@@ -1,4 +1,4 @@
-"""The wall-clock guard: what a step's code and its plan must not read.
+"""The check for clocks and randomness: what a step's code and its plan must not read.
 
 The analysed plan still holds `current_date()` and its like; after optimisation they are
 literals. Spark's own `deterministic` flag is true for them, so the classes are checked.

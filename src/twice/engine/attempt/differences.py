@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from twice.content.digest import Digest
@@ -27,9 +27,10 @@ def changed_partitions(task: Task, result: StageResult, verdict: Verdict) -> lis
     """Return the partitions whose staged content is not what the table holds now."""
     if result.source is not None:
         return list(task.target.partitions) if result.changed else []
-    if not any(task.store.files(task.session, task.target, result.staged.base).values()):
+    files = task.store.files(task.session, task.target, result.staged.base)
+    if not any(files.values()):
         return [partition for partition, digest in verdict.digests.items() if digest.rows]
-    before = content_before(task, result)
+    before = _recorded(task, files)
     if before is None:
         rows = task.store.read(task.session, task.step.writes, result.staged.base).where(scope_filter(task.target))
         before = {partition: seen.digest for partition, seen in gating.profiled(task, rows, key=()).items()}
@@ -52,7 +53,10 @@ def known_outputs(task: Task) -> dict[Scope, Output]:
 
 def content_before(task: Task, result: StageResult) -> dict[Scope, Digest] | None:
     """Return what the scope held at the claim, if its files are the recorded ones (or none)."""
-    files = task.store.files(task.session, task.target, result.staged.base)
+    return _recorded(task, task.store.files(task.session, task.target, result.staged.base))
+
+
+def _recorded(task: Task, files: Mapping[Scope, str]) -> dict[Scope, Digest] | None:
     known = known_outputs(task)
     rows = task.store.read(task.session, task.step.writes, None)
     empty = Digest.empty(schema_fingerprint(rows.schema))

@@ -62,5 +62,6 @@ def lease_lost(claim: Claim) -> LeaseLost:
     """Build the error of a holder that was replaced."""
     return LeaseLost(
         f"{claim.table}: the claim {claim.token} on {', '.join(map(str, claim.scopes))} was taken over by another run",
-        unchanged="nothing was published by this run; the winner's version stands",
+        unchanged="nothing was published by this run; the run that took over decides what the table holds",
+        next_step="look at `twice leases`, then run again",
     )

@@ -98,7 +98,9 @@ def undo(
     for task, attempt in tasks:
         _require_untouched(task, attempt, info.id)
     if dry_run:
-        return [_result(task, attempt, "would go back", _rows_before(task, attempt)) for task, attempt in tasks] + left
+        return [
+            _result(task, attempt, "would be restored", _rows_before(task, attempt)) for task, attempt in tasks
+        ] + left
     command, tags = f"twice undo {info.id}", {"undo": info.id}
     with recorded_run(runtime.ledger, pipeline.name, info.scope, command=command, tags=tags) as run:
         done = [_restore(replace(task, run=run), attempt, info.id) for task, attempt in tasks]
@@ -227,7 +229,7 @@ def _rows_before(task: Task, attempt: AttemptInfo) -> int:
 def _restore(task: Task, attempt: AttemptInfo, run: str) -> UndoResult:
     with recorded_attempt(task) as recorded:
         finding = _put_back(recorded, attempt, run)
-    return _result(task, attempt, "went back", finding.rows)
+    return _result(task, attempt, "restored", finding.rows)
 
 
 def _put_back(task: Task, attempt: AttemptInfo, run: str) -> Finding:

@@ -113,11 +113,9 @@ class Inputs:
             if files is None and now is not None and Content.is_digest(text, now.digest):
                 continue  # the usual case, a hundred thousand times
             before, live = Content.read(text), files.get(start) if files is not None else None
-            if live is not None and _by_files(before, mine.get(start), live):
-                if before.has_other_files(live):
-                    found[start] = None
-            elif now is not None and before.differs_from(now.rows, now.digest):
-                found[start] = now.rows - (before.rows or 0)
+            if has_changed(before, mine.get(start), all_of_it.get(start), live):
+                by_files = live is not None and _by_files(before, mine.get(start), live)
+                found[start] = None if by_files or now is None else now.rows - (before.rows or 0)
         return dict(sorted(found.items())) if found else found
 
     def _unseen(self, record: Record, holding: Holding, each: Mapping[str, Any], read: Read) -> Iterator[Change]:

@@ -20,7 +20,7 @@ ATTEMPT_ENDS = frozenset(
 def check_end(status: str, known: frozenset[str], what: str) -> None:
     """Refuse a status that a run or an attempt cannot end with."""
     if status not in known:
-        raise UsageError(f"a {what} does not end as {status!r}, but as one of {', '.join(sorted(known))}")
+        raise UsageError(f"the end of a {what} must be one of {', '.join(sorted(known))}, got {status!r}")
 
 
 def end_attempt(

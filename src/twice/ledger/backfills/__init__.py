@@ -151,7 +151,7 @@ class Backfills(LedgerPart):
     def finish(self, backfill: str, status: str, error: str = "") -> bool:
         """End a backfill; only the first end counts. Return whether this was it."""
         if status not in BACKFILL_ENDS:
-            raise UsageError(f"a backfill does not end as {status!r}, but as one of {', '.join(sorted(BACKFILL_ENDS))}")
+            raise UsageError(f"the end of a backfill must be one of {', '.join(sorted(BACKFILL_ENDS))}, got {status!r}")
         with self._write() as connection:
             changed = connection.execute(
                 sa.update(backfills)

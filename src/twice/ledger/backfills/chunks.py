@@ -124,7 +124,7 @@ class Chunks(LedgerPart):
         is not, a chunk of several is not done: its partitions wait for jobs of their own, `alone`.
         """
         if state not in CHUNK_ENDS:
-            raise UsageError(f"a chunk does not end as {state!r}, but as one of {', '.join(sorted(CHUNK_ENDS))}")
+            raise UsageError(f"the end of a chunk must be one of {', '.join(sorted(CHUNK_ENDS))}, got {state!r}")
         with self._write() as connection:
             if compared or len(alone) > 1:
                 row = _locked(connection, chunk.backfill)

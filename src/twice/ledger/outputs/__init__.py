@@ -67,7 +67,7 @@ class Outputs(LedgerPart):
         """Make the outputs current, end the attempt and the lease: all of it, or `LeaseLost`."""
         _check(claim, outputs)
         if status not in ATTEMPT_ENDS:
-            raise UsageError(f"an attempt does not end as {status!r}")
+            raise UsageError(f"the end of an attempt must be one of {', '.join(sorted(ATTEMPT_ENDS))}, got {status!r}")
         with self._write() as connection:
             lock_table(connection, claim.table)
             if _recorded_before(connection, claim, attempt):

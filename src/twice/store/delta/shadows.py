@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from twice.store.delta.locations import Locations
 
 
-def fork(session: SparkSession, places: Locations, table: TableName, shadow: TableName) -> None:
+def fork(session: SparkSession, locations: Locations, table: TableName, shadow: TableName) -> None:
     """Clone a table; the shadow of an absent one is created by its first run."""
-    if places.log(session, table) is None or places.log(session, shadow) is not None:
+    if locations.log(session, table) is None or locations.log(session, shadow) is not None:
         return
-    # Names are quoted by `places`.
-    session.sql(f"CREATE TABLE {places.sql(shadow)} SHALLOW CLONE {places.sql(table)}")
+    # Names are quoted by `locations`.
+    session.sql(f"CREATE TABLE {locations.sql(shadow)} SHALLOW CLONE {locations.sql(table)}")
 
 
-def drop(session: SparkSession, places: Locations, shadow: TableName) -> None:
+def drop(session: SparkSession, locations: Locations, shadow: TableName) -> None:
     """Remove a shadow's files and log, and then its name: only by that the files are found."""
-    named = places.path(shadow) is None and places.is_named(session, shadow)
+    named = locations.path(shadow) is None and locations.is_named(session, shadow)
     try:
-        log = places.log(session, shadow)
+        log = locations.log(session, shadow)
     except StoreRefused:  # its files went, and its name stayed
         log = None
     if log is not None:
@@ -34,4 +34,4 @@ def drop(session: SparkSession, places: Locations, shadow: TableName) -> None:
         folder.getFileSystem(log.newDeltaHadoopConf()).delete(folder, True)
         jvm.forget(session, folder)
     if named:
-        session.sql(f"DROP TABLE IF EXISTS {places.sql(shadow)}")
+        session.sql(f"DROP TABLE IF EXISTS {locations.sql(shadow)}")

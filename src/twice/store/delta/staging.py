@@ -96,9 +96,9 @@ class DeltaStagedRows(StagedRows):
         return self._writer
 
 
-def open_staging(session: SparkSession, places: Locations, target: Target, token: int) -> DeltaStagedRows:
+def open_staging(session: SparkSession, locations: Locations, target: Target, token: int) -> DeltaStagedRows:
     """Leave the claim's mark, then read the version that readers see now."""
-    log = places.log(session, target.table.id)
+    log = locations.log(session, target.table.id)
     if log is None:
         raise claim_errors.dropped(target.table)
     found = Claims(session, log)
@@ -116,11 +116,13 @@ def open_staging(session: SparkSession, places: Locations, target: Target, token
     )
 
 
-def write(session: SparkSession, places: Locations, staged: DeltaStagedRows, rows: DataFrame, *, first: bool) -> None:
+def write(
+    session: SparkSession, locations: Locations, staged: DeltaStagedRows, rows: DataFrame, *, first: bool
+) -> None:
     """Write rows into the claim's folder."""
     if first:
         staged.added = []
-    staged.added += _written(session, places, staged, rows)
+    staged.added += _written(session, locations, staged, rows)
     counts = [file.rows for file in staged.added]
     staged.counted = None if None in counts else sum(count or 0 for count in counts)
     _look(session, staged)
@@ -128,7 +130,7 @@ def write(session: SparkSession, places: Locations, staged: DeltaStagedRows, row
 
 def write_changes(
     session: SparkSession,
-    places: Locations,
+    locations: Locations,
     staged: DeltaStagedRows,
     changes: DataFrame,
     *,
@@ -154,7 +156,7 @@ def write_changes(
             kept = jvm.rows_of(session, staged.log, staged.snapshot, staged.removed)
             kept = kept.where(~goes) if instead_of else kept.join(keys, matched, "left_anti")
             rows = kept.unionByName(changes, allowMissingColumns=True)
-    staged.added = _written(session, places, staged, rows)
+    staged.added = _written(session, locations, staged, rows)
     staged.written = _count(session, staged, staged.added)
     _look(session, staged)
 
@@ -185,9 +187,11 @@ def _rows(session: SparkSession, staged: DeltaStagedRows, files: Sequence[jvm.Fi
     return jvm.rows_of(session, staged.log, snapshot, files)
 
 
-def _written(session: SparkSession, places: Locations, staged: DeltaStagedRows, rows: DataFrame) -> list[jvm.FileInfo]:
+def _written(
+    session: SparkSession, locations: Locations, staged: DeltaStagedRows, rows: DataFrame
+) -> list[jvm.FileInfo]:
     """Write rows in the table's column order; a column that the step does not return stays null."""
-    wanted = tables.evolved(session, places, staged.target.table, rows.schema, staged.snapshot)
+    wanted = tables.evolved(session, locations, staged.target.table, rows.schema, staged.snapshot)
     ordered = aligned(rows, wanted.fields)
     folder = Claims(session, staged.log).folder(staged.token)
     with _zone_of_partitions(session, staged.target.table, ordered) as ordered, jvm.active(session):

@@ -40,7 +40,7 @@ class DeltaStore:
 
     def __init__(self, settings: Settings) -> None:
         self.abilities = Abilities("delta", side_by_side=settings.side_by_side, offsets=True, counts_rows=True)
-        self.places = Locations(settings)
+        self.locations = Locations(settings)
         self._is_local = settings.local
         self._listed: dict[tuple[str, str], tuple[int, Sequence[data_files.LiveFile] | None]] = {}
         self._fingerprints = Fingerprints()
@@ -48,11 +48,11 @@ class DeltaStore:
 
     def exists(self, session: SparkSession, table: Table) -> bool:
         """Return whether the table exists."""
-        return self.places.log(session, table.id) is not None
+        return self.locations.log(session, table.id) is not None
 
     def token(self, session: SparkSession, table: Table) -> int:
         """Return the highest token that a scope of the table has seen, or that has a mark."""
-        log = self.places.log(session, table.id)
+        log = self.locations.log(session, table.id)
         if log is None:
             return 0
         seen = jvm.tokens(jvm.snapshot(session, log))
@@ -60,12 +60,12 @@ class DeltaStore:
 
     def staged_tokens(self, session: SparkSession, table: Table) -> Sequence[int]:
         """List the tokens whose marks exist."""
-        log = self.places.log(session, table.id)
+        log = self.locations.log(session, table.id)
         return Claims(session, log).tokens() if log is not None else []
 
     def version(self, session: SparkSession, table: Table) -> str | None:
         """Return the number of the version that made what readers see."""
-        log = self.places.log(session, table.id)
+        log = self.locations.log(session, table.id)
         if log is None:
             return None
         return str(history.current(session, log, int(jvm.snapshot(session, log).version())))
@@ -99,7 +99,7 @@ class DeltaStore:
 
     def remembered(self, session: SparkSession, table: Table, name: str) -> str | None:
         """Return a table property."""
-        log = self.places.log(session, table.id)
+        log = self.locations.log(session, table.id)
         if log is None:
             return None
         snapshot = jvm.snapshot(session, log)
@@ -109,7 +109,7 @@ class DeltaStore:
 
     def read(self, session: SparkSession, table: Table, version: str | None) -> DataFrame:
         """Read the table as of a version; None reads nothing, with the table's columns."""
-        name = self.places.sql(table.id)
+        name = self.locations.sql(table.id)
         if version is None:
             return session.table(name).where(F.lit(False))
         staged = self._open_rows.find(lambda each: each.listed(table, version))
@@ -119,9 +119,9 @@ class DeltaStore:
 
     def follow(self, session: SparkSession, table: Table, options: Mapping[str, str]) -> DataFrame:
         """Read the rows that commits add."""
-        path = self.places.path(table.id)
+        path = self.locations.path(table.id)
         reader = session.readStream.format("delta").options(**options)
-        return reader.load(path) if path is not None else reader.table(self.places.sql(table.id))
+        return reader.load(path) if path is not None else reader.table(self.locations.sql(table.id))
 
     def files(self, session: SparkSession, target: Target, version: str | None) -> Mapping[Scope, str]:
         """Fingerprint the data files of each partition."""
@@ -129,11 +129,13 @@ class DeltaStore:
             return dict.fromkeys(target.partitions, "")
         if (known := self._fingerprints.get(target, version)) is not None:
             return known
-        log = self.places.log(session, target.table.id)
+        log = self.locations.log(session, target.table.id)
         snapshot = jvm.snapshot_at(session, log, int(version)) if log is not None else None
         if snapshot is None:
             raise StoreRefused(
                 f"{target.table.name} no longer has the version {version}: its log has been cleaned up",
+                unchanged="nothing was changed",
+                next_step="keep the log for longer: the table property delta.logRetentionDuration",
             )
         found = data_files.fingerprints(target, jvm.files_in(session, snapshot, target))
         self._fingerprints.put(target, version, found)
@@ -148,15 +150,15 @@ class DeltaStore:
 
     def check(self, session: SparkSession, table: Table) -> None:
         """Refuse a live table that is not what the contract says."""
-        tables.check(session, self.places, table)
+        tables.check(session, self.locations, table)
 
     def prepare(self, session: SparkSession, table: Table, schema: StructType) -> None:
         """Create the table; new columns are added by the publish that brings their first rows."""
-        tables.prepare(session, self.places, table, schema)
+        tables.prepare(session, self.locations, table, schema)
 
     def fence(self, session: SparkSession, table: Table, token: int, *, own: bool = False) -> str | None:  # noqa: ARG002
         """Raise the claim's transaction id; return the version that it had published before, if any."""
-        log = self.places.log(session, table.id)
+        log = self.locations.log(session, table.id)
         if log is None:
             return None
         mine = self._open_rows.end(table.name, token)
@@ -169,25 +171,25 @@ class DeltaStore:
 
     def open(self, session: SparkSession, target: Target, token: int) -> DeltaStagedRows:
         """Leave the claim's mark beside the table."""
-        staged = staging.open_staging(session, self.places, target, token)
+        staged = staging.open_staging(session, self.locations, target, token)
         self._open_rows.add(staged)
         self._fingerprints.put(target, str(staged.base), data_files.fingerprints(target, staged.base_files))
         return staged
 
     def stage(self, session: SparkSession, staged: StagedRows, rows: DataFrame) -> None:
         """Write rows into the claim's folder."""
-        staging.write(session, self.places, _mine(staged), rows, first=True)
+        staging.write(session, self.locations, _mine(staged), rows, first=True)
 
     def stage_more(self, session: SparkSession, staged: StagedRows, rows: DataFrame) -> None:
         """Write more rows into the claim's folder."""
-        staging.write(session, self.places, _mine(staged), rows, first=False)
+        staging.write(session, self.locations, _mine(staged), rows, first=False)
 
     def stage_changes(
         self, session: SparkSession, staged: StagedRows, changes: DataFrame, *, insert_only: bool, instead_of: str = ""
     ) -> None:
         """Write what an upsert by key changes into the claim's folder."""
         staging.write_changes(
-            session, self.places, _mine(staged), changes, insert_only=insert_only, instead_of=instead_of
+            session, self.locations, _mine(staged), changes, insert_only=insert_only, instead_of=instead_of
         )
 
     def staged(self, session: SparkSession, staged: StagedRows) -> DataFrame:
@@ -226,7 +228,7 @@ class DeltaStore:
 
     def fork(self, session: SparkSession, table: Table, shadow: Table) -> None:
         """Clone the table without copying its files."""
-        shadows.fork(session, self.places, table.id, shadow.id)
+        shadows.fork(session, self.locations, table.id, shadow.id)
 
     def adopt(self, session: SparkSession, staged: StagedRows, shadow: Table) -> None:
         """Stage the shadow's rows of the scope."""
@@ -239,14 +241,14 @@ class DeltaStore:
 
     def drop_shadow(self, session: SparkSession, table: Table, shadow: Table) -> bool:  # noqa: ARG002
         """Drop the shadow's table with its files."""
-        shadows.drop(session, self.places, shadow.id)
+        shadows.drop(session, self.locations, shadow.id)
         return False
 
     def undo_shadow(self, session: SparkSession, table: Table, shadow: Table) -> None:
         """Undo nothing: a shadow changes nothing of the table itself."""
 
     def _log_files(self, table: Table) -> LogFiles | None:
-        path = self.places.path(table.id)
+        path = self.locations.path(table.id)
         return LogFiles.of(path) if path is not None and self._is_local else None
 
 

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 _ODD = set(" ,;{}()\n\t=")
 
 
-def check(session: SparkSession, places: Locations, table: Table) -> None:
+def check(session: SparkSession, locations: Locations, table: Table) -> None:
     """Refuse a live table whose partitions are not the contract's scope columns, or that is closed to replacing."""
-    log = places.log(session, table.id)
+    log = locations.log(session, table.id)
     if log is None:
         return
     metadata = jvm.snapshot(session, log).metadata()
@@ -39,7 +39,7 @@ def check(session: SparkSession, places: Locations, table: Table) -> None:
             f"{table.name} is partitioned by {', '.join(found) or 'nothing'}, but its contract says "
             f"{', '.join(wanted) or 'nothing'}: a run could not replace its scope as whole files",
             unchanged="nothing was changed",
-            next_step=f"make the contract match the table, or write {places.sql(table.id)} again with "
+            next_step=f"make the contract match the table, or write {locations.sql(table.id)} again with "
             f"PARTITIONED BY ({', '.join(map(quote, wanted))})",
         )
     closed = jvm.configuration(metadata).get("delta.appendOnly") == "true"
@@ -47,25 +47,25 @@ def check(session: SparkSession, places: Locations, table: Table) -> None:
         raise StoreRefused(
             f"{table.name} is append-only (delta.appendOnly): nothing in it can be replaced",
             unchanged="nothing was changed",
-            next_step=f"ALTER TABLE {places.sql(table.id)} SET TBLPROPERTIES ('delta.appendOnly'='false'), "
+            next_step=f"ALTER TABLE {locations.sql(table.id)} SET TBLPROPERTIES ('delta.appendOnly'='false'), "
             "or write it with InsertOnly()",
         )
 
 
-def prepare(session: SparkSession, places: Locations, table: Table, schema: T.StructType) -> None:
+def prepare(session: SparkSession, locations: Locations, table: Table, schema: T.StructType) -> None:
     """Create the table for a result's schema; new columns of a live one come with the publish."""
     schema_rules.require_distinct(table, list(schema_rules.typed_columns(table, schema)), "readers of Delta")
-    log = places.log(session, table.id)
+    log = locations.log(session, table.id)
     if log is None:
-        _create(session, places, table, schema)
-        log = places.log(session, table.id)
-        check(session, places, table)  # another process may have been first
+        _create(session, locations, table, schema)
+        log = locations.log(session, table.id)
+        check(session, locations, table)  # another process may have been first
     if log is not None:
-        evolved(session, places, table, schema, jvm.snapshot(session, log))
+        evolved(session, locations, table, schema, jvm.snapshot(session, log))
 
 
 def evolved(
-    session: SparkSession, places: Locations, table: Table, schema: T.StructType, snapshot: Any
+    session: SparkSession, locations: Locations, table: Table, schema: T.StructType, snapshot: Any
 ) -> T.StructType:
     """Return the live table's columns with the result's new ones; refuse every other change."""
     live = jvm.schema_of(snapshot.metadata())
@@ -74,7 +74,7 @@ def evolved(
     # A table that holds nothing, perhaps from a refused first attempt, has no column to lose.
     gone = [name for name in there if name not in here]
     if gone and jvm.files_in(session, snapshot):
-        drop = "; ".join(f"ALTER TABLE {places.sql(table.id)} DROP COLUMN {quote(name)}" for name in gone)
+        drop = "; ".join(f"ALTER TABLE {locations.sql(table.id)} DROP COLUMN {quote(name)}" for name in gone)
         needs = "(it needs 'delta.columnMapping.mode'='name')"
         raise schema_rules.columns_gone(table, gone, f"{drop} {needs}, or keep the column in the step")
     for name, kind in here.items():
@@ -86,21 +86,21 @@ def evolved(
         raise SchemaRefused(
             f"{table.name}: Delta allows the column name {', '.join(map(repr, odd))} only with column mapping",
             unchanged="the table is as it was",
-            next_step=f"ALTER TABLE {places.sql(table.id)} SET TBLPROPERTIES ('delta.columnMapping.mode'='name'), or "
-            "give the column a name without spaces and brackets in the step",
+            next_step=f"ALTER TABLE {locations.sql(table.id)} SET TBLPROPERTIES ('delta.columnMapping.mode'='name'), "
+            "or give the column a name without spaces and brackets in the step",
         )
     return T.StructType([*live.fields, *new])
 
 
-def _create(session: SparkSession, places: Locations, table: Table, schema: T.StructType) -> None:
+def _create(session: SparkSession, locations: Locations, table: Table, schema: T.StructType) -> None:
     nullable = schema_rules.nullable(schema)
     properties = {
         **({"delta.columnMapping.mode": "name"} if any(_ODD & set(name) for name in nullable.names) else {}),
         **({"owner": table.owner} if table.owner else {}),
     }
-    path = places.path(table.id)
+    path = locations.path(table.id)
     if path is None:
-        _create_in_catalog(session, places, table, nullable, properties)
+        _create_in_catalog(session, locations, table, nullable, properties)
         return
     log = jvm.log_at(session, path)
     with jvm.active(session):
@@ -126,11 +126,11 @@ def _create(session: SparkSession, places: Locations, table: Table, schema: T.St
 
 
 def _create_in_catalog(
-    session: SparkSession, places: Locations, table: Table, schema: T.StructType, properties: dict[str, str]
+    session: SparkSession, locations: Locations, table: Table, schema: T.StructType, properties: dict[str, str]
 ) -> None:
     session.sql(f"CREATE DATABASE IF NOT EXISTS spark_catalog.{quote(table.id.namespace[0])}")
     rows = session.createDataFrame([], schema)
-    writer = rows.writeTo(places.sql(table.id)).using("delta")
+    writer = rows.writeTo(locations.sql(table.id)).using("delta")
     if table.description:
         writer = writer.tableProperty("comment", table.description)
     for name, value in properties.items():

@@ -13,8 +13,8 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
+from twice.store.file_system import problem
 from twice.store.hadoop import place
-from twice.store.parquet.files import problem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -117,6 +117,8 @@ class IcebergStore:
             if live.snapshot(int(version)) is None:
                 raise StoreRefused(
                     f"{target.table.name} no longer has the version {version}: its snapshot has expired",
+                    unchanged="nothing was changed",
+                    next_step="keep snapshots for longer: twice maintain --keep",
                 )
             files = jvm.files_in(session, live, int(version), jvm.scope_expression(session, target))
         found = data_files.fingerprints(target, files)

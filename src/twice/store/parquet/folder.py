@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from twice.store.parquet.files import Files
+from twice.store.file_system import Files
 from twice.store.parquet.log import Log, State
 from twice.store.parquet.names import folder_name
 
 if TYPE_CHECKING:
     from twice.model.tables import Table
 
-BOOK = "_twice"
+BOOKKEEPING = "_twice"
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Folder:
     table: Table
     files: Files
     data: str
-    book: str
+    bookkeeping: str
     log: Log
 
     @classmethod
@@ -36,12 +36,12 @@ class Folder:
         """Find a table's place below the store's folder."""
         space = "/".join([root, *map(folder_name, table.id.namespace)])
         name = folder_name(table.id.parts[-1])
-        book = f"{space}/{BOOK}/{name}"
-        return cls(table, files, f"{space}/{name}", book, Log(files, book, known))
+        bookkeeping = f"{space}/{BOOKKEEPING}/{name}"
+        return cls(table, files, f"{space}/{name}", bookkeeping, Log(files, bookkeeping, known))
 
     def stage(self, token: int) -> str:
         """Return the folder that belongs to one claim."""
-        return f"{self.book}/stage/{token}"
+        return f"{self.bookkeeping}/stage/{token}"
 
     def rows(self, token: int) -> str:
         """Return the folder of a claim's rows, laid out like the table."""
@@ -49,16 +49,18 @@ class Folder:
 
     def aside(self, token: int) -> str:
         """Return where a publish puts what it replaces."""
-        return f"{self.book}/aside/{token}"
+        return f"{self.bookkeeping}/aside/{token}"
 
     @property
     def trash(self) -> str:
         """Where folders wait to be removed."""
-        return f"{self.book}/trash"
+        return f"{self.bookkeeping}/trash"
 
     def tokens(self) -> list[int]:
         """List the claims that have something here."""
-        found = [entry.name for part in ("stage", "aside") for entry in self.files.entries(f"{self.book}/{part}")]
+        found = [
+            entry.name for part in ("stage", "aside") for entry in self.files.entries(f"{self.bookkeeping}/{part}")
+        ]
         return sorted({int(name) for name in found if name.isdecimal()})
 
     def is_gone(self, head: State) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from twice.store.parquet.files import Files
+from twice.store.file_system import Files
 from twice.store.parquet.names import moment, split
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 from twice.errors import StoreRefused
-from twice.store.parquet.files import Files
+from twice.store.file_system import Files
 
 _FORMAT = 1
 _ENDED = 200

@@ -11,10 +11,10 @@ from pyspark.errors import AnalysisException
 from twice.content.filters import scope_filter
 from twice.errors import Conflict, StoreRefused
 from twice.model.patterns import Overwrite, Whole
+from twice.store.file_system import LocalFiles
 from twice.store.fingerprints import Fingerprints
 from twice.store.hadoop import HadoopFiles
 from twice.store.parquet import listing, publishing, staging, swap, tables
-from twice.store.parquet.files import LocalFiles
 from twice.store.parquet.folder import Folder
 from twice.store.parquet.publishing import ParquetStagedRows
 from twice.store.parquet.settings import is_local, root_of

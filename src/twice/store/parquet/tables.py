@@ -12,7 +12,7 @@ from twice.content.nullability import plain
 from twice.errors import SchemaRefused, StoreRefused
 from twice.store import schema_rules
 from twice.store.parquet import swap
-from twice.store.parquet.folder import BOOK, Folder
+from twice.store.parquet.folder import BOOKKEEPING, Folder
 from twice.store.parquet.listing import join
 from twice.store.parquet.log import State
 from twice.store.parquet.names import split
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 def check(folder: Folder) -> None:
     """Refuse a live table whose folders are not the contract's scope columns, or that lies inside another."""
     table, path = folder.table, ""
-    above, depth = folder.book.rpartition(f"/{BOOK}/")[0], len(table.id.namespace)
+    above, depth = folder.bookkeeping.rpartition(f"/{BOOKKEEPING}/")[0], len(table.id.namespace)
     for _ in range(depth):
         above, _, name = above.rpartition("/")
-        if folder.files.exists(f"{above}/{BOOK}/{name}/log"):
+        if folder.files.exists(f"{above}/{BOOKKEEPING}/{name}/log"):
             raise _nested(folder, f"inside the folder of another table, {above}/{name}")
-    if folder.files.exists(f"{folder.data}/{BOOK}"):
+    if folder.files.exists(f"{folder.data}/{BOOKKEEPING}"):
         raise _nested(folder, "around the folders of other tables")
     for column in (*table.partition_columns, None):
         seen = [entry for entry in folder.files.entries(join(folder.data, path)) if not entry.hidden]

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from twice.errors import EnvironmentProblem, StoreRefused, TransientError
-from twice.store.parquet.files import Entry, LocalFiles, problem
+from twice.store.file_system import Entry, LocalFiles, problem
 
 
 @pytest.fixture(params=["local", pytest.param("hadoop", marks=pytest.mark.spark)])

@@ -1,4 +1,4 @@
-"""The few things that the store does with files, and how they are done on a disk of this machine.
+"""The few operations on files that stores need, and how they are done on a local disk.
 
 Everything rests on one operation: a folder moves in one step, to a place that does not exist or is an
 empty folder. Of two moves to the same place one succeeds, and of two moves of the same folder, too.
