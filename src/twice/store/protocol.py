@@ -4,6 +4,10 @@ A source can be read at a version. A store can be written, too, and keeps one pr
 wrote stays invisible until `publish`, which is one atomic commit that carries the claim's token and
 fails if the claim was fenced, or if another writer changed the scope since it was staged. A store
 states in its `abilities` what it cannot promise, and the engine refuses that before anything is claimed.
+
+The threads of a process share one store. What it keeps between calls is in `fingerprints.Fingerprints` and
+`staged.OpenStagedRows`, which hold a lock, or in a dict that is only read and set by key, never walked. A session
+belongs to one attempt and is handed to each call.
 """
 
 from __future__ import annotations
