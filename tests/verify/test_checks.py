@@ -23,7 +23,7 @@ def test_a_healthy_pipeline_passes(world):
     sales = world.table(gates=[gates.not_null("orders"), gates.range("orders", min=1)])
     trial = world.trial(world.pipeline(per_customer, sales))
     found = {check.name: make(check, trial) for check in ALL if check.name in ("run-twice", "gates")}
-    assert found["run-twice"].summary == "1 tables, run twice: same rows, no new version"
+    assert found["run-twice"].summary == "1 table, run twice: same rows, no new version"
     assert found["gates"].summary == "2 gates, each of which refuses a broken result"
     assert {outcome.status for outcome in found.values()} == {"passed"}
 

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from twice.engine.attempt.lateness import brings_late_rows
+from twice.engine.notebooks import plural
 from twice.verify.trial import NotRun, Seen, Why
 
 if TYPE_CHECKING:
@@ -87,4 +88,4 @@ class Order:
             findings += [finding for finding in more if finding.step not in known]
         left = [step.name for step in trial.compared if step not in steps]
         aside = f"; not compared, because it is about the moment of its run: {', '.join(left)}" if left else ""
-        return Seen(f"{len(steps)} tables agree in {len(_ORDERS) + 1} orders{aside}", findings)
+        return Seen(f"{plural(len(steps), 'table')}: the same rows in {len(_ORDERS) + 1} orders{aside}", findings)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from twice.content.rows import row_hashes
+from twice.engine.notebooks import plural
 from twice.errors import GateFailed
 from twice.verify.trial import Seen, Why
 
@@ -67,4 +68,4 @@ class Restate:
         known = {finding.step for finding in findings}
         more = trial.differences(self, case, names=("at first", "changed back"), why=why)
         findings += [finding for finding in more if finding.step not in known]
-        return Seen(f"{len(trial.compared)} tables follow their input there and back{refused}", findings)
+        return Seen(f"{plural(len(trial.compared), 'table')}: rows follow the input there and back{refused}", findings)

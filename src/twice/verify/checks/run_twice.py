@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from twice.engine.notebooks import plural
 from twice.verify.trial import Seen, Why
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class RunTwice:
         """Run the unit a second time and compare."""
         first = trial.clean.versions()
         case, same = trial.run_on_clean(trial.unit)
-        seen = f"{len(trial.compared)} tables, run twice: same rows, no new version"
+        seen = f"{plural(len(trial.compared), 'table')}, run twice: same rows, no new version"
         if same and trial.compared:
             return Seen(seen)
         names = ("after one run", "after the second run")

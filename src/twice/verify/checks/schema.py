@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from twice.content.profile import profile
+from twice.engine.notebooks import plural
 from twice.errors import SchemaRefused
 from twice.verify.evidence import compare
 from twice.verify.suspects import cause_of
@@ -69,7 +70,7 @@ class Schema:
                 )
             )
         on = f"; handed on by {', '.join(passed_on)}" if passed_on else ""
-        return Seen(f"{len(steps)} tables keep their values{on}{refusals}", findings)
+        return Seen(f"{plural(len(steps), 'table')}: values stay as they were{on}{refusals}", findings)
 
 
 def _content(rows: DataFrame) -> object:

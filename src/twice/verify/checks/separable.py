@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from twice.engine.attempt.lateness import brings_late_rows
+from twice.engine.notebooks import plural
 from twice.model.patterns import Whole
 from twice.model.windows import Window
 from twice.verify.trial import NotRun, Seen, Why
@@ -49,7 +50,9 @@ class Separable:
         why = Why(what=f"one job over {_units(trial)} gives other rows than one job each", cause=_CAUSE, fix=_FIX)
         findings = trial.differences(self, together, against=_unit_by_unit(trial), names=names, why=why)
         aside = f"; not compared: {_listed(apart)}" if apart else ""
-        return Seen(f"{len(checked)} tables: one job over {_units(trial)} equals unit by unit{aside}", findings)
+        return Seen(
+            f"{plural(len(checked), 'table')}: one job over {_units(trial)} equals unit by unit{aside}", findings
+        )
 
     def _refused(self, trial: Trial, step: Step, error: TwiceError) -> Finding:
         what = f"one job over {_units(trial)} is refused, one job each is not: {error.message}"
