@@ -22,14 +22,22 @@ if TYPE_CHECKING:
 
 
 def proves_unique(df: DataFrame, names: Sequence[str]) -> bool:
-    """Return whether no two rows of the result can agree in all of these columns, by its optimised plan."""
-    plan = query_of(df).optimizedPlan()
-    wanted = set(names)
-    known = {_id(each) for each in items_of(plan.output()) if each.name() in wanted}
-    keys = [{_id(each) for each in items_of(key)} for key in items_of(plan.distinctKeys())]
+    """Return whether no two rows of the result can agree in all of these columns, by its plan."""
+    query = query_of(df)
+    known, keys = _known_and_keys(query.analyzed(), names)
+    if any(key <= known for key in keys):  # then nothing need be optimised to know
+        return True
+    plan = query.optimizedPlan()
+    known, keys = _known_and_keys(plan, names)
     if any(key <= known for key in keys):
         return True
     return bool(keys) and any(key <= known | _behind(df, plan, known) for key in keys)
+
+
+def _known_and_keys(plan: Any, names: Sequence[str]) -> tuple[set[str], list[set[str]]]:
+    """Return the ids of the named columns, and the sets of columns in which no two rows of a plan agree."""
+    known = {_id(each) for each in items_of(plan.output()) if each.name() in names}
+    return known, [{_id(each) for each in items_of(key)} for key in items_of(plan.distinctKeys())]
 
 
 def _behind(df: DataFrame, plan: Any, known: set[str]) -> set[str]:

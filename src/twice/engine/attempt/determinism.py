@@ -8,13 +8,12 @@ each expression that a Python step lets Spark parse.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from twice.code.repeatability import read_code
 from twice.content.calls import typed_literals
-from twice.content.java import query_of
+from twice.content.java import compiled, items_of, query_of
 from twice.errors import NotDeterministic
 
 if TYPE_CHECKING:
@@ -46,6 +45,66 @@ _FORBIDDEN = {
 # What Spark turns into the time of the query when it is cast to a date or a timestamp.
 _CLOCK_WORDS = frozenset({"now", "today", "tomorrow", "yesterday"})
 _CLOCK_TYPES = frozenset({"date", "timestamp", "timestamp_ntz", "timestamp_ltz"})
+_SOURCE = """
+package twice;
+
+import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.PlanExpression;
+import org.apache.spark.sql.catalyst.plans.QueryPlan;
+
+public class Expressions {
+    /** Finds expressions of some kinds, and texts that are cast: the kind, what it is cast to, the text, the SQL. */
+    public java.util.List found(QueryPlan plan, String kinds) {
+        java.util.List found = new java.util.ArrayList();
+        inPlan(plan, new java.util.HashSet(java.util.Arrays.asList(kinds.split(","))), found);
+        return found;
+    }
+
+    private void inPlan(QueryPlan plan, java.util.Set kinds, java.util.List found) {
+        if (kinds.contains(plan.getClass().getSimpleName())) {
+            add(found, plan.getClass().getSimpleName(), "", "", plan.getClass().getSimpleName().toLowerCase() + "()");
+        }
+        for (scala.collection.Iterator each = plan.expressions().iterator(); each.hasNext();) {
+            inExpression((Expression) each.next(), kinds, found);
+        }
+        for (scala.collection.Iterator each = plan.children().iterator(); each.hasNext();) {
+            inPlan((QueryPlan) each.next(), kinds, found);
+        }
+        for (scala.collection.Iterator each = plan.innerChildren().iterator(); each.hasNext();) {
+            Object inner = each.next();
+            if (inner instanceof QueryPlan && inner.getClass().getName().contains("catalyst.plans")) {
+                inPlan((QueryPlan) inner, kinds, found);
+            }
+        }
+    }
+
+    private void inExpression(Expression expression, java.util.Set kinds, java.util.List found) {
+        String kind = expression.getClass().getSimpleName();
+        if (kinds.contains(kind)) {
+            add(found, kind, "", "", expression.sql());
+        } else if (expression instanceof Cast && ((Cast) expression).child() instanceof Literal) {
+            Cast cast = (Cast) expression;
+            String value = String.valueOf(((Literal) cast.child()).value());
+            add(found, kind, cast.dataType().typeName(), value, expression.sql());
+        }
+        for (scala.collection.Iterator each = expression.children().iterator(); each.hasNext();) {
+            inExpression((Expression) each.next(), kinds, found);
+        }
+        if (expression instanceof PlanExpression) {
+            inPlan(((PlanExpression) expression).plan(), kinds, found);
+        }
+    }
+
+    private static void add(java.util.List found, String kind, String castTo, String value, String sql) {
+        found.add(kind);
+        found.add(castTo);
+        found.add(value);
+        found.add(sql);
+    }
+}
+"""
 
 
 def inspect_code(step: Step) -> None:
@@ -88,27 +147,14 @@ def not_deterministic(step: Step, found: Iterable[tuple[str, str]], where: str =
 def forbidden(df: DataFrame) -> Iterator[tuple[str, str]]:
     """Yield the offending expressions of a plan, each with the reason."""
     plan = query_of(df).analyzed()
-    # Nearly all plans are clean: to read one as a text is one call to Spark, to walk it is thousands.
-    if not _is_suspicious(json.loads(str(plan.toJSON()))):
-        return
-    for expression in _expressions(plan):
-        name = str(expression.getClass().getSimpleName())
-        if name == "Sample":
-            yield "sample()", _FORBIDDEN[name]
-        elif name in _FORBIDDEN or (name == "Cast" and _casts_clock_word(expression)):
-            yield str(expression.sql()), _FORBIDDEN.get(name, "reads the clock")
-
-
-def _is_suspicious(found: object) -> bool:
-    """Return whether a plan, as Spark writes it, names anything that must be checked."""
-    if isinstance(found, list):
-        return any(map(_is_suspicious, found))
-    if not isinstance(found, dict):
-        return False
-    name = str(found.get("class", "")).rsplit(".", 1)[-1].rstrip("$")
-    if name in _FORBIDDEN or (name == "Literal" and _is_clock_word(str(found.get("value")))):
-        return True
-    return any(map(_is_suspicious, found.values()))
+    walker = compiled(df.sparkSession, lambda: plan, "twice.Expressions", _SOURCE)
+    # Four texts for each: to walk the plan from Python takes thousands of calls to Java.
+    found = [str(text) for text in items_of(walker.found(plan, ",".join(_FORBIDDEN)))]
+    for kind, cast_to, value, sql in zip(*[iter(found)] * 4, strict=True):
+        if kind in _FORBIDDEN:
+            yield sql, _FORBIDDEN[kind]
+        elif cast_to in _CLOCK_TYPES and _is_clock_word(value):
+            yield sql, "reads the clock"
 
 
 def clock_literals(query: str) -> Iterator[tuple[str, str]]:
@@ -118,47 +164,7 @@ def clock_literals(query: str) -> Iterator[tuple[str, str]]:
             yield f"{kind}'{text}'", "reads the clock"
 
 
-def _casts_clock_word(cast: Any) -> bool:
-    child = cast.child()
-    if str(child.getClass().getSimpleName()) != "Literal":
-        return False
-    return str(cast.dataType().typeName()) in _CLOCK_TYPES and _is_clock_word(str(child.value()))
-
-
 def _is_clock_word(text: str) -> bool:
     # A zone may follow: 'now Europe/Berlin'.
     words = text.lower().split()
     return bool(words) and words[0] in _CLOCK_WORDS
-
-
-def _expressions(plan: Any) -> Iterator[Any]:
-    """Yield every expression of a plan, and the nodes that are random by themselves."""
-    if str(plan.getClass().getSimpleName()) == "Sample":
-        yield plan
-    for root in _each(plan.expressions()):
-        yield from _inside(root)
-    for child in _each(plan.children()):
-        yield from _expressions(child)
-    for inner in _each(plan.innerChildren()):
-        if _is_plan(inner):
-            yield from _expressions(inner)
-
-
-def _inside(expression: Any) -> Iterator[Any]:
-    yield expression
-    for child in _each(expression.children()):
-        yield from _inside(child)
-    name = str(expression.getClass().getSimpleName())
-    # An InSubquery has its query among its children.
-    if ("Subquery" in name and name != "InSubquery") or name in {"Exists", "ListQuery"}:
-        yield from _expressions(expression.plan())
-
-
-def _is_plan(node: Any) -> bool:
-    return "catalyst.plans" in str(node.getClass().getName())
-
-
-def _each(sequence: Any) -> Iterator[Any]:
-    iterator = sequence.iterator()
-    while iterator.hasNext():
-        yield iterator.next()

@@ -93,7 +93,8 @@ def _pin(task: Task, name: str, read: Read) -> Pinned:
 def _locate(task: Task, name: str, read: Read) -> Pinned:
     store = task.stores.source(read.table)
     own = read.table.id == task.step.writes.id
-    if not store.exists(task.session, read.table):
+    version = store.version(task.session, read.table)
+    if version is None and not store.exists(task.session, read.table):
         if own:  # the first partition of a step that builds on its past
             return Pinned(name, read, Cut(None, None), None, InputRecord(name, read.table.name, read.mode, None, {}))
         raise StoreRefused(
@@ -103,7 +104,6 @@ def _locate(task: Task, name: str, read: Read) -> Pinned:
         )
     if own:
         _require_no_gap(task)
-    version = store.version(task.session, read.table)
     return Pinned(name, read, cut_of(task, read), version, InputRecord(name, read.table.name, read.mode, version, {}))
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 # Iceberg applies it whenever anything is expired.
 _MAX_REF_AGE = "history.expire.max-ref-age-ms"
 _BETWEEN = "\0"
+# So many files of a local disk are deleted sooner one by one than by Iceberg's threads.
+_FEW = 16
 
 
 def drop_branch(session: SparkSession, table: Any, line: Line, token: int, *, files: bool) -> None:
@@ -74,8 +76,16 @@ def delete_files(
             paths += [str(snapshot.manifestListLocation()), *(str(manifest.path()) for manifest in own)]
             if data is None and snapshot.summary().get(ADOPTED) is None:  # adopted files are the shadow's
                 paths += [str(file.location()) for file in items_of(snapshot.addedDataFiles(io))]
-        delete = jvm.known(session, "org.apache.iceberg.CatalogUtil", "deleteFiles")
-        delete(io, _list(session, [*paths, *(data or ())]), "staged", True)
+        _delete(session, table, io, [*paths, *(data or ())])
+
+
+def _delete(session: SparkSession, table: Any, io: Any, paths: Sequence[str]) -> None:
+    if jvm.is_local(table) and len(paths) <= _FEW:
+        for path in paths:
+            io.deleteFile(path)
+        return
+    delete = jvm.known(session, "org.apache.iceberg.CatalogUtil", "deleteFiles")
+    delete(io, _list(session, paths), "staged", True)
 
 
 def _staged_on(table: Any, branch: str, mark: str) -> list[Any]:

@@ -63,6 +63,24 @@ def columns(session: SparkSession, kind: T.DataType) -> Any:
     return convert(gateway.java_session(session).parseDataType(kind.json()))
 
 
+def schema_of(session: SparkSession, table: Any) -> T.StructType:
+    """Return a table's columns as Spark reads them."""
+    from pyspark.sql import types as T
+
+    convert = known(session, "org.apache.iceberg.spark.SparkSchemaUtil", "convert")
+    return T.StructType.fromJson(json.loads(convert(table.schema()).json()))
+
+
+def is_local(table: Any) -> bool:
+    """Return whether a table's files are on a disk of this machine, where a thread for each only adds waiting."""
+    return str(table.location()).startswith(("file:", "/"))
+
+
+def calling_thread(session: SparkSession) -> Any:
+    """Return an executor of Java that works in the thread that calls it: Iceberg waits for others in steps of 10 ms."""
+    return known(session, "org.apache.spark.util.ThreadUtils", "sameThreadExecutorService")()
+
+
 def place(session: SparkSession, name: TableName) -> tuple[Any, Any, Any]:
     """Return a table's catalog, its namespace in it and its whole name."""
     load_catalog = known(session, "org.apache.iceberg.spark.Spark3Util", "loadIcebergCatalog")

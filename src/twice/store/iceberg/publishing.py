@@ -47,7 +47,7 @@ def publish(session: SparkSession, publication: Publication[IcebergStagedRows]) 
             if not raced or last:
                 raise
             continue
-        version = _landed_or_lost(jvm.load(session, staged.target.table.id), staged)
+        version = _landed_or_lost(table, staged)
         discarding.delete_files(session, table, snapshots, unpublished)
         return version
     raise AssertionError("unreachable")
@@ -93,6 +93,8 @@ def _commit(
     transaction = table.newTransaction()
     overwrite = transaction.newOverwrite().toBranch(staged.line.name).conflictDetectionFilter(expression)
     overwrite.validateNoConflictingData().validateNoConflictingDeletes()
+    if jvm.is_local(table):
+        overwrite.scanManifestsWith(jvm.calling_thread(session))
     if (current := staged.line.head(table)) is not None:
         overwrite.validateFromSnapshot(current.snapshotId())
     unpublished = []

@@ -195,13 +195,17 @@ def stray_rows(session: SparkSession, staged: IcebergStagedRows, limit: int) -> 
 
 def _ordered(session: SparkSession, staged: IcebergStagedRows, rows: DataFrame) -> DataFrame:
     """Put the columns in the table's order; one that no version ever had, from a refused attempt, stays null."""
-    return aligned(rows, session.table(staged.target.table.id.sql).schema.fields)
+    live = jvm.load(session, staged.target.table.id)
+    if live is None:
+        raise claim_errors.dropped(staged.target.table)
+    return aligned(rows, jvm.schema_of(session, live).fields)
 
 
 def _fits_in_memory(session: SparkSession, rows: DataFrame) -> bool:
     """Return whether Spark expects the whole result to fill no more than a quarter of the driver's heap."""
-    expected = int(str(query_of(rows).optimizedPlan().stats().sizeInBytes()))
-    return expected <= jvm.heap(session) // 4
+    query, most = query_of(rows), jvm.heap(session) // 4
+    # Before optimization a plan expects whole tables: if these fit, so does what is read of them.
+    return any(int(str(plan().stats().sizeInBytes())) <= most for plan in (query.analyzed, query.optimizedPlan))
 
 
 def look(session: SparkSession, staged: IcebergStagedRows) -> Any:

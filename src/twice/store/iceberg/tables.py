@@ -125,7 +125,7 @@ def _create_namespace(catalog: Any, spaces: Any) -> None:
 
 
 def _extend(session: SparkSession, table: Table, schema: T.StructType, live: Any) -> None:
-    there = {field.name: field.dataType for field in session.table(table.id.sql).schema.fields}
+    there = {field.name: field.dataType for field in jvm.schema_of(session, live).fields}
     here = {field.name: field.dataType for field in schema.fields}
     unseen = {name for line in shadows_at(live) for name in line.added(live)}
     if gone := [name for name in there if name not in here and name in published(live) - unseen]:
