@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from twice.content.counts import most_rows
+from twice.content.counts import expects_at_most, most_rows
+from twice.content.java import query_of
 from twice.content.observing import observed
 from twice.content.profile import PartitionProfile, profile
 
@@ -114,3 +115,23 @@ def test_how_many_rows_a_plan_can_return(spark: SparkSession) -> None:
     many = three.select(F.explode(F.sequence(F.lit(1), F.lit(1000))))
     assert most_rows(many.localCheckpoint()) is None
     assert most_rows(many.cache()) is None
+
+
+def test_whether_a_result_is_expected_to_fit(spark: SparkSession) -> None:
+    thousand = spark.range(1000)
+    assert expects_at_most(thousand.where("id > 1"), 8_000)
+    assert not expects_at_most(thousand.where("id > 1"), 7_999)
+    # Spark knows the size of these rows only once it has optimised their plan.
+    assert expects_at_most(spark.sql("select * from values (current_database()), ('b') as v(name)"), 1_000)
+    # Before that, a lateral join shows the size of its left side alone.
+    each = spark.sql("select a.id, b.sum from range(10) a, lateral (select id + a.id as sum from range(100000)) b")
+    assert not expects_at_most(each, 100_000)
+
+
+def test_a_partitioned_table_that_fits_needs_no_optimised_plan_to_know(spark: SparkSession) -> None:
+    spark.sql("create namespace if not exists lake.sized")
+    for name, more in (("apart", "partitioned by (d)"), ("whole", "")):
+        spark.sql(f"create or replace table lake.sized.{name} (d int, v int) using iceberg {more}")
+        rows = spark.table(f"lake.sized.{name}").where("d = 1")
+        assert expects_at_most(rows, 1_000_000)
+        assert query_of(rows).tracker().phases().contains("optimization") == (name == "whole")

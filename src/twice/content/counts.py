@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
+from pyspark.errors.exceptions.captured import CapturedException
 
 from twice.content.java import items_of, query_of
 
@@ -48,6 +49,38 @@ def most_rows(df: DataFrame) -> int | None:
         return _bound(iter(nodes), items_of(plan.collectLeaves()))
     except (Py4JError, ValueError):  # a node that Spark cannot print
         return None
+
+
+def expects_at_most(df: DataFrame, most: int) -> bool:
+    """Return whether Spark expects a result to fill no more than so many bytes.
+
+    Before it is optimised a plan expects whole tables: if these fit, so does what is read of them.
+    """
+    query = query_of(df)
+    return _whole_inputs_fit(query.analyzed(), most) or _bytes(query.optimizedPlan()) <= most
+
+
+def _whole_inputs_fit(plan: Any, most: int) -> bool:
+    """Return whether a plan fits without being optimised, where that is certain and cheap to find out."""
+    if "LateralJoin" in str(plan.toString()):  # before it is optimised, only its left side is expected
+        return False
+    try:
+        return all(map(_is_sized, items_of(plan.collectLeaves()))) and _bytes(plan) <= most
+    except (Py4JError, CapturedException):  # Spark sizes some inputs only once they are optimised
+        return False
+
+
+def _is_sized(leaf: Any) -> bool:
+    """Return whether the size of an input is known; of an Iceberg table without partitions all files are listed."""
+    name = str(leaf.getClass().getSimpleName())
+    if name != "DataSourceV2Relation":
+        return name in _COUNTED
+    table = leaf.table()
+    return str(table.getClass().getName()).startswith(_ICEBERG) and len(table.partitioning()) > 0
+
+
+def _bytes(plan: Any) -> int:
+    return int(str(plan.stats().sizeInBytes()))
 
 
 def _bound(nodes: Iterator[dict[str, Any]], leaves: Iterator[Any]) -> int | None:

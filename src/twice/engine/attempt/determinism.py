@@ -55,51 +55,73 @@ import org.apache.spark.sql.catalyst.expressions.PlanExpression;
 import org.apache.spark.sql.catalyst.plans.QueryPlan;
 
 public class Expressions {
-    /** Finds expressions of some kinds, and texts that are cast: the kind, what it is cast to, the text, the SQL. */
-    public java.util.List found(QueryPlan plan, String kinds) {
-        java.util.List found = new java.util.ArrayList();
-        inPlan(plan, new java.util.HashSet(java.util.Arrays.asList(kinds.split(","))), found);
-        return found;
+    /** Finds expressions of some kinds, and texts that are cast to some types and begin with some words. */
+    public java.util.List found(QueryPlan plan, String kinds, String types, String words) {
+        Search search = new Search();
+        search.kinds = new java.util.HashSet(java.util.Arrays.asList(kinds.split(",")));
+        search.types = new java.util.HashSet(java.util.Arrays.asList(types.split(",")));
+        search.words = words.split(",");
+        search.inPlan(plan);
+        return search.found;
     }
+}
 
-    private void inPlan(QueryPlan plan, java.util.Set kinds, java.util.List found) {
-        if (kinds.contains(plan.getClass().getSimpleName())) {
-            add(found, plan.getClass().getSimpleName(), "", "", plan.getClass().getSimpleName().toLowerCase() + "()");
+class Search {
+    /** The kind of each expression, the text that is cast, and the SQL. */
+    final java.util.List found = new java.util.ArrayList();
+    java.util.Set kinds;
+    java.util.Set types;
+    String[] words;
+
+    void inPlan(QueryPlan plan) {
+        String kind = plan.getClass().getSimpleName();
+        if (kinds.contains(kind)) {
+            add(kind, "", kind.toLowerCase() + "()");
         }
         for (scala.collection.Iterator each = plan.expressions().iterator(); each.hasNext();) {
-            inExpression((Expression) each.next(), kinds, found);
+            inExpression((Expression) each.next());
         }
         for (scala.collection.Iterator each = plan.children().iterator(); each.hasNext();) {
-            inPlan((QueryPlan) each.next(), kinds, found);
+            inPlan((QueryPlan) each.next());
         }
         for (scala.collection.Iterator each = plan.innerChildren().iterator(); each.hasNext();) {
             Object inner = each.next();
             if (inner instanceof QueryPlan && inner.getClass().getName().contains("catalyst.plans")) {
-                inPlan((QueryPlan) inner, kinds, found);
+                inPlan((QueryPlan) inner);
             }
         }
     }
 
-    private void inExpression(Expression expression, java.util.Set kinds, java.util.List found) {
+    private void inExpression(Expression expression) {
         String kind = expression.getClass().getSimpleName();
         if (kinds.contains(kind)) {
-            add(found, kind, "", "", expression.sql());
+            add(kind, "", expression.sql());
         } else if (expression instanceof Cast && ((Cast) expression).child() instanceof Literal) {
             Cast cast = (Cast) expression;
             String value = String.valueOf(((Literal) cast.child()).value());
-            add(found, kind, cast.dataType().typeName(), value, expression.sql());
+            if (types.contains(cast.dataType().typeName()) && beginsWithWord(value.strip().toLowerCase())) {
+                add(kind, value, expression.sql());
+            }
         }
         for (scala.collection.Iterator each = expression.children().iterator(); each.hasNext();) {
-            inExpression((Expression) each.next(), kinds, found);
+            inExpression((Expression) each.next());
         }
         if (expression instanceof PlanExpression) {
-            inPlan(((PlanExpression) expression).plan(), kinds, found);
+            inPlan(((PlanExpression) expression).plan());
         }
     }
 
-    private static void add(java.util.List found, String kind, String castTo, String value, String sql) {
+    private boolean beginsWithWord(String value) {
+        for (int i = 0; i < words.length; i++) {
+            if (value.startsWith(words[i])) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    private void add(String kind, String value, String sql) {
         found.add(kind);
-        found.add(castTo);
         found.add(value);
         found.add(sql);
     }
@@ -148,12 +170,13 @@ def forbidden(df: DataFrame) -> Iterator[tuple[str, str]]:
     """Yield the offending expressions of a plan, each with the reason."""
     plan = query_of(df).analyzed()
     walker = compiled(df.sparkSession, lambda: plan, "twice.Expressions", _SOURCE)
-    # Four texts for each: to walk the plan from Python takes thousands of calls to Java.
-    found = [str(text) for text in items_of(walker.found(plan, ",".join(_FORBIDDEN)))]
-    for kind, cast_to, value, sql in zip(*[iter(found)] * 4, strict=True):
+    # Three texts for each: to walk the plan from Python takes thousands of calls to Java.
+    asked = [",".join(words) for words in (_FORBIDDEN, _CLOCK_TYPES, _CLOCK_WORDS)]
+    found = [str(text) for text in items_of(walker.found(plan, *asked))]
+    for kind, value, sql in zip(*[iter(found)] * 3, strict=True):
         if kind in _FORBIDDEN:
             yield sql, _FORBIDDEN[kind]
-        elif cast_to in _CLOCK_TYPES and _is_clock_word(value):
+        elif _is_clock_word(value):
             yield sql, "reads the clock"
 
 

@@ -80,7 +80,7 @@ def delete_files(
 
 
 def _delete(session: SparkSession, table: Any, io: Any, paths: Sequence[str]) -> None:
-    if jvm.is_local(table) and len(paths) <= _FEW:
+    if len(paths) <= _FEW and jvm.is_local(session, table):
         for path in paths:
             io.deleteFile(path)
         return

@@ -71,9 +71,12 @@ def schema_of(session: SparkSession, table: Any) -> T.StructType:
     return T.StructType.fromJson(json.loads(convert(table.schema()).json()))
 
 
-def is_local(table: Any) -> bool:
+def is_local(session: SparkSession, table: Any) -> bool:
     """Return whether a table's files are on a disk of this machine, where a thread for each only adds waiting."""
-    return str(table.location()).startswith(("file:", "/"))
+    location = str(table.location())
+    if location.startswith("/"):  # where that leads is a setting
+        location = str(gateway.java_context(session).hadoopConfiguration().get("fs.defaultFS"))
+    return location.startswith("file:")
 
 
 def calling_thread(session: SparkSession) -> Any:

@@ -93,7 +93,7 @@ def _commit(
     transaction = table.newTransaction()
     overwrite = transaction.newOverwrite().toBranch(staged.line.name).conflictDetectionFilter(expression)
     overwrite.validateNoConflictingData().validateNoConflictingDeletes()
-    if jvm.is_local(table):
+    if jvm.is_local(session, table):
         overwrite.scanManifestsWith(jvm.calling_thread(session))
     if (current := staged.line.head(table)) is not None:
         overwrite.validateFromSnapshot(current.snapshotId())

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from twice.content.counts import expects_at_most
 from twice.content.filters import scope_filter
-from twice.content.java import query_of
 from twice.errors import Conflict, StoreRefused
 from twice.model.framework import WINDOW_COLUMN
 from twice.model.names import quote, quote_text
@@ -203,9 +203,7 @@ def _ordered(session: SparkSession, staged: IcebergStagedRows, rows: DataFrame) 
 
 def _fits_in_memory(session: SparkSession, rows: DataFrame) -> bool:
     """Return whether Spark expects the whole result to fill no more than a quarter of the driver's heap."""
-    query, most = query_of(rows), jvm.heap(session) // 4
-    # Before optimization a plan expects whole tables: if these fit, so does what is read of them.
-    return any(int(str(plan().stats().sizeInBytes())) <= most for plan in (query.analyzed, query.optimizedPlan))
+    return expects_at_most(rows, jvm.heap(session) // 4)
 
 
 def look(session: SparkSession, staged: IcebergStagedRows) -> Any:
