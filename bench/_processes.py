@@ -9,6 +9,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from twice import config as configuration
+from twice.engine.spark import java_options, session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parent.parent
 TWICE = (sys.executable, "-m", "twice", "-q")
@@ -33,6 +40,17 @@ def seconds_of(
         said = f"exit code {done.returncode}" if done.returncode else f"its output lacks {expected!r}"
         raise RuntimeError(f"{' '.join(command)}: {said}\n{done.stdout}\n{done.stderr}")
     return seconds
+
+
+def session_by_hand(folder: Path) -> SparkSession:
+    """Start Spark as a plain PySpark job does: with the same settings of Spark, and Java as it comes."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName("by hand")
+    for name, value in session.settings(configuration.load(folder / "twice.toml")).items():
+        if name != java_options.EXTRA:
+            builder = builder.config(name, value)
+    return builder.getOrCreate()
 
 
 def interleaved(sides: Mapping[str, Callable[[int], float]], rounds: int, title: str = "") -> dict[str, float]:

@@ -28,7 +28,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from _processes import TWICE, interleaved, seconds_of
+from _processes import TWICE, interleaved, seconds_of, session_by_hand
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -38,7 +38,6 @@ from twice.api import runtime
 from twice.backfills.api import Project
 from twice.backfills.request import Request
 from twice.engine.run import Runtime
-from twice.engine.spark import session
 
 START = date(2025, 1, 1)
 # Rounds until Java has compiled most of what all sides run often.
@@ -186,7 +185,7 @@ def measure(
 
 def work(folder: Path, side: str, raw: str, space: str, days: int, orders: int) -> None:
     """Do one side's work by hand, in this process."""
-    spark = session.start(configuration.load(folder / "twice.toml"))
+    spark = session_by_hand(folder)
     if side == "land":
         land(spark, raw, days, orders)
     else:

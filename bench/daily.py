@@ -1,8 +1,8 @@
 """What a user waits for: a day of 250,000 orders, two steps, each command a process of its own with Spark's start.
 
 By hand: read, transform and overwrite two Iceberg tables in plain PySpark, without and with the usual assertions (row
-count, unique key). `twice run`: the first time, again (nothing changed), and again with `--skip-fresh`. Interleaved,
-medians.
+count, unique key), with the same settings of Spark, and Java as it comes. `twice run`: the first time, again (nothing
+changed), and again with `--skip-fresh`. Interleaved, medians.
 
 Three more sides begin with `warmed`: the same commands with the class-data archive of Java that `twice doctor --warm`
 made once, before the measured commands. The sides by hand and the other ones have none. `c1` is the first run with
@@ -22,10 +22,9 @@ from functools import partial
 from pathlib import Path
 
 import overhead
-from _processes import TWICE, interleaved, seconds_of
+from _processes import TWICE, interleaved, seconds_of, session_by_hand
 
-from twice import config as configuration
-from twice.engine.spark import jars, session
+from twice.engine.spark import jars
 
 DAY = overhead.START.isoformat()
 # What a command prints when it did what is measured.
@@ -72,7 +71,7 @@ bench.sql("daily_customer_summary", reads={"orders": facts}, writes=summary, que
 
 def work(folder: Path, side: str, space: str) -> None:
     """Do one side's work by hand, in this process."""
-    spark = session.start(configuration.load(folder / "twice.toml"))
+    spark = session_by_hand(folder)
     if side == "land":
         overhead.land(spark, 1, int(space))
     else:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
-from twice.engine.spark import acceptance, classes, jars, jvm, quiet_java
+from twice.engine.spark import acceptance, classes, jars, java_options, jvm, quiet_java
 from twice.engine.stores import spark_settings
 from twice.errors import ConfigError, EnvironmentProblem
 
@@ -68,7 +68,8 @@ def _java_settings(config: Config) -> dict[str, str]:
         found["spark.driver.host"] = "127.0.0.1"
         found["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
         # Spark's own log begins before its level can be set from Python.
-        found["spark.driver.extraJavaOptions"] = f'"-Dlog4j2.configurationFile={_LOG}"'
+        added = java_options.added(config.spark, classes.configuration(_home()))
+        found[java_options.EXTRA] = " ".join([f'"-Dlog4j2.configurationFile={_LOG}"', *added])
     return found
 
 
@@ -223,22 +224,25 @@ def _with_classes(
 
 def class_archive(config: Config, wanted: Mapping[str, str] | None = None) -> Archive | str:
     """Return the class-data archive that belongs to a start of Spark, or the reason why it takes none."""
-    from pyspark.find_spark_home import _find_spark_home
-
     wanted = _java_settings(config) | dict(config.spark) if wanted is None else wanted
-    java, home = _java(), Path(_find_spark_home())  # type: ignore[no-untyped-call]
+    java, home = _java(), _home()
     if java is None:
         return "Java was not found"
     return classes.obstacle(wanted, config.spark, home) or classes.archive(wanted, java, home)
 
 
-def refusal(config: Config, archive: Archive, file: Path) -> str:
-    """Return why Java, as the profile starts it, would not accept an archive file; empty if it would."""
+def _home() -> Path:
+    """Return the folder of the Spark that PySpark starts."""
     from pyspark.find_spark_home import _find_spark_home
 
+    return Path(_find_spark_home())  # type: ignore[no-untyped-call]
+
+
+def refusal(config: Config, archive: Archive, file: Path) -> str:
+    """Return why Java, as the profile starts it, would not accept an archive file; empty if it would."""
     java = _java()
     wanted = classes.replaced(_java_settings(config) | dict(config.spark), archive.using(file))
-    return "" if java is None else acceptance.refusal(wanted, java, Path(_find_spark_home()))  # type: ignore[no-untyped-call]
+    return "" if java is None else acceptance.refusal(wanted, java, _home())
 
 
 def _quiet_pyspark() -> None:
