@@ -1,7 +1,7 @@
 """Options of Java: all that a start of Spark names, and those that twice adds where Spark runs on one machine.
 
-Spark's classes fill more space than Java expects, and Java would collect garbage several times before the first job
-to make room for them. The parallel collector is made for throughput: on two cores, runs of seconds and of minutes take
+Spark's classes fill more space than Java first sets aside for classes, so that Java would collect garbage several times
+before the first job. The parallel collector is made for throughput: on two cores, runs of seconds and of minutes take
 about a tenth less time with it than with Java's default, which trades throughput for short pauses.
 """
 
