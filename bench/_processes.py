@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twice import config as configuration
-from twice.engine.spark import java_options, session
+from twice.engine.spark import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,12 +43,12 @@ def seconds_of(
 
 
 def session_by_hand(folder: Path) -> SparkSession:
-    """Start Spark as a plain PySpark job does: with the same settings of Spark, and Java as it comes."""
+    """Start Spark as a plain PySpark job does: with the same settings of Spark, but Java's default options."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName("by hand")
     for name, value in session.settings(configuration.load(folder / "twice.toml")).items():
-        if name != java_options.EXTRA:
+        if name != "spark.driver.extraJavaOptions":
             builder = builder.config(name, value)
     return builder.getOrCreate()
 

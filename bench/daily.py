@@ -1,8 +1,8 @@
 """What a user waits for: a day of 250,000 orders, two steps, each command a process of its own with Spark's start.
 
 By hand: read, transform and overwrite two Iceberg tables in plain PySpark, without and with the usual assertions (row
-count, unique key), with the same settings of Spark, and Java as it comes. `twice run`: the first time, again (nothing
-changed), and again with `--skip-fresh`. Interleaved, medians.
+count, unique key), with the same settings of Spark and Java's default options. `twice run`: the first time, again
+(nothing changed), and again with `--skip-fresh`. Interleaved, medians.
 
 Three more sides begin with `warmed`: the same commands with the class-data archive of Java that `twice doctor --warm`
 made once, before the measured commands. The sides by hand and the other ones have none. `c1` is the first run with

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import twice
+from twice.config import load
 from twice.engine.spark import session
 from twice.engine.spark.session import fresh
 
@@ -68,3 +69,41 @@ def _java(home, monkeypatch, script):
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(home))
     return java
+
+
+OPTIONS = "spark.driver.extraJavaOptions"
+VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+
+
+@pytest.fixture
+def nothing_set(monkeypatch):
+    for name in (*VARIABLES, "PYSPARK_GATEWAY_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+def settings_of(folder: Path, spark: str = "") -> dict[str, str]:
+    """Return what Spark is started with by a profile."""
+    file = folder / "twice.toml"
+    file.write_text(f'[ledger]\nurl = "sqlite:///ledger.db"\n[profiles.default.spark]\n{spark}\n')
+    return session.settings(load(file))
+
+
+def test_java_on_this_machine_has_room_for_sparks_classes_unless_a_user_says_how_much(tmp_path, nothing_set):
+    room = "-XX:MetaspaceSize=256m"
+    assert settings_of(tmp_path)[OPTIONS].endswith(f" {room}")
+    assert room not in settings_of(tmp_path, '"spark.driver.defaultJavaOptions" = "-XX:MetaspaceSize=1g"')[OPTIONS]
+    assert settings_of(tmp_path, f'"{OPTIONS}" = "-Xss4m"')[OPTIONS] == "-Xss4m"
+    for name in VARIABLES:
+        with nothing_set.context() as patch:
+            patch.setenv(name, "-Xss4m -XX:MaxMetaspaceSize=200m")
+            assert room not in settings_of(tmp_path)[OPTIONS]
+    assert OPTIONS not in settings_of(tmp_path, '"spark.master" = "spark://host:7077"')
+
+
+def test_spark_submit_decides_where_spark_runs_and_how_it_is_reached(tmp_path, nothing_set):
+    placed = ("spark.master", "spark.driver.host", "spark.driver.bindAddress", "spark.sql.shuffle.partitions", OPTIONS)
+    assert set(placed) <= set(settings_of(tmp_path))
+    nothing_set.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert not set(placed) & set(settings_of(tmp_path))
+    assert set(placed) <= set(settings_of(tmp_path, '"spark.master" = "local[2]"'))

@@ -38,6 +38,10 @@ CLOCKED = {
     "in a window function": lambda raw: raw.withColumn("x", F.row_number().over(Over.orderBy("d", F.rand()))),
     "in a join": lambda raw: raw.join(raw.select("id", F.uuid().alias("x")), "id"),
     "today, as a word": lambda raw: raw.withColumn("x", F.lit("today").cast("date")),
+    "today, by a function": lambda raw: raw.withColumn("x", F.to_date(F.lit("today"))),
+    "now, by a function": lambda raw: raw.withColumn("x", F.to_timestamp(F.lit("now"))),
+    "today, put together": lambda raw: raw.withColumn("x", F.concat(F.lit("to"), F.lit("day")).cast("date")),
+    "today, with a zone": lambda raw: raw.withColumn("x", F.lit("today+01:00").cast("timestamp")),
 }  # fmt: skip
 
 CLOCKED_SQL = {
@@ -52,6 +56,7 @@ CLOCKED_SQL = {
     "in an order": "select *, row_number() over (order by rand()) as x from raw",
     "as a word": "select *, timestamp'now' as x from raw",
     "as a date word": "select *, DATE 'yesterday' as x from raw",
+    "as a date word with a zone": "select *, date'today+01:00' as x from raw",
 }
 
 

@@ -54,7 +54,7 @@ def most_rows(df: DataFrame) -> int | None:
 def expects_at_most(df: DataFrame, most: int) -> bool:
     """Return whether Spark expects a result to fill no more than so many bytes.
 
-    Before it is optimised a plan expects whole tables: if these fit, so does what is read of them.
+    Before Spark optimises a plan it counts its tables as a whole: a result that fits then also fits afterwards.
     """
     query = query_of(df)
     return _whole_inputs_fit(query.analyzed(), most) or _bytes(query.optimizedPlan()) <= most
@@ -62,16 +62,16 @@ def expects_at_most(df: DataFrame, most: int) -> bool:
 
 def _whole_inputs_fit(plan: Any, most: int) -> bool:
     """Return whether a plan fits without being optimised, where that is certain and cheap to find out."""
-    if "LateralJoin" in str(plan.toString()):  # before it is optimised, only its left side is expected
-        return False
     try:
+        if "LateralJoin" in str(plan.toString()):  # of which Spark counts the left side alone until it is optimised
+            return False
         return all(map(_is_sized, items_of(plan.collectLeaves()))) and _bytes(plan) <= most
     except (Py4JError, CapturedException):  # Spark sizes some inputs only once they are optimised
         return False
 
 
 def _is_sized(leaf: Any) -> bool:
-    """Return whether the size of an input is known; of an Iceberg table without partitions all files are listed."""
+    """Return whether the size of an input is known; for a table without partitions Iceberg would list every file."""
     name = str(leaf.getClass().getSimpleName())
     if name != "DataSourceV2Relation":
         return name in _COUNTED

@@ -8,6 +8,7 @@ each expression that a Python step lets Spark parse.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -44,14 +45,15 @@ _FORBIDDEN = {
 }
 # What Spark turns into the time of the query when it is cast to a date or a timestamp.
 _CLOCK_WORDS = frozenset({"now", "today", "tomorrow", "yesterday"})
+_FIRST_WORD = re.compile(r"[\s\x00-\x20]*([a-z]+)")
 _CLOCK_TYPES = frozenset({"date", "timestamp", "timestamp_ntz", "timestamp_ltz"})
 _SOURCE = """
 package twice;
 
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.PlanExpression;
+import org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable;
 import org.apache.spark.sql.catalyst.plans.QueryPlan;
 
 public class Expressions {
@@ -96,10 +98,9 @@ class Search {
         String kind = expression.getClass().getSimpleName();
         if (kinds.contains(kind)) {
             add(kind, "", expression.sql());
-        } else if (expression instanceof Cast && ((Cast) expression).child() instanceof Literal) {
-            Cast cast = (Cast) expression;
-            String value = String.valueOf(((Literal) cast.child()).value());
-            if (types.contains(cast.dataType().typeName()) && beginsWithWord(value.strip().toLowerCase())) {
+        } else if (expression instanceof Cast && types.contains(((Cast) expression).dataType().typeName())) {
+            String value = constant(((Cast) expression).child());
+            if (beginsWithWord(value.trim().toLowerCase())) {
                 add(kind, value, expression.sql());
             }
         }
@@ -108,6 +109,18 @@ class Search {
         }
         if (expression instanceof PlanExpression) {
             inPlan(((PlanExpression) expression).plan());
+        }
+        if (expression instanceof RuntimeReplaceable) {
+            inExpression(((RuntimeReplaceable) expression).replacement());
+        }
+    }
+
+    /** Returns the value of an expression that reads no row, as Spark computes it before the query runs. */
+    private static String constant(Expression expression) {
+        try {
+            return expression.foldable() ? String.valueOf(expression.eval(null)) : "";
+        } catch (Exception notComputed) {
+            return "";
         }
     }
 
@@ -188,6 +201,6 @@ def clock_literals(query: str) -> Iterator[tuple[str, str]]:
 
 
 def _is_clock_word(text: str) -> bool:
-    # A zone may follow: 'now Europe/Berlin'.
-    words = text.lower().split()
-    return bool(words) and words[0] in _CLOCK_WORDS
+    # A zone may follow: 'today Europe/Berlin', 'today+01:00'.
+    word = _FIRST_WORD.match(text.lower())
+    return word is not None and word[1] in _CLOCK_WORDS

@@ -21,18 +21,21 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from twice.engine.spark import jars, java_options
+from twice.engine.spark import jars
 from twice.errors import EnvironmentProblem
 
 # An archive takes about 180 MB.
 _KEPT = 2
 _ABANDONED = 86_400
+_OPTIONS = "spark.driver.extraJavaOptions"
+_DEFAULT_OPTIONS = "spark.driver.defaultJavaOptions"
 _CLASS_PATH = "spark.driver.extraClassPath"
 # A user who sets one of these has arranged the class path, or runs Spark elsewhere.
 _THEIRS = (_CLASS_PATH, "spark.driver.userClassPathFirst", "spark.jars", "spark.jars.packages", "spark.remote")
 # Of these, twice sets some itself; the others may come from a package's store.
 _OURS = ("spark.jars", "spark.jars.packages")
 _THEIR_ENVIRONMENT = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "SPARK_PREPEND_CLASSES")
+_OPTION_VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _ON_CLASS_PATH = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _SHARING = re.compile(r"-Xshare|SharedArchiveFile|ArchiveClassesAtExit|AutoCreateSharedArchive|-Xlog:cds")
 # Properties, and how Java compiles, change nothing about classes.
@@ -68,7 +71,7 @@ class Archive:
         return self._settings(f'"-XX:ArchiveClassesAtExit={file}" -Xlog:cds*=off')
 
     def _settings(self, options: str) -> dict[str, str]:
-        found = {java_options.EXTRA: f"{self.java_options} {options}".strip()}
+        found = {_OPTIONS: f"{self.java_options} {options}".strip()}
         return found | ({_CLASS_PATH: self.class_path} if self.class_path else {})
 
 
@@ -92,9 +95,9 @@ def _obstacles(settings: Mapping[str, str], given: Mapping[str, str], spark_home
         yield "PYSPARK_SUBMIT_ARGS is set"
     if "spark.jars.packages" in settings:
         yield "its jars have not all been fetched, or bring others with them"
-    if _SHARING.search(java_options.named(settings)):
+    if _SHARING.search(java_options(settings)):
         yield "the options of Java name an archive, or forbid one"
-    for place in configuration(spark_home):
+    for place in _configuration(spark_home):
         if not _is_empty(place):
             yield f"{place} is on Java's class path, and Java archives classes of jars only"
     try:
@@ -117,13 +120,13 @@ def archive(settings: Mapping[str, str], java: Path, spark_home: Path) -> Archiv
         "jars": [_stamp(file) for file in own],
         "more": os.environ.get("SPARK_DIST_CLASSPATH", ""),
         "memory": [settings.get("spark.driver.memory", ""), os.environ.get("SPARK_DRIVER_MEMORY", "")],
-        "options": [word for word in _words(java_options.named(settings)) if not _HARMLESS.match(word)],
+        "options": [word for word in _words(java_options(settings)) if not _HARMLESS.match(word)],
     }
     # Spark puts its logging interface before its other jars; what is named here comes before both.
     first = [str(file) for file in shipped if file.name.startswith("slf4j-api-")]
     class_path = ":".join([*first, str(spark_home / "jars" / "*"), *map(str, own)]) if own else ""
     key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:20]
-    return Archive(key, class_path, settings.get(java_options.EXTRA, ""))
+    return Archive(key, class_path, settings.get(_OPTIONS, ""))
 
 
 def replaced(settings: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
@@ -189,7 +192,7 @@ def _flush(place: Path) -> None:
         os.close(opened)
 
 
-def configuration(spark_home: Path) -> list[Path]:
+def _configuration(spark_home: Path) -> list[Path]:
     """Name the folders that Spark puts on the class path, where there are any."""
     own = Path(os.environ.get("SPARK_CONF_DIR") or spark_home / "conf")
     return [own, *(Path(os.environ[name]) for name in _ON_CLASS_PATH if _is_set(name))]
@@ -204,6 +207,12 @@ def _is_empty(place: Path) -> bool:
 
 def _is_set(variable: str) -> bool:
     return bool(os.environ.get(variable))
+
+
+def java_options(settings: Mapping[str, str]) -> str:
+    """Return the options of Java that some settings of Spark and the environment name."""
+    named = (settings.get(_DEFAULT_OPTIONS, ""), settings.get(_OPTIONS, ""))
+    return " ".join([*(os.environ.get(name, "") for name in _OPTION_VARIABLES), *named])
 
 
 def _words(options: str) -> list[str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
-from twice.engine.spark import acceptance, classes, jars, java_options, jvm, quiet_java
+from twice.engine.spark import acceptance, classes, jars, jvm, quiet_java
 from twice.engine.stores import spark_settings
 from twice.errors import ConfigError, EnvironmentProblem
 
@@ -32,6 +32,9 @@ log = logging.getLogger("twice")
 
 _JAVA = 17
 _LOG = Path(__file__).with_name("log4j2.properties")
+# Java collects garbage whenever its classes fill this for the first time. By default that is a tenth of what Spark's
+# classes take, and a start waits for several collections.
+_FOR_CLASSES = "-XX:MetaspaceSize=256m"
 _DEFAULTS = {
     "spark.master": "local[*]",
     "spark.ui.enabled": "false",
@@ -49,8 +52,8 @@ def settings(config: Config) -> dict[str, str]:
     found = _java_settings(config) | spark_settings(config.stores.values(), config.root)
     if config.pools:
         found |= {"spark.scheduler.mode": "FAIR", "spark.scheduler.allocation.file": pools_file(config).as_uri()}
-    if _submitted() and "spark.master" not in config.spark:
-        del found["spark.master"]  # spark-submit has set where to run
+    if _is_placed_by_submit(config):
+        del found["spark.master"]
     return found | dict(config.spark)
 
 
@@ -63,13 +66,14 @@ def _java_settings(config: Config) -> dict[str, str]:
     if packages is None:
         packages = jars.default_packages(pyspark.__version__, config.stores.values())
     found = {**_DEFAULTS, **jars.settings(packages)}
-    if master.startswith("local"):
+    if master.startswith("local") and not _is_placed_by_submit(config):
         found["spark.driver.bindAddress"] = "127.0.0.1"
         found["spark.driver.host"] = "127.0.0.1"
         found["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
         # Spark's own log begins before its level can be set from Python.
-        added = java_options.added(config.spark, classes.configuration(_home()))
-        found[java_options.EXTRA] = " ".join([f'"-Dlog4j2.configurationFile={_LOG}"', *added])
+        found["spark.driver.extraJavaOptions"] = f'"-Dlog4j2.configurationFile={_LOG}"'
+        if "MetaspaceSize=" not in classes.java_options(config.spark):
+            found["spark.driver.extraJavaOptions"] += f" {_FOR_CLASSES}"
     return found
 
 
@@ -108,6 +112,11 @@ def _private(folder: Path) -> Path:
     made = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=folder.parent))
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     return made
+
+
+def _is_placed_by_submit(config: Config) -> bool:
+    """Return whether spark-submit has set where Spark runs."""
+    return _submitted() and "spark.master" not in config.spark
 
 
 def _submitted() -> bool:
@@ -224,25 +233,22 @@ def _with_classes(
 
 def class_archive(config: Config, wanted: Mapping[str, str] | None = None) -> Archive | str:
     """Return the class-data archive that belongs to a start of Spark, or the reason why it takes none."""
+    from pyspark.find_spark_home import _find_spark_home
+
     wanted = _java_settings(config) | dict(config.spark) if wanted is None else wanted
-    java, home = _java(), _home()
+    java, home = _java(), Path(_find_spark_home())  # type: ignore[no-untyped-call]
     if java is None:
         return "Java was not found"
     return classes.obstacle(wanted, config.spark, home) or classes.archive(wanted, java, home)
 
 
-def _home() -> Path:
-    """Return the folder of the Spark that PySpark starts."""
-    from pyspark.find_spark_home import _find_spark_home
-
-    return Path(_find_spark_home())  # type: ignore[no-untyped-call]
-
-
 def refusal(config: Config, archive: Archive, file: Path) -> str:
     """Return why Java, as the profile starts it, would not accept an archive file; empty if it would."""
+    from pyspark.find_spark_home import _find_spark_home
+
     java = _java()
     wanted = classes.replaced(_java_settings(config) | dict(config.spark), archive.using(file))
-    return "" if java is None else acceptance.refusal(wanted, java, _home())
+    return "" if java is None else acceptance.refusal(wanted, java, Path(_find_spark_home()))  # type: ignore[no-untyped-call]
 
 
 def _quiet_pyspark() -> None:
